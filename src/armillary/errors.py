@@ -1,0 +1,78 @@
+"""Everything that can go wrong, and the one exception that crosses a layer.
+
+    Failure(kind, message, retry_after_ms, details)
+
+A `Kind` says what happened in the product's own words; each door has a total table from Kind to its wire form
+(`doors/*/errors.py`), so nothing below a door knows a status code. Programmer errors are `assert`, never a Failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any
+
+
+class Kind(Enum):
+    # The request itself is wrong.
+    BAD_REQUEST = auto()  # malformed body, id, header, policy or query
+    KEY_MISMATCH = auto()  # partition key of the header and of the item differ, or have the wrong number of parts
+    CROSS_PARTITION = auto()  # a query that the client must plan and merge itself
+    STALE_CONTAINER = auto()  # the request was meant for another incarnation of the container
+    TOO_LARGE = auto()  # item, body or batch over its limit
+    UNSUPPORTED = auto()  # understood and not (yet) offered
+    UNSUPPORTED_MEDIA = auto()  # a body in a form that this door does not read
+    # The requester may not.
+    UNAUTHORIZED = auto()  # no or wrong credentials
+    FORBIDDEN = auto()  # right credentials, not allowed
+    KEY_FULL = auto()  # the logical partition has reached its maximum size
+    # The thing is not there, or not in the state asked for.
+    NOT_FOUND = auto()
+    OWNER_NOT_FOUND = auto()  # the database or container of the addressed thing does not exist
+    SESSION_BEHIND = auto()  # the session token is ahead of what is stored here
+    METHOD_NOT_ALLOWED = auto()
+    CONFLICT = auto()  # id or unique key exists
+    PRECONDITION_FAILED = auto()
+    FAILED_DEPENDENCY = auto()  # a batch member that was not run because another failed
+    # Routing.
+    RANGE_GONE = auto()  # the partition key range was split or merged
+    RANGE_BUSY = auto()  # the partition key range is completing its split
+    NAME_STALE = auto()  # a cached name points to a dropped container
+    # Not now.
+    THROTTLED = auto()
+    RETRY_WITH = auto()
+    TIMED_OUT = auto()
+    UNAVAILABLE = auto()
+    STORAGE_FULL = auto()
+    # Our own fault.
+    SCRIPT_FAILED = auto()
+    CORRUPT = auto()
+    INTERNAL = auto()
+
+
+class Failure(Exception):
+    """A refusal with a kind. The message says what happened, to what, and what to do."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        message: str,
+        *,
+        retry_after_ms: int | None = None,
+        charge_ru: float = 0.0,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.retry_after_ms = retry_after_ms
+        self.charge_ru = charge_ru
+        self.details: Mapping[str, Any] = details or {}
+
+    def __repr__(self) -> str:
+        return f"Failure({self.kind.name}, {self.message!r})"
+
+
+def bad_request(message: str, **details: Any) -> Failure:
+    """The commonest failure, short to raise."""
+    return Failure(Kind.BAD_REQUEST, message, details=details)

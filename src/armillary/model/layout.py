@@ -1,0 +1,80 @@
+"""The keys of a partition's store: one leading byte names the space, integers are big-endian, so that byte order is
+numeric order. Everything that reads or writes a partition's bytes builds its keys here.
+
+| space   | key                                   | value                          | for                                     |
+|---------|---------------------------------------|--------------------------------|-----------------------------------------|
+| items   | rid                                   | header + the item as answered  | reading an item never parses it         |
+| ids     | epk + id                              | rid                            | the primary key                         |
+| members | epk + rid                             | -                              | a logical partition in insertion order  |
+| terms   | path number + encoded value + rid     | -                              | the index                               |
+| changes | lsn                                   | rid, or rid + tombstone        | the change feed                         |
+| unique  | epk + constraint number + values      | rid                            | unique keys, per logical partition      |
+| expiry  | time + rid                            | -                              | TTL                                     |
+| sizes   | epk                                   | count, bytes, partition key    | limits and storage pictures             |
+| meta    | name                                  | ...                            | head (lsn, counters), path dictionary   |
+
+An effective partition key (epk) is prefix-free inside one container (fixed length for hash V2 and MultiHash, self-
+delimiting for V1), so `epk + id` needs no separator.
+"""
+
+from __future__ import annotations
+
+ITEMS, IDS, MEMBERS, TERMS, CHANGES, UNIQUE, EXPIRY, SIZES, META = b"i", b"k", b"l", b"t", b"c", b"u", b"e", b"s", b"m"
+
+RID_BYTES = 8
+PATH_BYTES = 4
+
+
+def space_end(space: bytes) -> bytes:
+    """The first key after a space."""
+    return bytes([space[0] + 1])
+
+
+def item_key(rid: int) -> bytes:
+    return ITEMS + rid.to_bytes(8, "big")
+
+
+def id_key(epk: bytes, item_id: str) -> bytes:
+    return IDS + epk + item_id.encode()
+
+
+def member_key(epk: bytes, rid: int) -> bytes:
+    return MEMBERS + epk + rid.to_bytes(8, "big")
+
+
+def term_prefix(path_number: int) -> bytes:
+    return TERMS + path_number.to_bytes(4, "big")
+
+
+def term_key(path_number: int, term: bytes, rid: int) -> bytes:
+    return TERMS + path_number.to_bytes(4, "big") + term + rid.to_bytes(8, "big")
+
+
+def change_key(lsn: int) -> bytes:
+    return CHANGES + lsn.to_bytes(8, "big")
+
+
+def unique_key(epk: bytes, constraint_number: int, values: bytes) -> bytes:
+    return UNIQUE + epk + constraint_number.to_bytes(1, "big") + values
+
+
+def expiry_key(expires_s: int, rid: int) -> bytes:
+    return EXPIRY + expires_s.to_bytes(8, "big") + rid.to_bytes(8, "big")
+
+
+def size_key(epk: bytes) -> bytes:
+    return SIZES + epk
+
+
+HEAD_KEY = META + b"head"
+
+
+def path_key(path: str) -> bytes:
+    """Where the number of an index path is kept."""
+    return META + b"path/" + path.encode()
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The smallest key that is greater than every key beginning with `prefix` (which is not all 0xFF)."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes([trimmed[-1] + 1])

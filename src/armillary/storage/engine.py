@@ -1,0 +1,58 @@
+"""The seam between the product and its storage: ordered bytes that survive a crash.
+
+An `Engine` holds many `Store`s, each one ordered map from bytes to bytes, numbered by its owner. A store is used only
+through *transaction functions*: plain synchronous functions of a View (reading) or a Txn (reading and writing). They
+may run again, so they change nothing but the Txn. That makes a single insert, a batch and a stored procedure the
+same thing. What the bytes mean is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class View(Protocol):
+    """One snapshot of one store. Only valid while the function it was handed to runs."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs with low <= key < high, in key order (or from the highest down)."""
+
+
+class Txn(View, Protocol):
+    """A view that sees its own writes. They become visible to others together, or not at all."""
+
+    def put(self, key: bytes, value: bytes) -> None: ...
+
+    def delete(self, key: bytes) -> None:
+        """Deleting what is not there is fine."""
+
+    def delete_range(self, low: bytes, high: bytes) -> None: ...
+
+
+class Store(Protocol):
+    async def read(self, fn: Callable[[View], T]) -> T:
+        """Run `fn` on a snapshot that holds everything acknowledged so far, and nothing that is not durable."""
+
+    async def write(self, fn: Callable[[Txn], T]) -> T:
+        """Run `fn` and return its result once its writes are durable. If `fn` raises, none of them happen.
+
+        Functions run one after the other, each seeing what the ones before it wrote: serialisable by construction.
+        """
+
+
+class Engine(Protocol):
+    def store(self, number: int) -> Store:
+        """The store with this number (0 to 2**32 - 1); an unused number is an empty store."""
+
+    async def drop(self, number: int) -> None:
+        """Empty a store for good, whatever its size."""
+
+    async def close(self) -> None:
+        """Make everything durable and let go of the directory. Waiting writes are finished first."""
