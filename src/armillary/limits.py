@@ -1,4 +1,4 @@
-"""Every number of the product, with where it comes from. "Service" means Azure Cosmos DB's published limits of today."""
+"""Every number of the product, with where it comes from. "Service" means Azure Cosmos DB's published limits."""
 
 from __future__ import annotations
 
@@ -52,3 +52,9 @@ TERM_BYTES_MAX = 128
 INDEX_PATHS_MAX = 1500
 COMPOSITE_PATHS_MIN, COMPOSITE_PATHS_MAX = 2, 8
 UNIQUE_KEYS_MAX, UNIQUE_KEY_PATHS_MAX = 10, 16
+
+# Upkeep (ours).
+SWEEP_ITEMS_MAX = 200  # expired items looked at in one go
+SWEEP_EVERY_S = 1.0
+TOMBSTONE_SECONDS = 7 * 86_400  # how long a delete stays visible in a partition's log
+RESTATE_ITEMS = 200  # items restated in one transaction when a container's policy changes

@@ -1,0 +1,365 @@
+"""The account's resources other than items: databases, containers, offers, scripts, users, permissions, keys.
+
+All of them are kept in store 0 and in memory, so that finding a container costs a dictionary look-up. Changes are rare
+and go one at a time: check in memory, one durable transaction, then the memory. What a body may contain is decided by
+the callers; the catalog knows names, owners, rids, etags and counters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model import items, resources
+from armillary.model.resources import ResourceType, rid_text
+from armillary.storage.engine import Engine, Store, Txn, View
+
+CATALOG_STORE = 0
+_RECORDS, _COUNTERS, _GARBAGE, _SETTINGS = b"r", b"n", b"g", b"s"
+
+Body = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Record:
+    type: ResourceType
+    rid: bytes
+    owner: bytes  # rid of the owner, b"" for databases and offers
+    name: str
+    body: Body  # what the user gave and gets back, without system properties
+    state: Body  # what only we know
+    ts: int
+    etag: str
+    self_link: str
+
+    @property
+    def rid_text(self) -> str:
+        return rid_text(self.rid)
+
+    def to_json(self) -> Body:
+        """The resource as it is answered."""
+        return {
+            **self.body,
+            "_rid": self.rid_text,
+            "_self": self.self_link,
+            "_etag": self.etag,
+            "_ts": self.ts,
+            **_CHILD_LINKS.get(self.type, {}),
+        }
+
+    def pack(self) -> bytes:
+        return orjson.dumps(
+            [
+                self.type.value,
+                self.rid.hex(),
+                self.owner.hex(),
+                self.name,
+                self.body,
+                self.state,
+                self.ts,
+                self.etag,
+                self.self_link,
+            ]
+        )
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Record:
+        type_word, rid, owner, *rest = orjson.loads(packed)
+        return cls(ResourceType(type_word), bytes.fromhex(rid), bytes.fromhex(owner), *rest)
+
+
+_CHILD_LINKS: Mapping[ResourceType, Body] = {
+    ResourceType.DATABASE: {"_colls": "colls/", "_users": "users/"},
+    ResourceType.CONTAINER: {
+        "_docs": "docs/",
+        "_sprocs": "sprocs/",
+        "_triggers": "triggers/",
+        "_udfs": "udfs/",
+        "_conflicts": "conflicts/",
+    },
+    ResourceType.USER: {"_permissions": "permissions/"},
+}
+
+
+_SCRIPTS = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
+
+
+class Catalog:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._store: Store = engine.store(CATALOG_STORE)
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._records: dict[tuple[ResourceType, bytes], Record] = {}
+        self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
+
+    async def open(self) -> None:
+        def load(view: View) -> list[bytes]:
+            return [packed for _, packed in view.scan(_RECORDS, _after(_RECORDS))]
+
+        for packed in await self._store.read(load):
+            self._enter(Record.unpack(packed))
+        await self._collect_garbage()
+
+    # Looking up.
+
+    def find(self, resource_type: ResourceType, owner: bytes, name: str) -> Record | None:
+        """By name, or else by rid: both forms are valid in links, and a name may look like a rid."""
+        siblings = self._names.get((resource_type, owner))
+        if siblings is None:
+            return None
+        record = siblings.get(name)
+        if record is None:
+            rid = resources.rid_bytes(name)
+            record = self._records.get((resource_type, rid)) if rid is not None else None
+            if record is not None and record.owner != owner:
+                return None
+        return record
+
+    def get(self, resource_type: ResourceType, rid: bytes) -> Record | None:
+        return self._records.get((resource_type, rid))
+
+    def children(self, resource_type: ResourceType, owner: bytes) -> list[Record]:
+        """In the order of their creation."""
+        return sorted(self._names.get((resource_type, owner), {}).values(), key=_creation_order)
+
+    def of_type(self, resource_type: ResourceType) -> list[Record]:
+        return sorted((r for (t, _), r in self._records.items() if t is resource_type), key=_creation_order)
+
+    # Changing.
+
+    async def create(
+        self,
+        resource_type: ResourceType,
+        owner: Record | None,
+        name: str | None,
+        body: Body,
+        state: Callable[[bytes, Callable[[], int]], Body] | None = None,
+        companions: Callable[[Record], Iterable[tuple[ResourceType, Body, Body]]] | None = None,
+    ) -> Record:
+        """Make a resource. `state` is called with the new rid and a source of new store numbers; `companions` makes
+        resources that come into being with it (an offer beside its container), in the same transaction. Without a
+        name the rid is the name."""
+        async with self._lock:
+            owner_rid = owner.rid if owner is not None else b""
+            if owner is not None and self.get(owner.type, owner.rid) is not owner:
+                raise Failure(Kind.OWNER_NOT_FOUND, f"The owner of '{name}' was deleted meanwhile.")
+            if name is not None and name in self._names.get((resource_type, owner_rid), {}):
+                raise Failure(
+                    Kind.CONFLICT,
+                    f"Resource with specified id or name already exists: {resource_type.value} '{name}'.",
+                )
+
+            def run(txn: Txn) -> list[Record]:
+                made = [self._make(txn, resource_type, owner, name, body, state)]
+                for companion_type, companion_body, companion_state in companions(made[0]) if companions else ():
+                    made.append(self._make(txn, companion_type, None, None, companion_body, lambda *_, s=companion_state: s))
+                return made
+
+            made = await self._store.write(run)
+            for record in made:
+                self._enter(record)
+            return made[0]
+
+    def _make(
+        self,
+        txn: Txn,
+        resource_type: ResourceType,
+        owner: Record | None,
+        name: str | None,
+        body: Body,
+        state: Callable[[bytes, Callable[[], int]], Body] | None,
+    ) -> Record:
+        owner_rid = owner.rid if owner is not None else b""
+        number = _count(txn, b"rid/" + resource_type.value.encode() + b"/" + owner_rid)
+        rid = resources.child_rid(owner_rid, resource_type, number)
+        text = rid_text(rid)
+        etag, ts = self._stamp(txn)
+        record = Record(
+            type=resource_type,
+            rid=rid,
+            owner=owner_rid,
+            name=name if name is not None else text,
+            body=body if name is not None else {**body, "id": text},
+            state=state(rid, lambda: _count(txn, b"store")) if state is not None else {},
+            ts=ts,
+            etag=etag,
+            self_link=resources.self_link(owner.self_link if owner is not None else "", resource_type, rid),
+        )
+        txn.put(_record_key(record), record.pack())
+        return record
+
+    async def replace(
+        self,
+        record: Record,
+        body: Body,
+        *,
+        name: str | None = None,
+        state: Body | None = None,
+        if_match: str | None = None,
+        allocate: Callable[[Callable[[], int]], Body] | None = None,
+    ) -> Record:
+        """Store a new body (and name, and state). The rid stays; the etag is new. Returns the new record."""
+        async with self._lock:
+            present = self.get(record.type, record.rid)
+            if present is None:
+                raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
+            check_etag(present, if_match)
+            new_name = name if name is not None else present.name
+            if new_name != present.name and new_name in self._names.get((record.type, record.owner), {}):
+                raise Failure(Kind.CONFLICT, f"Resource with specified id or name already exists: '{new_name}'.")
+
+            def run(txn: Txn) -> Record:
+                etag, ts = self._stamp(txn)
+                made_state = state if state is not None else present.state
+                if allocate is not None:
+                    made_state = allocate(lambda: _count(txn, b"store"))
+                changed = Record(
+                    present.type,
+                    present.rid,
+                    present.owner,
+                    new_name,
+                    body,
+                    made_state,
+                    ts,
+                    etag,
+                    present.self_link,
+                )
+                txn.put(_record_key(changed), changed.pack())
+                return changed
+
+            changed = await self._store.write(run)
+            self._leave(present)
+            self._enter(changed)
+            return changed
+
+    async def update_state(self, record: Record, state: Body) -> None:
+        """Change what only we know; the resource's etag and timestamp stay."""
+        async with self._lock:
+            present = self.get(record.type, record.rid)
+            if present is None:
+                return
+            changed = Record(
+                present.type,
+                present.rid,
+                present.owner,
+                present.name,
+                present.body,
+                state,
+                present.ts,
+                present.etag,
+                present.self_link,
+            )
+            await self._store.write(lambda txn: txn.put(_record_key(changed), changed.pack()))
+            present.state = state
+
+    async def delete(self, record: Record, *, if_match: str | None = None) -> list[Record]:
+        """Delete a resource with all below it and their offers. Stores that `state["stores"]` names are emptied."""
+        async with self._lock:
+            present = self.get(record.type, record.rid)
+            if present is None:
+                raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' does not exist.")
+            check_etag(present, if_match)
+            doomed = self._tree(present)
+
+            def run(txn: Txn) -> None:
+                for each in doomed:
+                    txn.delete(_record_key(each))
+                    for number in each.state.get("stores", ()):
+                        txn.put(_GARBAGE + number.to_bytes(4, "big"), b"")
+
+            await self._store.write(run)
+            for each in doomed:
+                self._leave(each)
+        await self._collect_garbage()
+        return doomed
+
+    # Account-wide settings (secrets made once).
+
+    async def setting(self, name: str, make: Callable[[], bytes]) -> bytes:
+        key = _SETTINGS + name.encode()
+
+        def run(txn: Txn) -> bytes:
+            value = txn.get(key)
+            if value is None:
+                value = make()
+                txn.put(key, value)
+            return value
+
+        present = await self._store.read(lambda view: view.get(key))
+        return present if present is not None else await self._store.write(run)
+
+    # Inside.
+
+    def _stamp(self, txn: Txn) -> tuple[str, int]:
+        ts = int(self._clock.now_s())
+        return items.etag(0, _count(txn, b"etag"), ts), ts
+
+    def _tree(self, root: Record) -> list[Record]:
+        doomed, waiting = [], [root]
+        while waiting:
+            record = waiting.pop()
+            doomed.append(record)
+            for (_, owner), children in self._names.items():
+                if owner == record.rid and owner:
+                    waiting.extend(children.values())
+        rids = {record.rid_text for record in doomed}
+        doomed.extend(
+            offer for offer in self._names.get((ResourceType.OFFER, b""), {}).values() if offer.state["owner"] in rids
+        )
+        return doomed
+
+    def _enter(self, record: Record) -> None:
+        self._records[(record.type, record.rid)] = record
+        self._names.setdefault((record.type, record.owner), {})[record.name] = record
+
+    def _leave(self, record: Record) -> None:
+        self._records.pop((record.type, record.rid), None)
+        siblings = self._names.get((record.type, record.owner))
+        if siblings is not None:
+            siblings.pop(record.name, None)
+            if not siblings:
+                del self._names[(record.type, record.owner)]
+
+    async def _collect_garbage(self) -> None:
+        """Empty the stores of deleted containers; resumed at the next start if we die in between."""
+        marks = await self._store.read(lambda view: [key for key, _ in view.scan(_GARBAGE, _after(_GARBAGE))])
+        for mark in marks:
+            await self._engine.drop(int.from_bytes(mark[1:], "big"))
+            await self._store.write(lambda txn, key=mark: txn.delete(key))  # type: ignore[misc]
+
+
+def check_etag(record: Record, if_match: str | None) -> None:
+    if if_match is not None and if_match not in ("*", record.etag):
+        raise Failure(
+            Kind.PRECONDITION_FAILED,
+            f"One of the specified pre-condition is not met: '{record.name}' has another etag. Read it again and retry.",
+        )
+
+
+def _record_key(record: Record) -> bytes:
+    return _RECORDS + record.type.value.encode() + b"/" + record.rid
+
+
+def _creation_order(record: Record) -> bytes:
+    # Scripts carry a little-endian number, as all children of containers do.
+    return record.rid[:8] + record.rid[:7:-1] if record.type in _SCRIPTS else record.rid
+
+
+def _after(space: bytes) -> bytes:
+    return bytes([space[0] + 1])
+
+
+def _count(txn: Txn, name: bytes) -> int:
+    """The next number of a counter that never goes back."""
+    key = _COUNTERS + name
+    stored = txn.get(key)
+    number = int.from_bytes(stored, "big") + 1 if stored else 1
+    txn.put(key, number.to_bytes(8, "big"))
+    return number

@@ -1,0 +1,101 @@
+"""What a partition can be asked to do to an item, and what it answers. Every door, batch, script and import comes down
+to a list of these: one write path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from armillary import limits
+from armillary.errors import Failure, Kind
+from armillary.model import items
+from armillary.model.indexing import ItemTerms
+from armillary.model.keys import Key
+from armillary.model.patch import Patch
+from armillary.partition.schema import Schema
+
+Document = dict[str, Any]
+
+NO_TERMS = ItemTerms([], 0)
+
+
+class Verb(Enum):
+    CREATE = auto()
+    UPSERT = auto()
+    REPLACE = auto()
+    PATCH = auto()
+    DELETE = auto()
+    READ = auto()
+
+
+@dataclass(slots=True)
+class Draft:
+    """An item ready to be stored, all but the system properties that only the write itself can know."""
+
+    item_id: str
+    document: Document
+    text: bytes  # the item's JSON without system properties and closing brace
+    ttl: int
+    ts: int
+    terms: ItemTerms
+    is_indexed: bool
+    rules_number: int
+
+
+def draft(schema: Schema, document: Document, ts: int, directive: str = "Default") -> Draft:
+    """Check a document and work out everything about it that needs no transaction."""
+    item_id = items.validate_item_id(document)
+    ttl = items.item_ttl(document)
+    text = items.open_text(document)
+    if len(text) > limits.ITEM_BYTES_MAX:
+        raise Failure(
+            Kind.TOO_LARGE, f"Request size is too large: the item has {len(text)} bytes, the limit is 2 MB (2097152)."
+        )
+    rules = schema.rules
+    is_indexed = rules.indexing.applies(directive)
+    terms = rules.indexing.terms(document, ts) if is_indexed else NO_TERMS
+    return Draft(item_id, document, text, ttl, ts, terms, is_indexed, rules.number)
+
+
+@dataclass(slots=True)
+class Operation:
+    verb: Verb
+    epk: bytes
+    key: Key
+    item_id: str
+    draft: Draft | None = None  # CREATE, UPSERT, REPLACE
+    patch: Patch | None = None
+    condition: Callable[[Document], bool] | None = None  # of a PATCH
+    if_match: str | None = None
+    if_none_match: str | None = None
+    directive: str = "Default"
+    is_expiry: bool = False  # a DELETE by time to live
+
+
+class Result(Enum):
+    CREATED = auto()
+    REPLACED = auto()
+    DELETED = auto()
+    READ = auto()
+    NOT_MODIFIED = auto()
+
+
+@dataclass(slots=True)
+class Outcome:
+    result: Result
+    payload: bytes | None  # the item as answered; None after DELETE
+    etag: str | None
+    lsn: int
+    charge_ru: float
+
+
+class MemberFailed(Exception):
+    """One operation of an atomic list failed, and so all of them did. Never leaves the partition package's callers."""
+
+    def __init__(self, index: int, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.index = index
+        self.failure = failure

@@ -1,0 +1,145 @@
+"""One physical partition, alive: reads on durable snapshots, writes through one path, and what it remembers in memory
+(its lsn, counters and the numbers of its index paths). Which partition an item belongs to is the router's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from armillary.clock import Clock
+from armillary.errors import Failure
+from armillary.model import layout
+from armillary.model.encoding import ItemHeader, unpack_header
+from armillary.model.ranges import KeyRange
+from armillary.model.resources import first_item_number
+from armillary.partition import log
+from armillary.partition.operations import MemberFailed, Operation, Outcome
+from armillary.partition.schema import Schema
+from armillary.partition.writer import Writer
+from armillary.storage.engine import Store, Txn, View
+
+T = TypeVar("T")
+
+# Items with ever new property names must not fill the memory; forgotten numbers are read again from the store.
+_PATHS_REMEMBERED_MAX = 10_000
+
+_RULES_KEY = layout.META + b"rules"
+
+
+class Partition:
+    def __init__(self, store: Store, schema: Schema, key_range: KeyRange, clock: Clock) -> None:
+        self._store = store
+        self._schema = schema
+        self._clock = clock
+        self._paths: dict[str, int] = {}
+        self._first_number = first_item_number(key_range.id)
+        self.range = key_range
+        self.head = log.Head(0, self._first_number, 0, 0, 1)  # as last acknowledged
+
+    async def open(self) -> None:
+        self.head = await self._store.read(lambda view: log.load_head(view, self._first_number))
+
+    @property
+    def lsn(self) -> int:
+        return self.head.lsn
+
+    # Reading.
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        return await self._store.read(fn)
+
+    async def read_item(self, epk: bytes, item_id: str) -> tuple[int, ItemHeader, bytes] | None:
+        """An item's number, header and stored bytes; None if it does not exist or has expired."""
+        key = layout.IDS + epk + item_id.encode()
+
+        def point(view: View) -> tuple[int, bytes] | None:
+            found = view.get(key)
+            if found is None:
+                return None
+            stored = view.get(layout.ITEMS + found)
+            assert stored is not None, "an id without its item"
+            return int.from_bytes(found, "big"), stored
+
+        found = await self._store.read(point)
+        if found is None:
+            return None
+        header = unpack_header(found[1])
+        if self._schema.rules.default_ttl is not None and not self._schema.is_live(header, self._clock.now_s()):
+            return None
+        return found[0], header, found[1]
+
+    # Writing.
+
+    async def write(self, operation: Operation) -> Outcome:
+        outcome, head, new_paths = await self._store.write(lambda txn: self._run_one(txn, operation))
+        self._remember(head, new_paths)
+        return outcome
+
+    async def write_all(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """All operations in one transaction, or none: raises MemberFailed naming the first that cannot be done."""
+        outcomes, head, new_paths = await self._store.write(lambda txn: self._run_all(txn, operations))
+        self._remember(head, new_paths)
+        return outcomes
+
+    def _run_one(self, txn: Txn, operation: Operation) -> tuple[Outcome, log.Head, dict[str, int]]:
+        writer = self._writer(txn)
+        outcome = writer.apply(operation)
+        writer.finish()
+        return outcome, writer.head, writer.new_paths
+
+    def _run_all(
+        self, txn: Txn, operations: Sequence[Operation]
+    ) -> tuple[list[Outcome], log.Head, dict[str, int]]:
+        writer = self._writer(txn)
+        outcomes = []
+        for index, operation in enumerate(operations):
+            try:
+                outcomes.append(writer.apply(operation))
+            except Failure as failure:
+                raise MemberFailed(index, failure) from failure
+        writer.finish()
+        return outcomes, writer.head, writer.new_paths
+
+    def _writer(self, txn: Txn) -> Writer:
+        head = log.load_head(txn, self._first_number)
+        return Writer(txn, self._schema, head, self._paths, self._clock.now_s())
+
+    def _remember(self, head: log.Head, new_paths: dict[str, int]) -> None:
+        # Acknowledgements may arrive in another order than the commits.
+        if head.lsn >= self.head.lsn:
+            self.head = head
+        if new_paths:
+            if len(self._paths) + len(new_paths) > _PATHS_REMEMBERED_MAX:
+                self._paths.clear()
+            self._paths.update(new_paths)
+
+    async def forget(self, change_keys: Sequence[bytes]) -> None:
+        """Drop tombstones from the log."""
+
+        def run(txn: Txn) -> None:
+            for key in change_keys:
+                txn.delete(key)
+
+        await self._store.write(run)
+
+    # Changes of rules.
+
+    async def rules_number(self) -> int:
+        """The rules that every stored item is known to follow."""
+        stored = await self._store.read(lambda view: view.get(_RULES_KEY))
+        return int.from_bytes(stored, "big") if stored else 0
+
+    async def restate(self, numbers: Sequence[int]) -> None:
+        """Store these items' terms and expiry by the present rules, in one transaction."""
+
+        def run(txn: Txn) -> tuple[log.Head, dict[str, int]]:
+            writer = self._writer(txn)
+            for number in numbers:
+                writer.restate(number)
+            return writer.head, writer.new_paths
+
+        self._remember(*await self._store.write(run))
+
+    async def confirm_rules(self, rules_number: int) -> None:
+        await self._store.write(lambda txn: txn.put(_RULES_KEY, rules_number.to_bytes(2, "big")))

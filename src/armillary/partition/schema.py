@@ -1,0 +1,55 @@
+"""What a partition must know of its container: the key definition, unique keys, and the rules by which items are
+indexed and expire. One Schema is shared by all partitions of a container, so that a change of rules reaches all at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from armillary import limits
+from armillary.model.encoding import ItemHeader
+from armillary.model.indexing import IndexingPolicy
+from armillary.model.keys import PartitionKeyDefinition
+from armillary.model.unique import UniqueKeyPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """An indexing policy and a default time to live, numbered: each item's header names the rules it is stored by, so
+    its index terms can be computed again exactly, also while a change of rules is still working through the items."""
+
+    number: int
+    indexing: IndexingPolicy
+    default_ttl: int | None
+
+
+@dataclass(slots=True)
+class Schema:
+    rid: bytes
+    self_link: str  # dbs/<rid>/colls/<rid>/
+    key: PartitionKeyDefinition | None  # None: a fixed container without partition key
+    unique: UniqueKeyPolicy
+    rules: Rules
+    older_rules: dict[int, Rules] = field(default_factory=dict)
+    logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
+
+    def rules_of(self, header: ItemHeader) -> Rules:
+        rules = self.rules
+        return rules if header.policy == rules.number else self.older_rules[header.policy]
+
+    def is_live(self, header: ItemHeader, now_s: float) -> bool:
+        """Whether an item still exists for its readers. Always by the present rules: switching TTL on or off, or
+        changing its default, takes effect at once."""
+        default_ttl = self.rules.default_ttl
+        if default_ttl is None:
+            return True
+        ttl = header.ttl or default_ttl
+        return ttl < 0 or header.ts + ttl > now_s
+
+
+def expires_s(header: ItemHeader, default_ttl: int | None) -> int | None:
+    """When an item stored by rules with this default expires, for the expiry space; None if never."""
+    if default_ttl is None:
+        return None
+    ttl = header.ttl or default_ttl
+    return None if ttl < 0 else header.ts + ttl

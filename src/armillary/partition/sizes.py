@@ -1,0 +1,23 @@
+"""How large each logical partition is: count and bytes beside its key, kept with every write."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+_SIZE = struct.Struct(">QQ")
+
+
+class LogicalSize(NamedTuple):
+    item_count: int
+    size_bytes: int
+    key_text: str  # the partition key in its header form, e.g. ["LAX"]
+
+
+def pack_size(size: LogicalSize) -> bytes:
+    return _SIZE.pack(size.item_count, size.size_bytes) + size.key_text.encode()
+
+
+def unpack_size(value: bytes) -> LogicalSize:
+    item_count, size_bytes = _SIZE.unpack_from(value)
+    return LogicalSize(item_count, size_bytes, value[_SIZE.size :].decode())

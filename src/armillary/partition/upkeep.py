@@ -1,0 +1,80 @@
+"""Work that a partition does by itself: sweeping expired items, forgetting old tombstones, and carrying a change of
+rules through the stored items. Each piece is small, resumable and goes through the one write path.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import orjson
+
+from armillary import limits
+from armillary.model import layout
+from armillary.model.encoding import payload_of, unpack_header
+from armillary.partition import log
+from armillary.partition.operations import MemberFailed, Operation, Verb
+from armillary.partition.partition import Partition
+from armillary.partition.schema import Schema
+from armillary.storage.engine import View
+
+
+async def sweep_expired(partition: Partition, now_s: float) -> int:
+    """Delete up to one batch of items whose time is over. Returns how many entries were looked at."""
+
+    def due(view: View) -> list[tuple[bytes, str]]:
+        found = []
+        entries = view.scan(layout.EXPIRY, layout.expiry_key(int(now_s) + 1, 0))
+        for key, _ in islice(entries, limits.SWEEP_ITEMS_MAX):
+            stored = view.get(layout.ITEMS + key[-layout.RID_BYTES :])
+            if stored is not None:
+                found.append((unpack_header(stored).epk, orjson.loads(payload_of(stored))["id"]))
+        return found
+
+    found = await partition.read(due)
+    for epk, item_id in found:
+        try:
+            await partition.write_all([Operation(Verb.DELETE, epk, (), item_id, is_expiry=True)])
+        except MemberFailed:
+            continue  # written again or deleted meanwhile
+    return len(found)
+
+
+async def forget_tombstones(partition: Partition, from_lsn: int, now_s: float) -> int:
+    """Drop the tombstones in the next stretch of the log that nobody may ask for any more. Returns where to go on;
+    live items' entries stay, so a stretch is passed over only once per run of the server."""
+    oldest_s = now_s - limits.TOMBSTONE_SECONDS
+
+    def stretch(view: View) -> tuple[list[bytes], int]:
+        old, next_lsn = [], from_lsn
+        entries = view.scan(layout.change_key(from_lsn), layout.space_end(layout.CHANGES))
+        for key, value in islice(entries, limits.SWEEP_ITEMS_MAX):
+            change = log.unpack_change(value)
+            if change.kind != log.ITEM_WRITTEN:
+                if change.deleted_s >= oldest_s:
+                    break
+                old.append(key)
+            next_lsn = int.from_bytes(key[1:], "big") + 1
+        return old, next_lsn
+
+    old, next_lsn = await partition.read(stretch)
+    if old:
+        await partition.forget(old)
+    return next_lsn
+
+
+async def apply_rules(partition: Partition, schema: Schema) -> None:
+    """Bring every item under the present rules, batch by batch, while reads and writes go on."""
+    rules_number = schema.rules.number
+    after = 0
+    while schema.rules.number == rules_number:
+
+        def batch(view: View, low: int = after) -> list[int]:
+            entries = view.scan(layout.item_key(low), layout.space_end(layout.ITEMS))
+            return [int.from_bytes(key[1:], "big") for key, _ in islice(entries, limits.RESTATE_ITEMS)]
+
+        numbers = await partition.read(batch)
+        if not numbers:
+            await partition.confirm_rules(rules_number)
+            return
+        await partition.restate(numbers)
+        after = numbers[-1] + 1

@@ -1,0 +1,364 @@
+"""One transaction on a partition: item, index terms, change entry, sizes and counters move together or not at all.
+
+A Writer lives for one run of one transaction function. It changes nothing but its Txn; what the partition remembers in
+memory (lsn, path numbers) is taken from it by the caller after the commit is durable.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from armillary.errors import Failure, Kind
+from armillary.model import charges, items, layout
+from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
+from armillary.model.indexing import ItemTerms
+from armillary.model.keys import to_header
+from armillary.model.resources import item_rid_text
+from armillary.partition import log
+from armillary.partition.operations import NO_TERMS, Document, Draft, Operation, Outcome, Result, Verb, draft
+from armillary.partition.schema import Schema, expires_s
+from armillary.partition.sizes import LogicalSize, pack_size, unpack_size
+from armillary.storage.engine import Txn
+
+PathNumbers = dict[str, int]
+
+
+class Writer:
+    def __init__(self, txn: Txn, schema: Schema, head: log.Head, paths: PathNumbers, now_s: float) -> None:
+        self._txn = txn
+        self._schema = schema
+        self._paths = paths  # read only: what is known to be durable
+        self._now_s = now_s
+        self._first_lsn = head.lsn + 1
+        self.head = head
+        self.new_paths: PathNumbers = {}
+
+    def apply(self, operation: Operation) -> Outcome:
+        match operation.verb:
+            case Verb.CREATE:
+                return self._create(operation)
+            case Verb.UPSERT:
+                return self._upsert(operation)
+            case Verb.REPLACE:
+                return self._replace(operation)
+            case Verb.PATCH:
+                return self._patch(operation)
+            case Verb.DELETE:
+                return self._delete(operation)
+            case Verb.READ:
+                return self._read(operation)
+
+    def finish(self) -> None:
+        if self.head.lsn >= self._first_lsn:
+            self._txn.put(layout.HEAD_KEY, self.head.pack())
+
+    # The six verbs.
+
+    def _create(self, operation: Operation) -> Outcome:
+        made = self._current_draft(operation)
+        found = self._find(operation, removing_expired=True)
+        if found is not None:
+            number, stored = found
+            charge_ru = charges.failed_write(len(stored))
+            if operation.if_none_match == "*":
+                raise _precondition_failed(charge_ru)
+            raise Failure(
+                Kind.CONFLICT,
+                "Entity with the specified id already exists in the system: "
+                f"an item with id '{operation.item_id}' is in this logical partition.",
+                charge_ru=charge_ru,
+            )
+        return self._insert(operation, made)
+
+    def _upsert(self, operation: Operation) -> Outcome:
+        made = self._current_draft(operation)
+        found = self._find(operation, removing_expired=True)
+        if found is None:
+            # The service creates the item even when If-Match names an etag.
+            return self._insert(operation, made)
+        number, stored = found
+        if operation.if_none_match == "*":
+            raise _precondition_failed(charges.failed_write(len(stored)))
+        return self._overwrite(operation, number, stored, made)
+
+    def _replace(self, operation: Operation) -> Outcome:
+        number, stored = self._existing(operation)
+        return self._overwrite(operation, number, stored, self._current_draft(operation))
+
+    def _patch(self, operation: Operation) -> Outcome:
+        assert operation.patch is not None
+        number, stored = self._existing(operation)
+        self._check_etag(operation, number, stored)
+        document: Document = orjson.loads(payload_of(stored))
+        if operation.condition is not None and not operation.condition(document):
+            raise _precondition_failed(charges.failed_write(len(stored)))
+        made = draft(self._schema, operation.patch.apply(document), int(self._now_s), operation.directive)
+        outcome = self._overwrite(operation, number, stored, made)
+        outcome.charge_ru += charges.patch_operations(len(operation.patch.operations))
+        return outcome
+
+    def _delete(self, operation: Operation) -> Outcome:
+        number, stored = self._existing(operation)
+        self._check_etag(operation, number, stored)
+        kind = log.ITEM_EXPIRED if operation.is_expiry else log.ITEM_DELETED
+        charged = self._remove(operation.epk, operation.item_id, number, stored, kind)
+        charge_ru = charges.delete(len(payload_of(stored)), charged)
+        return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru)
+
+    def _read(self, operation: Operation) -> Outcome:
+        number, stored = self._existing(operation)
+        header = unpack_header(stored)
+        etag = items.etag(number, header.lsn, header.ts)
+        payload = payload_of(stored)
+        charge_ru = charges.read(len(payload))
+        if operation.if_none_match is not None and operation.if_none_match in ("*", etag):
+            return Outcome(Result.NOT_MODIFIED, None, etag, header.lsn, charge_ru)
+        return Outcome(Result.READ, payload, etag, header.lsn, charge_ru)
+
+    # Finding.
+
+    def _find(self, operation: Operation, *, removing_expired: bool = False) -> tuple[int, bytes] | None:
+        found = self._txn.get(layout.id_key(operation.epk, operation.item_id))
+        if found is None:
+            return None
+        number = int.from_bytes(found, "big")
+        stored = self._txn.get(layout.item_key(number))
+        assert stored is not None, "an id without its item"
+        is_live = self._schema.is_live(unpack_header(stored), self._now_s)
+        if operation.is_expiry:
+            # The sweep may come late: the item may have been written again since it was found.
+            return None if is_live else (number, stored)
+        if not is_live:
+            if removing_expired:
+                self._remove(operation.epk, operation.item_id, number, stored, log.ITEM_EXPIRED)
+            return None
+        return number, stored
+
+    def _existing(self, operation: Operation) -> tuple[int, bytes]:
+        found = self._find(operation)
+        if found is None:
+            raise Failure(
+                Kind.NOT_FOUND,
+                "Entity with the specified id does not exist in the system: "
+                f"no item with id '{operation.item_id}' in this logical partition.",
+                charge_ru=charges.NOT_FOUND_RU,
+            )
+        return found
+
+    def _check_etag(self, operation: Operation, number: int, stored: bytes) -> None:
+        wanted = operation.if_match
+        if wanted is None or wanted == "*":
+            return
+        header = unpack_header(stored)
+        if wanted != items.etag(number, header.lsn, header.ts):
+            raise _precondition_failed(charges.failed_write(len(stored)))
+
+    def _current_draft(self, operation: Operation) -> Draft:
+        made = operation.draft
+        assert made is not None
+        if made.rules_number != self._schema.rules.number:
+            # The container's policy changed between the request's arrival and its turn.
+            made = draft(self._schema, made.document, made.ts, operation.directive)
+        return made
+
+    # Changing.
+
+    def _insert(self, operation: Operation, made: Draft) -> Outcome:
+        head, txn, epk = self.head, self._txn, operation.epk
+        number = head.next_number
+        head.next_number += 1
+        self._claim_unique(epk, made.document, number, before=None)
+        header, payload, etag = self._seal(made, epk, number)
+        self._resize(operation, 1, len(payload))
+        txn.put(layout.item_key(number), pack_item(header, payload))
+        txn.put(layout.id_key(epk, made.item_id), number.to_bytes(8, "big"))
+        txn.put(layout.member_key(epk, number), b"")
+        for path, term in made.terms.terms:
+            txn.put(layout.term_key(self._path_number(path), term, number), b"")
+        self._put_expiry(header, number)
+        charge_ru = charges.create(len(payload), made.terms.charged + self._schema.unique.count)
+        return Outcome(Result.CREATED, payload, etag, header.lsn, charge_ru)
+
+    def _overwrite(self, operation: Operation, number: int, stored: bytes, made: Draft) -> Outcome:
+        self._check_etag(operation, number, stored)
+        txn, epk = self._txn, operation.epk
+        before, before_payload = unpack_header(stored), payload_of(stored)
+        before_terms = self._terms_of(before, before_payload)
+        if self._schema.unique.count:
+            self._claim_unique(epk, made.document, number, before=orjson.loads(before_payload))
+        txn.delete(layout.change_key(before.lsn))
+        header, payload, etag = self._seal(made, epk, number)
+        self._resize(operation, 0, len(payload) - len(before_payload))
+        txn.put(layout.item_key(number), pack_item(header, payload))
+        changed = self._move_terms(number, before_terms, made.terms)
+        self._delete_expiry(before, number)
+        self._put_expiry(header, number)
+        charge_ru = charges.replace(len(before_payload), len(payload), changed)
+        return Outcome(Result.REPLACED, payload, etag, header.lsn, charge_ru)
+
+    def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
+        """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""
+        txn = self._txn
+        header, payload = unpack_header(stored), payload_of(stored)
+        terms = self._terms_of(header, payload)
+        for path, term in terms.terms:
+            txn.delete(layout.term_key(self._path_number(path), term, number))
+        if self._schema.unique.count:
+            for constraint, values in enumerate(self._schema.unique.values(orjson.loads(payload))):
+                txn.delete(layout.unique_key(epk, constraint, values))
+        self._delete_expiry(header, number)
+        txn.delete(layout.item_key(number))
+        txn.delete(layout.id_key(epk, item_id))
+        txn.delete(layout.member_key(epk, number))
+        txn.delete(layout.change_key(header.lsn))
+        lsn = self._next_lsn()
+        tombstone = log.pack_tombstone(number, kind, lsn - self._first_lsn, int(self._now_s), epk, item_id)
+        txn.put(layout.change_key(lsn), tombstone)
+        self._resize_stored(epk, -1, -len(payload))
+        return terms.charged + self._schema.unique.count
+
+    def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
+        """Give a draft its lsn, etag and system properties, and enter it in the log."""
+        lsn = self._next_lsn()
+        etag = items.etag(number, lsn, made.ts)
+        schema = self._schema
+        rid = item_rid_text(schema.rid, number)
+        payload = made.text + items.close_text(rid, f"{schema.self_link}docs/{rid}/", etag, made.ts)
+        flags = FLAG_INDEXED if made.is_indexed else 0
+        header = ItemHeader(FORMAT_JSON, flags, made.rules_number, lsn, made.ts, made.ttl, epk)
+        self._txn.put(layout.change_key(lsn), log.pack_written(number, lsn - self._first_lsn))
+        return header, payload, etag
+
+    def _next_lsn(self) -> int:
+        self.head.lsn += 1
+        return self.head.lsn
+
+    # The spaces beside the item.
+
+    def _terms_of(self, header: ItemHeader, payload: bytes) -> ItemTerms:
+        if not header.flags & FLAG_INDEXED:
+            return NO_TERMS
+        return self._schema.rules_of(header).indexing.terms(orjson.loads(payload), header.ts)
+
+    def _move_terms(self, number: int, before: ItemTerms, after: ItemTerms) -> int:
+        """Replace one set of terms by another. Returns how many were removed or added."""
+        old, new = set(before.terms), set(after.terms)
+        removed, added = old - new, new - old
+        for path, term in removed:
+            self._txn.delete(layout.term_key(self._path_number(path), term, number))
+        for path, term in added:
+            self._txn.put(layout.term_key(self._path_number(path), term, number), b"")
+        return len(removed) + len(added)
+
+    def _path_number(self, path: str) -> int:
+        number = self._paths.get(path) or self.new_paths.get(path)
+        if number is None:
+            key = layout.path_key(path)
+            stored = self._txn.get(key)
+            if stored is None:
+                number = self.head.next_path
+                self.head.next_path += 1
+                self._txn.put(key, number.to_bytes(layout.PATH_BYTES, "big"))
+            else:
+                number = int.from_bytes(stored, "big")
+            self.new_paths[path] = number
+        return number
+
+    def _claim_unique(self, epk: bytes, document: Document, number: int, before: Document | None) -> None:
+        unique = self._schema.unique
+        if not unique.count:
+            return
+        txn = self._txn
+        old = unique.values(before) if before is not None else [None] * unique.count
+        for constraint, (was, becomes) in enumerate(zip(old, unique.values(document), strict=True)):
+            if was == becomes:
+                continue
+            key = layout.unique_key(epk, constraint, becomes)
+            holder = txn.get(key)
+            if holder is not None and not self._release_if_expired(epk, int.from_bytes(holder, "big")):
+                raise Failure(
+                    Kind.CONFLICT,
+                    "Unique index constraint violation.",
+                    charge_ru=charges.failed_write(0),
+                    details={"constraint": constraint},
+                )
+            txn.put(key, number.to_bytes(8, "big"))
+            if was is not None:
+                txn.delete(layout.unique_key(epk, constraint, was))
+
+    def _release_if_expired(self, epk: bytes, number: int) -> bool:
+        """An expired item no longer holds its unique values, even if it has not been swept away yet."""
+        stored = self._txn.get(layout.item_key(number))
+        assert stored is not None, "a unique value without its item"
+        if self._schema.is_live(unpack_header(stored), self._now_s):
+            return False
+        item_id = orjson.loads(payload_of(stored))["id"]
+        self._remove(epk, item_id, number, stored, log.ITEM_EXPIRED)
+        return True
+
+    def _put_expiry(self, header: ItemHeader, number: int) -> None:
+        when = expires_s(header, self._schema.rules.default_ttl)
+        if when is not None:
+            self._txn.put(layout.expiry_key(when, number), b"")
+
+    def _delete_expiry(self, header: ItemHeader, number: int) -> None:
+        when = expires_s(header, self._schema.rules_of(header).default_ttl)
+        if when is not None:
+            self._txn.delete(layout.expiry_key(when, number))
+
+    def _resize(self, operation: Operation, items_added: int, bytes_added: int) -> None:
+        self._resize_stored(operation.epk, items_added, bytes_added, operation)
+
+    def _resize_stored(self, epk: bytes, items_added: int, bytes_added: int, writing: Operation | None = None) -> None:
+        key = layout.size_key(epk)
+        stored = self._txn.get(key)
+        if stored is None:
+            assert writing is not None, "removing from an empty logical partition"
+            size = LogicalSize(0, 0, to_header(writing.key))
+        else:
+            size = unpack_size(stored)
+        grown = LogicalSize(size.item_count + items_added, size.size_bytes + bytes_added, size.key_text)
+        # Reads, deletes and updates that shrink go on; only growth is refused.
+        if writing is not None and bytes_added > 0 and grown.size_bytes > self._schema.logical_partition_bytes_max:
+            limit_gb = self._schema.logical_partition_bytes_max / (1 << 30)
+            raise Failure(
+                Kind.KEY_FULL,
+                f"Partition key reached maximum size of {limit_gb:g} GB",
+                charge_ru=charges.failed_write(0),
+            )
+        if grown.item_count == 0:
+            self._txn.delete(key)
+        else:
+            self._txn.put(key, pack_size(grown))
+        self.head.item_count += items_added
+        self.head.size_bytes += bytes_added
+
+    # A change of rules (index policy or default time to live) working through the stored items.
+
+    def restate(self, number: int) -> None:
+        """Store an item's terms and expiry by the present rules. Neither its lsn nor its text changes."""
+        stored = self._txn.get(layout.item_key(number))
+        if stored is None:
+            return
+        before = unpack_header(stored)
+        rules = self._schema.rules
+        if before.policy == rules.number:
+            return
+        payload = payload_of(stored)
+        before_terms = self._terms_of(before, payload)
+        self._delete_expiry(before, number)
+        is_indexed = rules.indexing.applies("Default")
+        after = before._replace(policy=rules.number, flags=FLAG_INDEXED if is_indexed else 0)
+        self._move_terms(number, before_terms, self._terms_of(after, payload))
+        self._put_expiry(after, number)
+        self._txn.put(layout.item_key(number), pack_item(after, payload))
+        self._txn.put(layout.HEAD_KEY, self.head.pack())  # restating may number new paths
+
+
+def _precondition_failed(charge_ru: float) -> Failure:
+    return Failure(
+        Kind.PRECONDITION_FAILED,
+        "One of the specified pre-condition is not met: the item is not in the state that the request's etag or "
+        "condition asks for. Read it again and retry.",
+        charge_ru=charge_ru,
+    )
