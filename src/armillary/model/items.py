@@ -1,0 +1,173 @@
+"""What an item is: reading it from bytes, the rules for its id, ttl, depth and size, and the text it is stored and
+answered as. Partition keys are in `keys.py`, patching in `patch.py`; when an item expires and whether its id is taken
+is for `partition` to know.
+
+Numbers: integers are kept exactly up to 64 bits (-2**63 .. 2**64-1); a longer one becomes the nearest double, as every
+number does in the service. Numbers outside the range of a double are refused. `1.0` stays `1.0`, `-0` becomes `0`. Of
+two equal property names the last one counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from armillary import limits
+from armillary.errors import Failure, Kind, bad_request
+
+# Set by the server on every write; what a client sends under these names is dropped.
+SYSTEM_PROPERTIES = frozenset(("_rid", "_self", "_etag", "_ts", "_attachments", "_lsn"))
+
+_FORBIDDEN_IN_IDS = re.compile(r"[/\\?#\t\r\n]")
+_MISSING_ID = "The input content is invalid because the required properties - 'id; ' - are missing"
+
+
+def parse_json(body: bytes) -> Any:
+    """Any JSON text within the depth limit."""
+    try:
+        value = orjson.loads(body)
+    except ValueError as error:
+        raise bad_request(
+            f"The request body is not valid JSON: {error}. Send one JSON document in UTF-8, without a byte order mark; "
+            "NaN, Infinity, lone surrogates and numbers beyond a double have no place in it."
+        ) from None
+    # A text with so few brackets cannot be too deep, whatever it says; this spares nearly every item the walk.
+    if body.count(b"{") + body.count(b"[") > limits.ITEM_DEPTH_MAX:
+        check_depth(value)
+    return value
+
+
+def parse_document(body: bytes) -> dict[str, Any]:
+    """The JSON object in a request body."""
+    value = parse_json(body)
+    if type(value) is not dict:
+        raise bad_request(f"The request body must be a JSON object, not {_type_name(value)}.")
+    return value
+
+
+def check_depth(value: Any) -> None:
+    """Refuse what is nested deeper than 128 levels; the outermost object or array is the first."""
+    level: list[Any] = [value]
+    for _ in range(limits.ITEM_DEPTH_MAX + 1):
+        level = [node for node in level if type(node) is dict or type(node) is list]
+        if not level:
+            return
+        level = [child for node in level for child in (node.values() if type(node) is dict else node)]
+    raise bad_request(
+        f"The document is nested deeper than {limits.ITEM_DEPTH_MAX} levels. Flatten it, or keep the inside as text."
+    )
+
+
+def validate_item_id(document: Mapping[str, Any]) -> str:
+    """The item's id, or a refusal that says what is wrong with it."""
+    item_id = document.get("id")
+    if type(item_id) is not str:
+        if item_id is None and "id" not in document:
+            raise bad_request(_MISSING_ID)
+        raise bad_request(f"The property 'id' must be a string, not {_type_name(item_id)}.")
+    # Up to 255 characters are at most 1,020 bytes, so the usual id is never encoded to be measured.
+    if len(item_id) > 255 and len(item_id.encode()) > limits.ITEM_ID_BYTES_MAX:
+        raise bad_request(f"The property 'id' is longer than {limits.ITEM_ID_BYTES_MAX} bytes. Use a shorter one.")
+    _check_id_characters(item_id)
+    return item_id
+
+
+def validate_name(name: Any) -> str:
+    """The id of anything that is not an item: databases, containers, scripts, users, permissions, keys."""
+    if type(name) is not str:
+        if name is None:
+            raise bad_request(_MISSING_ID)
+        raise bad_request(f"The property 'id' must be a string, not {_type_name(name)}.")
+    if len(name) > limits.NAME_CHARACTERS_MAX:
+        raise bad_request(
+            f"The property 'id' is longer than {limits.NAME_CHARACTERS_MAX} characters. Use a shorter one."
+        )
+    _check_id_characters(name)
+    return name
+
+
+def _check_id_characters(name: str) -> None:
+    if not name:
+        raise bad_request(f"{_MISSING_ID}: it must not be empty.")
+    found = _FORBIDDEN_IN_IDS.search(name)
+    if found:
+        raise bad_request(
+            f"The id {_quoted(name)} contains the character {found.group()!r} at position {found.start()}. "
+            r"Ids may contain anything but '/', '\', '?', '#', tab, carriage return and line feed."
+        )
+    if name[-1] == " ":
+        raise bad_request(f"The id {_quoted(name)} ends with a space. Remove it.")
+
+
+def item_ttl(document: Mapping[str, Any]) -> int:
+    """Seconds to live after the last write; -1 never expires, 0 stands for "not said"."""
+    if "ttl" not in document:
+        return 0
+    ttl = document["ttl"]
+    is_whole = type(ttl) is int or (type(ttl) is float and ttl.is_integer())
+    if is_whole and (ttl == -1 or 0 < ttl <= limits.TTL_SECONDS_MAX):
+        return int(ttl)
+    raise bad_request(
+        f"The input ttl {_quoted(orjson.dumps(ttl).decode())} is invalid. Ensure to provide a nonzero positive integer "
+        f"up to {limits.TTL_SECONDS_MAX}, or -1 for an item that never expires."
+    )
+
+
+def strip_system_properties(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without what the server sets itself; the same object when there is nothing to take away."""
+    if SYSTEM_PROPERTIES.isdisjoint(document):
+        return document
+    return {name: value for name, value in document.items() if name not in SYSTEM_PROPERTIES}
+
+
+def open_text(document: dict[str, Any]) -> bytes:
+    """An item's text without system properties and without its closing brace; `close_text` completes it."""
+    assert document, "an item has at least an id"
+    return orjson.dumps(strip_system_properties(document))[:-1]
+
+
+def close_text(rid_text: str, self_text: str, etag_text: str, ts: int) -> bytes:
+    """The system properties in the service's order, and the closing brace. Rids and links need no escaping."""
+    return (
+        f',"_rid":"{rid_text}","_self":"{self_text}","_etag":"\\"{etag_text[1:-1]}\\"",'
+        f'"_attachments":"attachments/","_ts":{ts}}}'
+    ).encode()
+
+
+def etag(rid: int, lsn: int, ts: int) -> str:
+    """A new value for every write, in the GUID-like form of the service. The quotes belong to it."""
+    return (
+        f'"{lsn & 0xFFFFFFFF:08x}-{lsn >> 32 & 0xFFFF:04x}-{rid & 0xFFFF:04x}-{rid >> 16 & 0xFFFF:04x}'
+        f'-{ts & 0xFFFFFFFF:08x}{rid >> 32 & 0xFFFF:04x}"'
+    )
+
+
+def check_size(size_bytes: int) -> None:
+    """The limit counts the stored text, system properties included, as the charges do."""
+    if size_bytes > limits.ITEM_BYTES_MAX:
+        raise Failure(
+            Kind.TOO_LARGE,
+            f"Request size is too large: the item has {size_bytes} bytes, {limits.ITEM_BYTES_MAX} are allowed. "
+            "Split it, or keep the large part elsewhere and store a reference.",
+        )
+
+
+def _type_name(value: Any) -> str:
+    if value is None:
+        return "null"
+    return {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a string",
+        list: "an array",
+        dict: "an object",
+    }[type(value)]
+
+
+def _quoted(text: str) -> str:
+    """For messages: never more of the input than helps."""
+    return f"'{text}'" if len(text) <= 100 else f"'{text[:100]}…'"
