@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from armillary import limits
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure
 from armillary.model import items
 from armillary.model.indexing import ItemTerms
 from armillary.model.keys import Key
@@ -50,10 +49,6 @@ def draft(schema: Schema, document: Document, ts: int, directive: str = "Default
     item_id = items.validate_item_id(document)
     ttl = items.item_ttl(document)
     text = items.open_text(document)
-    if len(text) > limits.ITEM_BYTES_MAX:
-        raise Failure(
-            Kind.TOO_LARGE, f"Request size is too large: the item has {len(text)} bytes, the limit is 2 MB (2097152)."
-        )
     rules = schema.rules
     is_indexed = rules.indexing.applies(directive)
     terms = rules.indexing.terms(document, ts) if is_indexed else NO_TERMS
@@ -73,6 +68,7 @@ class Operation:
     if_none_match: str | None = None
     directive: str = "Default"
     is_expiry: bool = False  # a DELETE by time to live
+    is_any: bool = False  # a DELETE of whatever is there, expired or not
 
 
 class Result(Enum):

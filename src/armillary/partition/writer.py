@@ -59,7 +59,7 @@ class Writer:
         found = self._find(operation, removing_expired=True)
         if found is not None:
             number, stored = found
-            charge_ru = charges.failed_write(len(stored))
+            charge_ru = charges.failed_write_ru(len(stored))
             if operation.if_none_match == "*":
                 raise _precondition_failed(charge_ru)
             raise Failure(
@@ -78,7 +78,7 @@ class Writer:
             return self._insert(operation, made)
         number, stored = found
         if operation.if_none_match == "*":
-            raise _precondition_failed(charges.failed_write(len(stored)))
+            raise _precondition_failed(charges.failed_write_ru(len(stored)))
         return self._overwrite(operation, number, stored, made)
 
     def _replace(self, operation: Operation) -> Outcome:
@@ -91,10 +91,12 @@ class Writer:
         self._check_etag(operation, number, stored)
         document: Document = orjson.loads(payload_of(stored))
         if operation.condition is not None and not operation.condition(document):
-            raise _precondition_failed(charges.failed_write(len(stored)))
-        made = draft(self._schema, operation.patch.apply(document), int(self._now_s), operation.directive)
+            raise _precondition_failed(charges.failed_write_ru(len(stored)))
+        key = self._schema.key
+        patched = operation.patch.apply(document, key.steps if key is not None else ())
+        made = draft(self._schema, patched, int(self._now_s), operation.directive)
         outcome = self._overwrite(operation, number, stored, made)
-        outcome.charge_ru += charges.patch_operations(len(operation.patch.operations))
+        outcome.charge_ru += charges.PATCH_OPERATION_RU * len(operation.patch.operations)
         return outcome
 
     def _delete(self, operation: Operation) -> Outcome:
@@ -102,7 +104,7 @@ class Writer:
         self._check_etag(operation, number, stored)
         kind = log.ITEM_EXPIRED if operation.is_expiry else log.ITEM_DELETED
         charged = self._remove(operation.epk, operation.item_id, number, stored, kind)
-        charge_ru = charges.delete(len(payload_of(stored)), charged)
+        charge_ru = charges.delete_ru(len(payload_of(stored)), charged)
         return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru)
 
     def _read(self, operation: Operation) -> Outcome:
@@ -110,7 +112,7 @@ class Writer:
         header = unpack_header(stored)
         etag = items.etag(number, header.lsn, header.ts)
         payload = payload_of(stored)
-        charge_ru = charges.read(len(payload))
+        charge_ru = charges.read_ru(len(payload))
         if operation.if_none_match is not None and operation.if_none_match in ("*", etag):
             return Outcome(Result.NOT_MODIFIED, None, etag, header.lsn, charge_ru)
         return Outcome(Result.READ, payload, etag, header.lsn, charge_ru)
@@ -128,7 +130,7 @@ class Writer:
         if operation.is_expiry:
             # The sweep may come late: the item may have been written again since it was found.
             return None if is_live else (number, stored)
-        if not is_live:
+        if not is_live and not operation.is_any:
             if removing_expired:
                 self._remove(operation.epk, operation.item_id, number, stored, log.ITEM_EXPIRED)
             return None
@@ -141,7 +143,7 @@ class Writer:
                 Kind.NOT_FOUND,
                 "Entity with the specified id does not exist in the system: "
                 f"no item with id '{operation.item_id}' in this logical partition.",
-                charge_ru=charges.NOT_FOUND_RU,
+                charge_ru=charges.failed_read_ru(),
             )
         return found
 
@@ -151,7 +153,7 @@ class Writer:
             return
         header = unpack_header(stored)
         if wanted != items.etag(number, header.lsn, header.ts):
-            raise _precondition_failed(charges.failed_write(len(stored)))
+            raise _precondition_failed(charges.failed_write_ru(len(stored)))
 
     def _current_draft(self, operation: Operation) -> Draft:
         made = operation.draft
@@ -176,7 +178,7 @@ class Writer:
         for path, term in made.terms.terms:
             txn.put(layout.term_key(self._path_number(path), term, number), b"")
         self._put_expiry(header, number)
-        charge_ru = charges.create(len(payload), made.terms.charged + self._schema.unique.count)
+        charge_ru = charges.create_ru(len(payload), made.terms.charged + self._schema.unique.count)
         return Outcome(Result.CREATED, payload, etag, header.lsn, charge_ru)
 
     def _overwrite(self, operation: Operation, number: int, stored: bytes, made: Draft) -> Outcome:
@@ -193,7 +195,7 @@ class Writer:
         changed = self._move_terms(number, before_terms, made.terms)
         self._delete_expiry(before, number)
         self._put_expiry(header, number)
-        charge_ru = charges.replace(len(before_payload), len(payload), changed)
+        charge_ru = charges.replace_ru(len(before_payload), len(payload), changed)
         return Outcome(Result.REPLACED, payload, etag, header.lsn, charge_ru)
 
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
@@ -224,6 +226,7 @@ class Writer:
         schema = self._schema
         rid = item_rid_text(schema.rid, number)
         payload = made.text + items.close_text(rid, f"{schema.self_link}docs/{rid}/", etag, made.ts)
+        items.check_size(len(payload))
         flags = FLAG_INDEXED if made.is_indexed else 0
         header = ItemHeader(FORMAT_JSON, flags, made.rules_number, lsn, made.ts, made.ttl, epk)
         self._txn.put(layout.change_key(lsn), log.pack_written(number, lsn - self._first_lsn))
@@ -279,7 +282,7 @@ class Writer:
                 raise Failure(
                     Kind.CONFLICT,
                     "Unique index constraint violation.",
-                    charge_ru=charges.failed_write(0),
+                    charge_ru=charges.failed_write_ru(0),
                     details={"constraint": constraint},
                 )
             txn.put(key, number.to_bytes(8, "big"))
@@ -324,7 +327,7 @@ class Writer:
             raise Failure(
                 Kind.KEY_FULL,
                 f"Partition key reached maximum size of {limit_gb:g} GB",
-                charge_ru=charges.failed_write(0),
+                charge_ru=charges.failed_write_ru(0),
             )
         if grown.item_count == 0:
             self._txn.delete(key)

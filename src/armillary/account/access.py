@@ -1,0 +1,78 @@
+"""Users, permissions and client encryption keys as resources. Who may do what with a token is decided at the door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.account.account import Account
+from armillary.account.catalog import Body, Record
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.items import strip_system_properties, validate_name
+from armillary.model.resources import ResourceType
+
+
+def user_body(given: Any) -> tuple[str, Body]:
+    if not isinstance(given, dict):
+        raise bad_request("A user must be a JSON object with 'id'.")
+    name = validate_name(given.get("id"))
+    body = strip_system_properties(given)
+    _refuse_unknown(body, {"id", "_permissions"}, f"user '{name}'")
+    return name, {"id": name}
+
+
+def permission_body(given: Any) -> tuple[str, Body]:
+    if not isinstance(given, dict):
+        raise bad_request("A permission must be a JSON object with 'id', 'permissionMode' and 'resource'.")
+    name = validate_name(given.get("id"))
+    body = strip_system_properties(given)
+    _refuse_unknown(
+        body, {"id", "permissionMode", "resource", "resourcePartitionKey", "_token"}, f"permission '{name}'"
+    )
+    mode = body.get("permissionMode")
+    modes = {"read": "Read", "all": "All"}
+    if not isinstance(mode, str) or mode.lower() not in modes:
+        raise bad_request(f"'permissionMode' must be Read or All, not {mode!r}.")
+    resource = body.get("resource")
+    if not isinstance(resource, str) or not resource.strip("/"):
+        raise bad_request("'resource' of a permission must be the link of what it permits, e.g. dbs/<db>/colls/<coll>.")
+    made: Body = {"id": name, "permissionMode": modes[mode.lower()], "resource": resource}
+    key = body.get("resourcePartitionKey")
+    if key is not None:
+        if not isinstance(key, list) or any(isinstance(part, list) for part in key):
+            raise bad_request("'resourcePartitionKey' must be an array of key values.")
+        made["resourcePartitionKey"] = key
+    return name, made
+
+
+def refuse_second_permission(account: Account, user: Record, body: Body) -> None:
+    """A user has one permission for a resource (and a partition key of it)."""
+    for present in account.catalog.children(ResourceType.PERMISSION, user.rid):
+        same_resource = present.body["resource"].strip("/") == body["resource"].strip("/")
+        same_key = present.body.get("resourcePartitionKey") == body.get("resourcePartitionKey")
+        if same_resource and same_key and present.name != body["id"]:
+            raise Failure(
+                Kind.CONFLICT,
+                f"The user '{user.name}' has a permission for this resource already: '{present.name}'. Change that one.",
+            )
+
+
+def encryption_key_body(given: Any) -> tuple[str, Body]:
+    if not isinstance(given, dict):
+        raise bad_request("A client encryption key must be a JSON object with 'id'.")
+    name = validate_name(given.get("id"))
+    body = strip_system_properties(given)
+    known = {"id", "encryptionAlgorithm", "wrappedDataEncryptionKey", "keyWrapMetadata"}
+    _refuse_unknown(body, known, f"client encryption key '{name}'")
+    if not isinstance(body.get("wrappedDataEncryptionKey"), str):
+        raise bad_request(f"Client encryption key '{name}' needs 'wrappedDataEncryptionKey', a base64 string.")
+    if not isinstance(body.get("keyWrapMetadata"), dict):
+        raise bad_request(f"Client encryption key '{name}' needs 'keyWrapMetadata', an object.")
+    return name, body
+
+
+def _refuse_unknown(body: Body, known: set[str], what: str) -> None:
+    unknown = sorted(body.keys() - known)
+    if unknown:
+        raise bad_request(f"Unknown property '{unknown[0]}' in {what}.")
+
+

@@ -1,0 +1,200 @@
+"""The database as every door sees it: one object that holds the catalog and the containers at work.
+
+Doors ask it for a database or container and call the functions of this package with it: `items.py` for items,
+`feeds.py` for pages of items and queries, `containers.py`, `access.py`, `scripts.py` and `offers.py` for the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from armillary import limits
+from armillary.account.catalog import Catalog, Record
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model.resources import ResourceType
+from armillary.partition import upkeep
+from armillary.storage.engine import Engine
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountSettings:
+    name: str = "localhost"
+    consistency: str = "Session"
+    partition_throughput_ru: int = limits.PARTITION_THROUGHPUT_RU
+    logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
+
+
+class Account:
+    def __init__(self, engine: Engine, clock: Clock, settings: AccountSettings) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.settings = settings
+        self.catalog = Catalog(engine, clock)
+        self.secret = b""  # signs continuation and resource tokens; made once per data directory
+        self._containers: dict[bytes, Container] = {}  # by rid
+        self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
+        self._upkeep: asyncio.Task[None] | None = None
+        self._restating: dict[bytes, asyncio.Task[None]] = {}
+        self._swept_lsn: dict[tuple[bytes, int], int] = {}
+
+    @classmethod
+    async def open(cls, engine: Engine, clock: Clock, settings: AccountSettings | None = None) -> Account:
+        account = cls(engine, clock, settings or AccountSettings())
+        await account.catalog.open()
+        account.secret = await account.catalog.setting("secret", lambda: clock.random_bytes(32))
+        for record in account.catalog.of_type(ResourceType.CONTAINER):
+            await account.enter(record)
+        account._upkeep = asyncio.create_task(account._keep_up())
+        return account
+
+    async def close(self) -> None:
+        """Stops what runs by itself. The engine is the caller's to close."""
+        tasks = [task for task in (self._upkeep, *self._restating.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Finding things by the names (or rids) that links are made of.
+
+    def database(self, name: str) -> Record:
+        record = self.catalog.find(ResourceType.DATABASE, b"", name)
+        if record is None:
+            raise _missing(ResourceType.DATABASE, name)
+        return record
+
+    def container(self, database: str, name: str) -> Container:
+        container = self._by_names.get((database, name))
+        if container is None:
+            record = self.find(ResourceType.CONTAINER, (database, name))
+            container = self._by_names[(database, name)] = self._containers[record.rid]
+        return container
+
+    def owner_container(self, database: str, name: str) -> Container:
+        """The container of something inside it: its absence is reported as the owner's."""
+        container = self._by_names.get((database, name))
+        if container is not None:
+            return container
+        try:
+            return self.container(database, name)
+        except Failure as failure:
+            raise Failure(Kind.OWNER_NOT_FOUND, failure.message, charge_ru=failure.charge_ru) from None
+
+    def find(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record:
+        """Any resource of the catalog by its path of names: database, container or user, resource."""
+        path = _PATHS[resource_type]
+        assert len(names) == len(path)
+        owner = self.owner(resource_type, names[:-1])
+        record = self.catalog.find(resource_type, owner.rid if owner is not None else b"", names[-1])
+        if record is None:
+            raise _missing(resource_type, names[-1])
+        return record
+
+    def owner(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record | None:
+        """What a resource type's list hangs on: None for databases and offers."""
+        owner: Record | None = None
+        for each_type, name in zip(_PATHS[resource_type], names, strict=False):
+            found = self.catalog.find(each_type, owner.rid if owner is not None else b"", name)
+            if found is None:
+                missing = _missing(each_type, name)
+                missing.kind = Kind.OWNER_NOT_FOUND
+                raise missing
+            owner = found
+        return owner
+
+    # Containers at work.
+
+    async def enter(self, record: Record) -> Container:
+        """Bring a container to life from its record."""
+        database = self.catalog.get(ResourceType.DATABASE, record.owner)
+        assert database is not None, "a container without its database"
+        maximum = self.settings.logical_partition_bytes_max
+        if "partitionKey" not in record.body:
+            maximum = min(maximum, limits.FIXED_CONTAINER_BYTES_MAX)
+        container = Container(record, database, self.engine, self.clock, maximum)
+        await container.open()
+        self._containers[record.rid] = container
+        if container.is_restating:
+            self.restate(container)
+        return container
+
+    def leave(self, doomed: list[Record]) -> None:
+        """Forget containers that the catalog no longer has."""
+        self._by_names.clear()
+        for record in doomed:
+            self._containers.pop(record.rid, None)
+            task = self._restating.pop(record.rid, None)
+            if task is not None:
+                task.cancel()
+
+    @property
+    def containers(self) -> list[Container]:
+        return list(self._containers.values())
+
+    # Work that goes on by itself.
+
+    def restate(self, container: Container) -> None:
+        """Carry a change of policy through the stored items, in the background."""
+        running = self._restating.pop(container.record.rid, None)
+        if running is not None:
+            running.cancel()
+        self._restating[container.record.rid] = asyncio.create_task(self._restate(container))
+
+    async def _restate(self, container: Container) -> None:
+        rules_number = container.schema.rules.number
+        for partition in container.partitions.values():
+            if await partition.rules_number() != rules_number:
+                await upkeep.apply_rules(partition, container.schema)
+        if container.schema.rules.number == rules_number:
+            state = {name: value for name, value in container.record.state.items() if name != "older_rules"}
+            await self.catalog.update_state(container.record, state)
+            container.schema.older_rules = {}
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(limits.SWEEP_EVERY_S)
+            for container in self.containers:
+                for partition in list(container.partitions.values()):
+                    try:
+                        await self._sweep(container, partition)
+                    except Failure as failure:
+                        # A full disk or the like: whoever writes is told; the sweep just comes again.
+                        log.warning("upkeep of %s stopped: %s", container.link, failure.message)
+
+    async def _sweep(self, container: Container, partition: upkeep.Partition) -> None:
+        now_s = self.clock.now_s()
+        if container.schema.rules.default_ttl is not None:
+            while await upkeep.sweep_expired(partition, now_s) == limits.SWEEP_ITEMS_MAX:
+                pass
+        place = (container.record.rid, partition.range.id)
+        swept = self._swept_lsn.get(place, 0)
+        if swept < partition.lsn:
+            self._swept_lsn[place] = await upkeep.forget_tombstones(partition, swept, now_s)
+
+
+# The owners of each type, outermost first, ending in the type itself.
+_IN_DATABASE = (ResourceType.DATABASE,)
+_IN_CONTAINER = (ResourceType.DATABASE, ResourceType.CONTAINER)
+_PATHS: dict[ResourceType, tuple[ResourceType, ...]] = {
+    ResourceType.DATABASE: (ResourceType.DATABASE,),
+    ResourceType.OFFER: (ResourceType.OFFER,),
+    ResourceType.CONTAINER: (*_IN_DATABASE, ResourceType.CONTAINER),
+    ResourceType.USER: (*_IN_DATABASE, ResourceType.USER),
+    ResourceType.PERMISSION: (*_IN_DATABASE, ResourceType.USER, ResourceType.PERMISSION),
+    ResourceType.ENCRYPTION_KEY: (*_IN_DATABASE, ResourceType.ENCRYPTION_KEY),
+    ResourceType.PROCEDURE: (*_IN_CONTAINER, ResourceType.PROCEDURE),
+    ResourceType.TRIGGER: (*_IN_CONTAINER, ResourceType.TRIGGER),
+    ResourceType.FUNCTION: (*_IN_CONTAINER, ResourceType.FUNCTION),
+    ResourceType.CONFLICT: (*_IN_CONTAINER, ResourceType.CONFLICT),
+}
+
+
+def _missing(resource_type: ResourceType, name: str) -> Failure:
+    return Failure(
+        Kind.NOT_FOUND, f"Resource Not Found. {resource_type.value} '{name}' does not exist.", charge_ru=1.0
+    )

@@ -1,0 +1,62 @@
+"""Does a whole data directory hold together? The catalog's own rules, then every partition of every container."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from armillary.account.catalog import Catalog, Record
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure
+from armillary.limits import LOGICAL_PARTITION_BYTES_MAX
+from armillary.model.resources import ResourceType
+from armillary.partition.check import check_partition
+from armillary.storage.engine import Engine, View
+
+
+async def check_account(engine: Engine, clock: Clock) -> AsyncIterator[str]:
+    """Sentences, each naming something that is wrong. None: all is well."""
+    catalog = Catalog(engine, clock)
+    await catalog.open()
+    for problem in _check_catalog(catalog):
+        yield problem
+    for record in catalog.of_type(ResourceType.CONTAINER):
+        database = catalog.get(ResourceType.DATABASE, record.owner)
+        if database is None:
+            yield f"container {record.name} has no database"
+            continue
+        what = f"{database.name}/{record.name}"
+        try:
+            container = Container(record, database, engine, clock, LOGICAL_PARTITION_BYTES_MAX)
+        except (Failure, AssertionError, KeyError, ValueError) as error:
+            yield f"{what}: its record cannot be used: {error}"
+            continue
+        for partition in container.partitions.values():
+
+            def problems(view: View, container: Container = container, key_range=partition.range) -> list[str]:  # type: ignore[no-untyped-def]
+                return list(check_partition(view, container.schema, key_range))
+
+            for problem in await partition.read(problems):
+                yield f"{what}, range {partition.range.id}: {problem}"
+
+
+def _check_catalog(catalog: Catalog) -> list[str]:
+    problems = []
+    stores: dict[int, str] = {}
+    owners = {record.rid_text for record in _owners(catalog)}
+    for record in catalog.of_type(ResourceType.CONTAINER):
+        for each in record.state["ranges"]:
+            if each["store"] in stores:
+                problems.append(f"containers {stores[each['store']]} and {record.name} share a store")
+            stores[each["store"]] = record.name
+        ids = [each["id"] for each in record.state["ranges"]]
+        if len(set(ids)) != len(ids) or max(ids) >= record.state["next_range"]:
+            problems.append(f"container {record.name} has range ids {ids}, the next one is {record.state['next_range']}")
+    for offer in catalog.of_type(ResourceType.OFFER):
+        if offer.state["owner"] not in owners:
+            problems.append(f"offer {offer.name} belongs to nothing")
+    return problems
+
+
+def _owners(catalog: Catalog) -> list[Record]:
+    return [*catalog.of_type(ResourceType.DATABASE), *catalog.of_type(ResourceType.CONTAINER)]

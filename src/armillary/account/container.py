@@ -1,0 +1,168 @@
+"""A container at work: its record, the parsed policies, the map of its partitions, and the partitions themselves.
+
+Built from the catalog's record when the account opens or the container is created or replaced. Routing a key or a
+scope to partitions is here; what is done there is in `items.py` and `feeds.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from armillary.account.catalog import Body, Record
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model.indexing import IndexingPolicy
+from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
+from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.model.unique import UniqueKeyPolicy
+from armillary.model.values import UNDEFINED
+from armillary.partition.partition import Partition
+from armillary.partition.schema import Rules, Schema
+from armillary.storage.engine import Engine
+
+EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
+
+
+class Container:
+    def __init__(self, record: Record, database: Record, engine: Engine, clock: Clock, logical_bytes_max: int) -> None:
+        body = record.body
+        key = PartitionKeyDefinition.parse(body["partitionKey"]) if "partitionKey" in body else None
+        self.record = record
+        self.database = database
+        self.key = key
+        self.schema = Schema(
+            rid=record.rid,
+            self_link=record.self_link,
+            key=key,
+            unique=UniqueKeyPolicy.parse(body.get("uniqueKeyPolicy")),
+            rules=_rules(record, key),
+            older_rules=_older_rules(record, key),
+            logical_partition_bytes_max=logical_bytes_max,
+        )
+        self.map = PartitionMap([_range(each) for each in record.state["ranges"]])
+        self.partitions = {
+            each.id: Partition(engine.store(each.store), self.schema, each, clock) for each in self.map.ranges
+        }
+        self._rename()
+
+    def _rename(self) -> None:
+        self.name = self.record.name
+        self.rid_text = self.record.rid_text
+        self.link = f"dbs/{self.database.name}/colls/{self.record.name}"
+
+    async def open(self) -> None:
+        for partition in self.partitions.values():
+            await partition.open()
+
+    def adopt(self, record: Record) -> None:
+        """Take over a replaced record: policies may have changed, the key and the partitions have not."""
+        self.record = record
+        self.schema.older_rules = _older_rules(record, self.key)
+        self.schema.rules = _rules(record, self.key)
+        self._rename()
+
+    # Keys.
+
+    def parse_key(self, header: str) -> Key:
+        """A partition key as the SQL protocol writes it. For fixed containers every form of "none" is the one key."""
+        if self.key is not None:
+            return self.key.parse_header(header)
+        if header.replace(" ", "") in ("[]", "[{}]", "[null]"):
+            return ()
+        raise Failure(
+            Kind.KEY_MISMATCH,
+            f"The container '{self.name}' has no partition key, but the request gives one. Leave it out.",
+        )
+
+    def key_of(self, document: Mapping[str, Any]) -> Key:
+        return self.key.extract(document) if self.key is not None else ()
+
+    def effective_key(self, key: Key) -> bytes:
+        """Where a full key lies in the hash space."""
+        if self.key is None:
+            return b""
+        self.key.check_full(key)
+        # The empty key of a migrated container has no hash; a place of full length keeps stored keys prefix-free.
+        return self.key.effective_key(key) if key else EMPTY_KEY
+
+    def key_range(self, key: Key) -> tuple[bytes, bytes]:
+        """The stretch of the hash space that a full key or a prefix of a hierarchical one covers."""
+        if self.key is None:
+            return SPACE_LOW, SPACE_HIGH
+        if len(key) < len(self.key.paths) and not self.key.is_system:
+            return self.key.prefix_range(key)
+        epk = self.effective_key(key)
+        return epk, epk + b"\x00"
+
+    # Partitions.
+
+    def partition_for(self, epk: bytes) -> Partition:
+        return self.partitions[self.map.find(epk).id]
+
+    def partition_by_id(self, range_id: str) -> Partition:
+        try:
+            return self.partitions[int(range_id)]
+        except (ValueError, KeyError):
+            raise Failure(
+                Kind.RANGE_GONE,
+                f"The partition key range '{range_id}' of container '{self.name}' does not exist (any more). "
+                "Read the partition key ranges again.",
+            ) from None
+
+    @property
+    def range_etag(self) -> str:
+        """Changes when a partition splits or merges, and differs between containers and incarnations."""
+        return f'"{self.record.rid.hex()}-{self.record.state["next_range"]}"'
+
+    @property
+    def is_restating(self) -> bool:
+        """Whether a change of policy is still working through the items: until then the index is not complete."""
+        return bool(self.schema.older_rules)
+
+
+def _rules(record: Record, key: PartitionKeyDefinition | None) -> Rules:
+    return _make_rules(record.state["rules"], record.body["indexingPolicy"], record.body, key)
+
+
+def _older_rules(record: Record, key: PartitionKeyDefinition | None) -> dict[int, Rules]:
+    return {
+        int(number): _make_rules(int(number), older["indexingPolicy"], older, key)
+        for number, older in record.state.get("older_rules", {}).items()
+    }
+
+
+def _make_rules(number: int, indexing: Body, body: Body, key: PartitionKeyDefinition | None) -> Rules:
+    ttl = body.get("defaultTtl")
+    policy = IndexingPolicy.parse(
+        indexing,
+        key_definition=key,
+        has_ttl=ttl is not None,
+        vector_policy=body.get("vectorEmbeddingPolicy"),
+        fulltext_policy=body.get("fullTextPolicy"),
+    )
+    return Rules(number, policy, ttl)
+
+
+def _range(state: Body) -> KeyRange:
+    return KeyRange(
+        id=state["id"],
+        low=bytes.fromhex(state["low"]),
+        high=bytes.fromhex(state["high"]),
+        parents=tuple(state["parents"]),
+        store=state["store"],
+    )
+
+
+def new_ranges(boundaries: list[bytes], new_store: Any) -> list[Body]:
+    """The ranges of a new container, ids counting from 0, each with a store of its own."""
+    edges = [SPACE_LOW, *boundaries, SPACE_HIGH]
+    return [
+        {"id": number, "low": low.hex(), "high": high.hex(), "parents": [], "store": new_store()}
+        for number, (low, high) in enumerate(zip(edges, edges[1:], strict=False))
+    ]
+
+
+def undefined_key(container: Container) -> Key:
+    """The key of items that lack the partition key property."""
+    return (UNDEFINED,) * len(container.key.paths) if container.key is not None else ()

@@ -1,0 +1,335 @@
+"""What can be done to items: create, read, replace, upsert, patch, delete, batch, bulk, delete by key.
+
+Each function finds the partition that a key belongs to, checks what must be checked before it is asked, and returns
+what the partition answered together with where that was (range and lsn), which session tokens are made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import orjson
+
+from armillary import limits
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind, bad_request
+from armillary.languages.sql import compile as sql
+from armillary.model import charges, items, layout, resources
+from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, Key
+from armillary.model.patch import Patch
+from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Result, Verb, draft
+from armillary.partition.partition import Partition
+from armillary.storage.engine import View
+
+Session = Mapping[int, int]  # range id -> lsn
+
+
+@dataclass(slots=True)
+class ItemOptions:
+    """What a request says beside the item itself."""
+
+    key: Key | None = None
+    if_match: str | None = None
+    if_none_match: str | None = None
+    session: Session | None = None
+    read_factor: int = 1  # 2 at strong and bounded staleness
+    directive: str = "Default"
+
+
+@dataclass(slots=True)
+class Answer:
+    result: Result
+    payload: bytes | None
+    etag: str | None
+    charge_ru: float
+    range_id: int
+    lsn: int  # of the partition, after the operation
+    item_lsn: int = 0
+
+
+_NO_OPTIONS = ItemOptions()
+
+
+async def read(container: Container, item_id: str, options: ItemOptions) -> Answer:
+    if options.key is None:
+        raise bad_request(KEY_MISSING)
+    epk = container.effective_key(options.key)
+    partition = container.partition_for(epk)
+    if options.session is not None:
+        check_session(partition, options.session)
+    found = await partition.read_item(epk, item_id)
+    if found is None:
+        raise _at(
+            partition,
+            Failure(
+                Kind.NOT_FOUND,
+                "Entity with the specified id does not exist in the system: "
+                f"no item with id '{item_id}' in this logical partition.",
+                charge_ru=charges.failed_read_ru(options.read_factor),
+            ),
+        )
+    number, header, stored = found
+    etag = items.etag(number, header.lsn, header.ts)
+    head = partition.head
+    if options.if_none_match is not None and options.if_none_match in ("*", etag):
+        charge_ru = charges.failed_read_ru(options.read_factor)
+        return Answer(Result.NOT_MODIFIED, None, etag, charge_ru, partition.range.id, head.lsn, header.lsn)
+    payload = payload_of(stored)
+    charge_ru = charges.read_ru(len(payload), options.read_factor)
+    return Answer(Result.READ, payload, etag, charge_ru, partition.range.id, head.lsn, header.lsn)
+
+
+async def create(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
+    return await _store(Verb.CREATE, container, document, options, clock)
+
+
+async def upsert(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
+    return await _store(Verb.UPSERT, container, document, options, clock)
+
+
+async def replace(
+    container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock
+) -> Answer:
+    if items.validate_item_id(document) != item_id:
+        raise bad_request(
+            f"The item's id cannot be changed: the request replaces '{item_id}', the body has '{document['id']}'."
+        )
+    return await _store(Verb.REPLACE, container, document, options, clock)
+
+
+async def patch(container: Container, item_id: str, changes: Patch, options: ItemOptions) -> Answer:
+    operation = _keyed(Verb.PATCH, container, item_id, options)
+    operation.patch = changes
+    operation.condition = _condition(changes)
+    return await _write(container, operation)
+
+
+async def delete(container: Container, item_id: str, options: ItemOptions) -> Answer:
+    return await _write(container, _keyed(Verb.DELETE, container, item_id, options))
+
+
+async def delete_by_key(container: Container, key: Key) -> Answer:
+    """Delete every item of one logical partition; returns when none is left."""
+    epk = container.effective_key(key)
+    partition = container.partition_for(epk)
+    charge_ru = 1.0
+    while True:
+
+        def some_ids(view: View) -> list[str]:
+            members = view.scan(layout.member_key(epk, 0), layout.prefix_end(layout.MEMBERS + epk))
+            numbers = [member[-layout.RID_BYTES :] for member, _ in islice(members, limits.BATCH_OPERATIONS_MAX)]
+            stored = view.get_many([layout.ITEMS + number for number in numbers])
+            return [orjson.loads(payload_of(each))["id"] for each in stored if each is not None]
+
+        ids = await partition.read(some_ids)
+        if not ids:
+            return Answer(Result.DELETED, None, None, charge_ru, partition.range.id, partition.lsn)
+        outcomes = await asyncio.gather(
+            *[partition.write(Operation(Verb.DELETE, epk, key, item_id, is_any=True)) for item_id in ids],
+            return_exceptions=True,
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, Outcome):
+                charge_ru += outcome.charge_ru
+            elif not (isinstance(outcome, Failure) and outcome.kind is Kind.NOT_FOUND):
+                raise outcome  # somebody else may delete an item meanwhile; anything else is a failure
+
+
+# Batches.
+
+
+@dataclass(slots=True)
+class Member:
+    """One operation of a batch or of a bulk request."""
+
+    verb: Verb
+    item_id: str | None = None
+    document: Document | None = None
+    patch: Patch | None = None
+    options: ItemOptions | None = None
+
+
+@dataclass(slots=True)
+class BatchAnswer:
+    members: list[Outcome | Failure]
+    is_done: bool  # False: nothing was applied
+    charge_ru: float
+    range_id: int
+    lsn: int
+
+
+async def batch(
+    container: Container, key: Key, members: Sequence[Member], options: ItemOptions, clock: Clock
+) -> BatchAnswer:
+    """All members in one transaction on one logical partition, or none."""
+    epk = container.effective_key(key)
+    partition = container.partition_for(epk)
+    if options.session is not None:
+        check_session(partition, options.session)
+    operations: list[Operation] = []
+    try:
+        for index, member in enumerate(members):
+            try:
+                operations.append(_operation(container, member, key, clock))
+            except Failure as failure:
+                raise MemberFailed(index, failure) from failure
+        outcomes = await partition.write_all(operations)
+    except MemberFailed as failed:
+        answers: list[Outcome | Failure] = [
+            failed.failure
+            if index == failed.index
+            else Failure(Kind.FAILED_DEPENDENCY, "Not executed because another operation of the batch failed.")
+            for index in range(len(members))
+        ]
+        charge_ru = max(1.0, failed.failure.charge_ru)
+        return BatchAnswer(answers, False, charge_ru, partition.range.id, partition.lsn)
+    charge_ru = sum(outcome.charge_ru for outcome in outcomes)
+    return BatchAnswer([*outcomes], True, charge_ru, partition.range.id, partition.lsn)
+
+
+async def bulk(container: Container, range_id: str, members: Sequence[Member], clock: Clock) -> BatchAnswer:
+    """Independent operations on one physical partition. Each succeeds or fails for itself."""
+    partition = container.partition_by_id(range_id)
+
+    async def one(member: Member) -> Outcome | Failure:
+        try:
+            assert member.options is not None and member.options.key is not None
+            operation = _operation(container, member, member.options.key, clock)
+            if container.partition_for(operation.epk) is not partition:
+                raise Failure(
+                    Kind.RANGE_GONE, f"The item '{operation.item_id}' is not in the partition key range {range_id}."
+                )
+            if operation.verb is Verb.READ:
+                return _as_outcome(await read(container, operation.item_id, member.options))
+            return await partition.write(operation)
+        except Failure as failure:
+            return failure
+
+    answers = await asyncio.gather(*[one(member) for member in members])
+    return BatchAnswer(answers, True, sum(each.charge_ru for each in answers), partition.range.id, partition.lsn)
+
+
+# Inside.
+
+
+def _as_outcome(answer: Answer) -> Outcome:
+    return Outcome(answer.result, answer.payload, answer.etag, answer.item_lsn, answer.charge_ru)
+
+
+def _operation(container: Container, member: Member, key: Key, clock: Clock) -> Operation:
+    options = member.options or _NO_OPTIONS
+    keyed = ItemOptions(key, options.if_match, options.if_none_match, directive=options.directive)
+    if member.verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE):
+        assert member.document is not None
+        if member.verb is Verb.REPLACE and items.validate_item_id(member.document) != member.item_id:
+            raise bad_request(f"The id of the item and of its body differ: '{member.item_id}'.")
+        return _stored(member.verb, container, member.document, keyed, clock)
+    assert member.item_id is not None
+    operation = _keyed(member.verb, container, member.item_id, keyed)
+    if member.patch is not None:
+        operation.patch = member.patch
+        operation.condition = _condition(member.patch)
+    return operation
+
+
+async def _store(
+    verb: Verb, container: Container, document: Document, options: ItemOptions, clock: Clock
+) -> Answer:
+    return await _write(container, _stored(verb, container, document, options, clock))
+
+
+def _stored(verb: Verb, container: Container, document: Document, options: ItemOptions, clock: Clock) -> Operation:
+    made = draft(container.schema, document, int(clock.now_s()), options.directive)
+    key = container.key_of(document)
+    epk = container.effective_key(key)
+    if options.key is not None and options.key != key and container.effective_key(options.key) != epk:
+        raise Failure(Kind.KEY_MISMATCH, KEY_DIFFERS)
+    return Operation(
+        verb,
+        epk,
+        key,
+        made.item_id,
+        draft=made,
+        if_match=options.if_match,
+        if_none_match=options.if_none_match,
+        directive=options.directive,
+    )
+
+
+def _keyed(verb: Verb, container: Container, item_id: str, options: ItemOptions) -> Operation:
+    """An operation on an item that is addressed by key and id."""
+    if options.key is None:
+        if container.key is not None:
+            raise bad_request(KEY_MISSING)
+        options.key = ()
+    epk = container.effective_key(options.key)
+    return Operation(
+        verb,
+        epk,
+        options.key,
+        item_id,
+        if_match=options.if_match,
+        if_none_match=options.if_none_match,
+        directive=options.directive,
+    )
+
+
+async def _write(container: Container, operation: Operation) -> Answer:
+    partition = container.partition_for(operation.epk)
+    try:
+        outcome = await partition.write(operation)
+    except Failure as failure:
+        raise _at(partition, failure) from None
+    return Answer(
+        outcome.result,
+        outcome.payload,
+        outcome.etag,
+        outcome.charge_ru,
+        partition.range.id,
+        partition.lsn,
+        outcome.lsn,
+    )
+
+
+def _condition(changes: Patch) -> Callable[[Document], bool] | None:
+    return sql.filter_condition(changes.condition) if changes.condition is not None else None
+
+
+def check_session(partition: Partition, session: Session) -> None:
+    """A reader must not see less than it has seen. Tokens of split ranges count for their children."""
+    lsn = partition.head.lsn
+    key_range = partition.range
+    if session.get(key_range.id, 0) > lsn or any(session.get(parent, 0) > lsn for parent in key_range.parents):
+        raise _at(
+            partition,
+            Failure(
+                Kind.SESSION_BEHIND,
+                "The read session is not available for the input session token: it is ahead of this partition.",
+                charge_ru=1.0,
+            ),
+        )
+
+
+def _at(partition: Partition, failure: Failure) -> Failure:
+    """Note where a failure happened: its answer carries a session token too."""
+    failure.details = {**failure.details, "range_id": partition.range.id, "lsn": partition.lsn}
+    return failure
+
+
+async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
+    """The id of the item that a rid link names. A rid does not tell the partition key, so that must be given."""
+    number = resources.item_number(resources.rid_bytes(rid) or b"")
+    if key is None:
+        raise bad_request(KEY_MISSING)
+    if number is not None:
+        partition = container.partition_for(container.effective_key(key))
+        stored = await partition.read(lambda view: view.get(layout.item_key(number)))
+        if stored is not None and unpack_header(stored).epk == container.effective_key(key):
+            item_id: str = orjson.loads(payload_of(stored))["id"]
+            return item_id
+    raise Failure(Kind.NOT_FOUND, f"No item with the rid '{rid}' exists in this logical partition.", charge_ru=1.0)

@@ -1,0 +1,40 @@
+"""Stored procedures, triggers and user-defined functions as resources. Running them is `scripts/`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.account.catalog import Body
+from armillary.errors import bad_request
+from armillary.model.items import strip_system_properties, validate_name
+from armillary.model.resources import ResourceType
+
+_TRIGGER_TYPES = ("Pre", "Post")
+_TRIGGER_OPERATIONS = ("All", "Create", "Update", "Delete", "Replace")
+
+
+def script_body(resource_type: ResourceType, given: Any) -> tuple[str, Body]:
+    """The name and the body to store, or a refusal that says what is wrong."""
+    if not isinstance(given, dict):
+        raise bad_request("A script must be a JSON object with 'id' and 'body'.")
+    name = validate_name(given.get("id"))
+    body = {each: value for each, value in strip_system_properties(given).items() if value is not None}
+    if not isinstance(body.get("body"), str) or not body["body"]:
+        raise bad_request(f"The 'body' of {resource_type.value} '{name}' must be its JavaScript source as a string.")
+    known = {"id", "body"}
+    if resource_type is ResourceType.TRIGGER:
+        known |= {"triggerType", "triggerOperation"}
+        body["triggerType"] = _choice(body, "triggerType", _TRIGGER_TYPES)
+        body["triggerOperation"] = _choice(body, "triggerOperation", _TRIGGER_OPERATIONS)
+    unknown = sorted(body.keys() - known)
+    if unknown:
+        raise bad_request(f"Unknown property '{unknown[0]}' in {resource_type.value} '{name}'.")
+    return name, body
+
+
+def _choice(body: Body, name: str, choices: tuple[str, ...]) -> str:
+    value = body.get(name)
+    for choice in choices:
+        if isinstance(value, str) and value.lower() == choice.lower():
+            return choice
+    raise bad_request(f"'{name}' must be one of {', '.join(choices)}, not {value!r}.")

@@ -1,0 +1,193 @@
+"""Does a partition's store hold together? Every item is compared with every space that speaks of it, in both
+directions: what an item implies must be there, and nothing else may be. Used by `armillary check` and by the tests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import orjson
+
+from armillary.model import items, layout
+from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, payload_of, unpack_header
+from armillary.model.keys import to_header
+from armillary.model.ranges import KeyRange
+from armillary.model.resources import first_item_number, item_rid_text
+from armillary.partition import log
+from armillary.partition.schema import Schema, expires_s
+from armillary.partition.sizes import unpack_size
+from armillary.storage.engine import View
+
+SPACES = (
+    layout.CHANGES,
+    layout.EXPIRY,
+    layout.ITEMS,
+    layout.IDS,
+    layout.MEMBERS,
+    layout.META,
+    layout.SIZES,
+    layout.TERMS,
+    layout.UNIQUE,
+)
+
+
+def check_partition(view: View, schema: Schema, key_range: KeyRange) -> Iterator[str]:
+    """Sentences, each naming something that is wrong. None: all is well."""
+    yield from _Check(view, schema, key_range).run()
+
+
+class _Check:
+    def __init__(self, view: View, schema: Schema, key_range: KeyRange) -> None:
+        self._view = view
+        self._schema = schema
+        self._range = key_range
+        self._head = log.load_head(view, first_item_number(key_range.id))
+        self._paths: dict[str, int] = {}
+        self._counts: Counter[bytes] = Counter()
+        self._expected: Counter[bytes] = Counter()
+        self._sizes: dict[bytes, tuple[int, int, str]] = {}
+
+    def run(self) -> Iterator[str]:
+        yield from self._check_spaces()
+        yield from self._check_paths()
+        size_bytes = 0
+        for key, stored in self._view.scan(layout.ITEMS, layout.space_end(layout.ITEMS)):
+            number = int.from_bytes(key[1:], "big")
+            try:
+                header, payload = unpack_header(stored), payload_of(stored)
+                document = orjson.loads(payload)
+                found = list(self._check_item(number, header, payload, document))
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+                yield f"item {number} cannot be read: {error!r}"
+                continue
+            size_bytes += len(payload)
+            yield from found
+        yield from self._check_changes()
+        yield from self._check_sizes()
+        for space, name in ((layout.IDS, "ids"), (layout.MEMBERS, "members"), (layout.TERMS, "terms")):
+            yield from self._check_count(space, name)
+        yield from self._check_count(layout.UNIQUE, "unique values")
+        yield from self._check_count(layout.EXPIRY, "expiry entries")
+        if self._head.item_count != self._counts[layout.ITEMS]:
+            yield f"the head counts {self._head.item_count} items, there are {self._counts[layout.ITEMS]}"
+        if self._head.size_bytes != size_bytes:
+            yield f"the head counts {self._head.size_bytes} bytes, the items have {size_bytes}"
+
+    def _check_spaces(self) -> Iterator[str]:
+        for key, _ in self._view.scan(b"", b"\xff" * 8):
+            if key[:1] in SPACES:
+                self._counts[key[:1]] += 1
+            else:
+                yield f"a key in no known space: {key[:16].hex()}"
+
+    def _check_paths(self) -> Iterator[str]:
+        prefix = layout.path_key("")
+        owners: dict[int, str] = {}
+        for key, value in self._view.scan(prefix, layout.prefix_end(prefix)):
+            path, number = key[len(prefix) :].decode(), int.from_bytes(value, "big")
+            self._paths[path] = number
+            if number in owners:
+                yield f"index paths {owners[number]} and {path} share the number {number}"
+            if number >= self._head.next_path:
+                yield f"index path {path} has the number {number}, which is yet to be given"
+            owners[number] = path
+
+    def _check_item(self, number: int, header: ItemHeader, payload: bytes, document: dict[str, object]) -> Iterator[str]:
+        what = f"item {number} (id {document.get('id')!r})"
+        epk = header.epk
+        if header.format != FORMAT_JSON:
+            yield f"{what} has the unknown format {header.format}"
+        if not self._range.low <= epk < self._range.high:
+            yield f"{what} lies outside the partition's range"
+        if number >= self._head.next_number:
+            yield f"{what} has a number that is yet to be given"
+        if header.lsn > self._head.lsn:
+            yield f"{what} has lsn {header.lsn}, the partition is at {self._head.lsn}"
+        yield from self._check_key(what, epk, document)
+        yield from self._check_system_properties(what, number, header, document)
+        if self._view.get(layout.id_key(epk, str(document["id"]))) != number.to_bytes(8, "big"):
+            yield f"{what} is not found by its id"
+        if self._view.get(layout.member_key(epk, number)) is None:
+            yield f"{what} is not a member of its logical partition"
+        change = self._view.get(layout.change_key(header.lsn))
+        if change is None or log.unpack_change(change)[:2] != (number, log.ITEM_WRITTEN):
+            yield f"{what} has no change entry at its lsn {header.lsn}"
+        self._expected[layout.IDS] += 1
+        self._expected[layout.MEMBERS] += 1
+        yield from self._check_index(what, number, header, document)
+        count, size, text = self._sizes.get(epk, (0, 0, self._key_text(document)))
+        self._sizes[epk] = (count + 1, size + len(payload), text)
+
+    def _check_key(self, what: str, epk: bytes, document: dict[str, object]) -> Iterator[str]:
+        definition = self._schema.key
+        if definition is None:
+            if epk:
+                yield f"{what} has a partition key in a container without one"
+            return
+        key = definition.extract(document)
+        if key and definition.effective_key(key) != epk:
+            yield f"{what} is stored under another partition key than {to_header(key)}"
+
+    def _key_text(self, document: dict[str, object]) -> str:
+        return to_header(self._schema.key.extract(document) if self._schema.key is not None else ())
+
+    def _check_system_properties(
+        self, what: str, number: int, header: ItemHeader, document: dict[str, object]
+    ) -> Iterator[str]:
+        wanted = {
+            "_rid": item_rid_text(self._schema.rid, number),
+            "_etag": items.etag(number, header.lsn, header.ts),
+            "_ts": header.ts,
+        }
+        for name, value in wanted.items():
+            if document.get(name) != value:
+                yield f"{what} has {name} {document.get(name)!r} instead of {value!r}"
+
+    def _check_index(self, what: str, number: int, header: ItemHeader, document: dict[str, object]) -> Iterator[str]:
+        rules = self._schema.rules_of(header)
+        terms = rules.indexing.terms(document, header.ts).terms if header.flags & FLAG_INDEXED else []
+        self._expected[layout.TERMS] += len(terms)
+        for path, term in terms:
+            path_number = self._paths.get(path)
+            if path_number is None or self._view.get(layout.term_key(path_number, term, number)) is None:
+                yield f"{what} lacks its index term for {path}"
+        if self._schema.unique.count:
+            for constraint, values in enumerate(self._schema.unique.values(document)):
+                self._expected[layout.UNIQUE] += 1
+                if self._view.get(layout.unique_key(header.epk, constraint, values)) != number.to_bytes(8, "big"):
+                    yield f"{what} does not hold its values of unique key {constraint}"
+        when = expires_s(header, rules.default_ttl)
+        if when is not None:
+            self._expected[layout.EXPIRY] += 1
+            if self._view.get(layout.expiry_key(when, number)) is None:
+                yield f"{what} has no expiry entry at {when}"
+
+    def _check_changes(self) -> Iterator[str]:
+        written = 0
+        for key, value in self._view.scan(layout.CHANGES, layout.space_end(layout.CHANGES)):
+            lsn, change = int.from_bytes(key[1:], "big"), log.unpack_change(value)
+            if lsn > self._head.lsn:
+                yield f"change {lsn} lies beyond the partition's lsn {self._head.lsn}"
+            stored = self._view.get(layout.item_key(change.number))
+            if change.kind == log.ITEM_WRITTEN:
+                written += 1
+                if stored is None or unpack_header(stored).lsn != lsn:
+                    yield f"change {lsn} names item {change.number}, which was not last written there"
+            elif stored is not None:
+                yield f"change {lsn} is the tombstone of item {change.number}, which exists"
+        if written != self._counts[layout.ITEMS]:
+            yield f"there are {written} change entries for {self._counts[layout.ITEMS]} items"
+
+    def _check_sizes(self) -> Iterator[str]:
+        for key, value in self._view.scan(layout.SIZES, layout.space_end(layout.SIZES)):
+            size = unpack_size(value)
+            counted = self._sizes.pop(key[1:], None)
+            if counted != tuple(size):
+                yield f"the logical partition {size.key_text} is down as {tuple(size)}, counted {counted}"
+        for count, size_bytes, text in self._sizes.values():
+            yield f"the logical partition {text} with {count} items and {size_bytes} bytes has no size entry"
+
+    def _check_count(self, space: bytes, name: str) -> Iterator[str]:
+        if self._counts[space] != self._expected[space]:
+            yield f"there are {self._counts[space]} {name}, the items account for {self._expected[space]}"
