@@ -187,6 +187,8 @@ def same_key(first: Key, second: Key) -> bool:
     """Whether two keys are one logical partition: true is not 1, and -0.0 is not 0 because they hash apart."""
     if first != second:
         return False
+    if len(first) == 1 and type(first[0]) is str:
+        return True
     for left, right in zip(first, second, strict=True):
         if type(left) is str:
             continue
@@ -197,9 +199,12 @@ def same_key(first: Key, second: Key) -> bool:
     return True
 
 
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def to_header(key: Key) -> str:
     """A key as `parse_header` reads it, in ASCII."""
-    return json.dumps([{} if component is UNDEFINED else component for component in key], separators=(",", ":"))
+    return _to_json([{} if component is UNDEFINED else component for component in key])
 
 
 class Step(NamedTuple):
@@ -287,9 +292,9 @@ def _finite(number: float) -> float:
 
 
 def _excerpt(text: str | bytes) -> str:
-    shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    shown = shown.encode("ascii", "backslashreplace").decode()
-    return shown if len(shown) <= 100 else shown[:100] + "..."
+    """What came in a header, fit to be part of a message."""
+    shown = ascii(text[:100].decode("utf-8", "replace") if isinstance(text, bytes) else text[:100])
+    return shown if len(text) <= 100 else shown + "..."
 
 
 _hash_128 = mmh3.mmh3_x64_128_uintdigest
