@@ -43,6 +43,10 @@ PAGE_ITEMS_MAX = 1000
 PAGE_BYTES_MAX = 4 * MB
 QUERY_TEXT_BYTES_MAX = 512 * KB
 CLOCK_SKEW_S = 15 * 60
+ACCOUNT_KEY_BYTES_MIN = 16  # of an account's keys, decoded (ours; the service makes keys of 64)
+ROUTES_REMEMBERED_MAX = 4096  # parsed feed paths (ours: bounds memory at 4096 x 1 KB)
+ROUTE_REMEMBERED_BYTES_MAX = KB
+ACTIVITY_ID_BYTES_MAX = 64  # of the client's that we echo (ours; a GUID has 36)
 RESOURCE_TOKEN_SECONDS_DEFAULT = 3600
 RESOURCE_TOKEN_SECONDS_MIN = 10
 RESOURCE_TOKEN_SECONDS_MAX = 86_400
@@ -58,3 +62,58 @@ SWEEP_ITEMS_MAX = 200  # expired items looked at in one go
 SWEEP_EVERY_S = 1.0
 TOMBSTONE_SECONDS = 7 * 86_400  # how long a delete stays visible in a partition's log
 RESTATE_ITEMS = 200  # items restated in one transaction when a container's policy changes
+
+# Queries (ours unless said otherwise).
+QUERY_DEPTH_MAX = 128  # nested expressions; keeps the parser far from the interpreter's own limit
+QUERY_OPERATORS_MAX = 20_000  # compiled operators; constants of an IN list or of an OR of equalities are not counted
+QUERY_PARAMETER_DEPTH_MAX = 128  # as deep as an item may be
+QUERY_CACHE_ENTRIES = 500
+QUERY_CACHE_CHARACTERS = 2 * MB  # a compiled query takes some twenty times its text
+QUERY_VARIANTS_MAX = 8  # compiled forms of one text, by the types of its parameters
+QUERY_JOINS_MAX = 10  # service
+QUERY_COUNT_MAX = 2**31 - 1  # TOP, OFFSET, LIMIT (service)
+# Matches of IN, OR and range filters are gathered and sorted up to this number; beyond it a scan is the better way.
+QUERY_GATHER_MAX = 10_000
+QUERY_PROBE_ENTRIES = 256  # how far each of several possible index scans is read to choose among them
+CONTINUATION_BYTES_MAX = 16 * KB
+
+# Connections (ours). A partition key of 2 KB, escaped, and a long session token fit a head of 32 KB; a database name, a
+# container name and an item id of the greatest length, each byte percent-encoded, fit a target of 16 KB.
+HEAD_BYTES_MAX = 32 * KB
+HEAD_LINES_MAX = 128
+TARGET_BYTES_MAX = 16 * KB
+READ_PIECE_BYTES = 16 * KB  # what is parsed at a time, so that a pipelined flood cannot queue more than this
+HEAD_SECONDS_MAX = 10.0  # from the first byte of a request to the end of its head
+BODY_SECONDS_GRACE = 10.0
+BODY_BYTES_PER_S_MIN = 1 * KB
+WRITE_STALL_SECONDS_MAX = 30.0
+IDLE_SECONDS_MAX = 120.0
+LINGER_BYTES_MAX = 16 * MB
+LINGER_SECONDS = 2.0  # how long a refused client may go on sending, so that it reads the refusal and not a reset
+CONNECTIONS_MAX = 4096
+CERTIFICATE_DAYS = 825  # the longest that Apple's clients accept
+
+# Storage (ours).
+WRITE_BUFFER_BYTES = 64 * MB
+WRITE_LOG_BYTES_MAX = 128 * MB  # bounds what an opening after a crash has to replay
+BLOCK_CACHE_BYTES = 96 * MB
+GROUP_BYTES_MAX = 8 * MB  # of writes made durable together; one transaction may be larger
+GROUP_SECONDS_MAX = 0.003  # how long transaction functions run before the loop gets its turn
+RELAXED_SYNC_SECONDS = 0.1
+STALL_RETRY_SECONDS = 0.002
+REOPEN_SECONDS_MIN, REOPEN_SECONDS_MAX = 0.05, 5.0  # between attempts to open storage again after it failed
+# Room left alone on the disk, so that what was accepted can still be flushed and compacted: a share, within bounds.
+FREE_DISK_BYTES_MIN, FREE_DISK_BYTES_MAX, FREE_DISK_SHARE = 64 * MB, 512 * MB, 0.02
+FREE_DISK_CHECK_SECONDS = 0.2
+COMPOSITE_PATHS_TOTAL_MAX = 100
+INDEX_PATH_CHARACTERS_MAX = 2048  # ours: deeper or longer paths of items are not indexed; queries look at the items
+INDEX_MEMO_BYTES_MAX = 4 * MB  # ours: what a policy may remember about the paths it has seen
+
+# Container policies (service limits).
+VECTOR_DIMENSIONS_MAX = 4096
+VECTOR_DIMENSIONS_FLAT_MAX = 505
+VECTOR_QUANTIZATION_BYTES_MAX = 512
+VECTOR_SEARCH_LIST_MIN, VECTOR_SEARCH_LIST_MAX = 25, 500
+VECTOR_SHARD_PATHS_MAX = 1
+COMPUTED_PROPERTIES_MAX = 20
+CHANGE_FEED_RETENTION_MINUTES_MAX = 30 * 24 * 60

@@ -1,0 +1,76 @@
+"""Responses to bytes. Everything that is the same for many answers (status line, Date, a door's constant headers) is
+encoded once and kept; what connections wait for and when is `connection.py`'s.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from http import HTTPStatus
+
+from armillary.net.http import Headers, Response
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+# What the answer says about the connection: the lines that may stand at the end of its head.
+STAYS_OPEN = b"\r\n"
+STAYS_OPEN_SAID = b"Connection: keep-alive\r\n\r\n"
+CLOSES = b"Connection: close\r\n\r\n"
+
+
+class Answers:
+    """The beginnings of answers, one per status, renewed with the Date."""
+
+    def __init__(self, constant_headers: Headers, now_s: float) -> None:
+        self._constant = b"".join([b"%b: %b\r\n" % header for header in constant_headers])
+        self._constant_lines = len(constant_headers) + 2  # the status line and the Date
+        self._beginnings: dict[int, bytes] = {}
+        self._second = -1
+        self._date = b""
+        self.renew(now_s)
+
+    def renew(self, now_s: float) -> None:
+        """Take over the time of day, to be called about once a second."""
+        second = int(now_s)
+        if second != self._second:
+            self._second = second
+            self._date = formatdate(second, usegmt=True).encode()
+            self._beginnings.clear()
+
+    def encode(self, response: Response, ending: bytes, *, is_head: bool = False) -> bytes:
+        """The whole answer, ready for the socket. ValueError when a header would break out of its line."""
+        status = response.status
+        beginning = self._beginnings.get(status)
+        if beginning is None:
+            beginning = self._begin(status)
+        headers = response.headers
+        body = response.body
+        parts = [beginning]
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        lines = self._constant_lines + len(headers) + (1 if ending is STAYS_OPEN else 2)
+        if status != 204 and status != 304:
+            parts.append(b"Content-Length: %d\r\n" % len(body))
+            lines += 1
+        else:
+            body = b""
+        parts.append(ending)
+        if is_head:
+            body = b""
+        parts.append(body)
+        wire = b"".join(parts)
+        # An id or token that carries a line break into a header would let its sender write answers of his own.
+        if wire.count(b"\n", 0, len(wire) - len(body)) != lines:
+            raise ValueError("a response header contains a line break")
+        return wire
+
+    def _begin(self, status: int) -> bytes:
+        try:
+            phrase = HTTPStatus(status).phrase
+        except ValueError:
+            phrase = _PHRASES.get(status, "Unknown")  # a client reads the number
+        beginning = b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, phrase.encode(), self._date, self._constant)
+        self._beginnings[status] = beginning
+        return beginning
+
+
+_PHRASES = {449: "Retry With"}

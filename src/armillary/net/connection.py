@@ -1,0 +1,308 @@
+"""One HTTP/1.1 connection: hands requests to the handler in order, writes the answers, cuts off slow clients.
+
+Reading stops as soon as a complete request has to wait for the one before it, so a connection holds at most one piece
+of requests, whatever its client pipelines. Bytes become requests in `reader.py`; the time comes from `service.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import copy_context
+from typing import Any, Final, cast
+
+from armillary import limits
+from armillary.net.answers import CLOSES, CONTINUE
+from armillary.net.eager import resume
+from armillary.net.http import Request, Response
+from armillary.net.reader import BETWEEN, HEAD, Reader
+from armillary.net.service import Service, log
+
+_PIECE_BYTES: Final = limits.READ_PIECE_BYTES
+
+
+class Connection(asyncio.Protocol):
+    _transport: asyncio.Transport
+    _reader: Reader
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._loop = service.loop
+        self._task: asyncio.Task[None] | None = None  # the request that is being answered, if it has to wait
+        self._unparsed = b""
+        self._is_tls = False
+        self._is_reading_held = False
+        self._is_write_paused = False
+        self._is_ended = False  # by the client, which still reads
+        self._is_lost = False
+        self._is_lingering = False
+        self._linger_since_s = 0.0
+        self._linger_bytes = 0
+        self._answered_s = service.now_s
+        self._unsent_since_s = service.now_s
+        self._unsent_bytes = 0
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
+        peer = transport.get_extra_info("peername")
+        is_admitted = self._service.admit(self)
+        self._reader = Reader(
+            self._service, is_tls=self._is_tls, peer=str(peer[0]) if peer else "", is_shed=not is_admitted
+        )
+        if self._service.is_closing:
+            self._close()
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        self._is_lost = True
+        self._reader.waiting.clear()
+        self._unparsed = b""
+        # A request that runs goes on to its end: a write is not undone because its client left. It keeps its place
+        # among the connections until then, so that leaving early does not get a client past their number.
+        if self._task is None:
+            self._service.forget(self)
+
+    def eof_received(self) -> bool:
+        """The client will send no more. What it has sent completely is answered."""
+        self._is_ended = True
+        is_busy = self._task is not None or bool(self._reader.waiting) or bool(self._unparsed)
+        # TLS has no half-closed state: there the connection ends now.
+        return is_busy and not self._is_tls and not self._is_lingering
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        # Not from inside the transport's own flush: an answer written here could pause and resume us recursively.
+        self._loop.call_soon(self._serve)
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        if reader.refusal is not None or reader.is_last or self._is_lost:
+            self._discard(len(data))
+        elif len(data) <= _PIECE_BYTES and not self._unparsed:
+            reader.feed(data)
+            self._serve()
+        else:
+            self._unparsed += data
+            self._parse()
+
+    # Reading.
+
+    def _parse(self) -> None:
+        """Read what came until a request is complete; leave the rest for when it is answered."""
+        reader = self._reader
+        data = self._unparsed
+        at = 0
+        while at < len(data) and not reader.waiting and reader.refusal is None:
+            end = at + max(_PIECE_BYTES, reader.body_bytes_due)  # a body goes in whole; only requests are many
+            reader.feed(data[at:end])
+            at = end
+        self._unparsed = b"" if reader.is_last or reader.refusal is not None else data[at:]
+        self._serve()
+
+    def _parse_on(self) -> None:
+        if self._unparsed and not self._reader.waiting and not self._is_lost:
+            self._parse()
+
+    def _discard(self, size_bytes: int) -> None:
+        self._linger_bytes += size_bytes
+        if self._linger_bytes > limits.LINGER_BYTES_MAX:
+            self._transport.abort()
+
+    def _hold_reading(self) -> None:
+        if not self._is_reading_held and not self._transport.is_closing():
+            self._is_reading_held = True
+            self._transport.pause_reading()
+
+    def _release_reading(self) -> None:
+        if self._is_reading_held and not self._transport.is_closing():
+            self._is_reading_held = False
+            self._reader.since_s = self._service.now_s  # the time that we made the client wait is not its own
+            self._transport.resume_reading()
+
+    # Answering.
+
+    def _serve(self) -> None:
+        """Answer what waits, in order, until one has to be waited for. Then see to what is next."""
+        reader = self._reader
+        waiting = reader.waiting
+        while waiting:
+            if self._task is not None or self._is_write_paused:
+                self._hold_reading()
+                return
+            request, ending = waiting.popleft()
+            self._start(request, ending)
+        if self._task is not None or self._is_write_paused or self._is_lost:
+            if self._unparsed:
+                self._hold_reading()
+        elif reader.refusal is not None:
+            self._answer_refusal(*reader.refusal)
+        elif self._unparsed:
+            self._hold_reading()
+            self._loop.call_soon(self._parse_on)  # by way of the loop: others have their turn between two pieces
+        elif reader.is_last or self._is_ended:
+            self._close()
+        else:
+            if self._is_reading_held:
+                self._release_reading()
+            if reader.owes_continue:
+                reader.owes_continue = False
+                self._transport.write(CONTINUE)
+
+    def _start(self, request: Request, ending: bytes) -> None:
+        """Run the handler as far as it goes without waiting; see eager.py."""
+        # In a context of its own, which a Task takes over: what a handler sets there must not leak into other requests.
+        context = copy_context()
+        try:
+            coroutine = self._service.handler(request)
+            awaited = context.run(coroutine.send, None)
+        except StopIteration as stop:
+            self._answer(request, ending, stop.value)
+        except (Exception, asyncio.CancelledError) as exception:
+            self._answer_crash(request, ending, exception)
+        else:
+            finishing = self._finish(request, ending, coroutine, awaited)
+            self._task = self._loop.create_task(finishing, context=context)
+
+    async def _finish(
+        self, request: Request, ending: bytes, coroutine: Coroutine[Any, Any, Response], awaited: Any
+    ) -> None:
+        task = self._task
+        assert task is not None, "runs as the connection's task"
+        try:
+            response = await resume(coroutine, awaited)
+        except asyncio.CancelledError as exception:
+            if task.cancelling():
+                raise  # the server closes
+            self._answer_crash(request, ending, exception)
+        except Exception as exception:
+            self._answer_crash(request, ending, exception)
+        else:
+            self._answer(request, ending, response)
+        finally:
+            self._task = None
+            if self._is_lost:
+                self._service.forget(self)
+        self._serve()
+
+    def _answer(self, request: Request, ending: bytes, response: Response) -> None:
+        transport = self._transport
+        if transport.is_closing():
+            return
+        if self._service.is_closing:
+            ending = CLOSES
+        try:
+            wire = self._service.answers.encode(response, ending, is_head=request.method == "HEAD")
+        except Exception as exception:
+            self._answer_crash(request, ending, exception)
+            return
+        self._answered_s = self._service.now_s
+        transport.write(wire)
+        if ending is CLOSES:
+            self._close()
+
+    def _answer_crash(self, request: Request, ending: bytes, exception: BaseException) -> None:
+        try:
+            response = self._service.crash(request, exception)
+            wire = self._service.answers.encode(response, ending, is_head=request.method == "HEAD")
+        except Exception:
+            log.exception("the answer to a failed request could not be made")
+            wire, ending = b"", CLOSES
+        if not self._transport.is_closing():
+            self._answered_s = self._service.now_s
+            self._transport.write(wire)
+            if ending is CLOSES:
+                self._close()
+
+    def _answer_refusal(self, status: int, message: str) -> None:
+        """Answer what is not a request, and close in a way that lets the client read the answer."""
+        transport = self._transport
+        if self._is_lingering or transport.is_closing():
+            return
+        wire = b""
+        try:
+            wire = self._service.answers.encode(self._service.refuse(status, message), CLOSES)
+        except Exception:
+            log.exception("the refusal of a malformed request could not be made")
+        transport.write(wire)
+        if self._is_ended:
+            transport.close()
+            return
+        # To close with bytes unread makes the kernel reset the connection, and the client would lose the answer. So
+        # only our side ends, and what still comes is thrown away until the client ends too or its time is over.
+        self._is_lingering = True
+        self._linger_since_s = self._service.now_s
+        self._release_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+
+    def _close(self) -> None:
+        self._reader.is_last = True
+        self._reader.waiting.clear()
+        self._unparsed = b""
+        self._transport.close()
+
+    # The service's side.
+
+    def sweep(self, now_s: float) -> None:
+        """Cut the client off if it has used up its time. Called once a second."""
+        transport = self._transport
+        reader = self._reader
+        patience = self._service.patience
+        if self._is_lost:
+            return
+        if self._is_lingering:
+            if now_s - self._linger_since_s >= patience.linger_s:
+                transport.abort()
+        elif self._is_stalled(transport.get_write_buffer_size(), now_s):
+            transport.abort()
+        elif self._task is not None or reader.waiting or self._unparsed or self._is_write_paused:
+            pass  # it is our turn, not the client's
+        elif reader.stage == BETWEEN:
+            if now_s - self._answered_s >= patience.idle_s:
+                transport.close()
+        elif reader.stage == HEAD:
+            if now_s - reader.since_s >= patience.head_s:
+                if reader.has_begun:
+                    self._time_out("head")
+                else:
+                    transport.abort()
+        else:
+            late_s = now_s - reader.since_s - patience.body_grace_s
+            if late_s >= 0 and reader.body_bytes <= late_s * patience.body_bytes_per_s:
+                self._time_out("body")
+
+    def _time_out(self, part: str) -> None:
+        self._reader.refusal = (408, f"The {part} of the request did not arrive in time.")
+        self._serve()
+
+    def _is_stalled(self, unsent_bytes: int, now_s: float) -> bool:
+        """Whether the client takes its answers too slowly. The same rate is asked of it as for a body."""
+        patience = self._service.patience
+        if unsent_bytes and self._answered_s < self._unsent_since_s:
+            if now_s - self._unsent_since_s < patience.write_stall_s:
+                return False
+            # Nothing was added since (that would have moved `_answered_s`), so what is missing now has been sent.
+            if self._unsent_bytes - unsent_bytes < patience.write_stall_s * patience.body_bytes_per_s:
+                return True
+        self._unsent_since_s = now_s
+        self._unsent_bytes = unsent_bytes
+        return False
+
+    def retire(self) -> None:
+        """The server closes: end now if nothing is under way, else with the next answer."""
+        reader = self._reader
+        is_idle = reader.stage == BETWEEN or not reader.has_begun
+        if is_idle and self._task is None and not reader.waiting and not self._unparsed:
+            self._close()
+
+    def abort(self) -> asyncio.Task[None] | None:
+        """End at once. Returns the task of a request that is being cancelled, to be waited for."""
+        if self._task is not None:
+            self._task.cancel()
+        self._transport.abort()
+        return self._task

@@ -1,0 +1,86 @@
+"""A request and a response as the doors see them, and the four functions that a door gives to the network.
+
+Nothing here touches a socket: `connection.py` reads and writes, `answers.py` makes bytes of a response.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from armillary import limits
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Request:
+    """One request, complete. Header names are lower-case; a name that came twice has its values joined by ", "."""
+
+    __slots__ = ("body", "headers", "is_tls", "method", "peer", "target")
+
+    def __init__(
+        self, method: str, target: bytes, headers: dict[bytes, bytes], body: bytes, is_tls: bool, peer: str
+    ) -> None:
+        self.method = method
+        self.target = target  # in origin form: path and query as sent, or b"*"
+        self.headers = headers
+        self.body = body
+        self.is_tls = is_tls
+        self.peer = peer
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.target!r}, {len(self.body)} bytes, from {self.peer})"
+
+
+class Response:
+    """One answer. Date, Content-Length and Connection are the network's to add: a door leaves them out."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"Response({self.status}, {len(self.body)} bytes)"
+
+
+# Answers a request. It is started without a Task (see eager.py): before it has first waited for something, there is no
+# current task, so whatever needs one (asyncio.timeout, TaskGroup) comes after an `await asyncio.sleep(0)`.
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+# The door's form of an answer to what never became a request: status and a sentence.
+Refuse = Callable[[int, str], Response]
+# The door's form of an answer to a request on which its handler broke.
+OnCrash = Callable[[Request, BaseException], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a connection waits for its client. One look a second decides, so each is exact to a second."""
+
+    head_s: float = limits.HEAD_SECONDS_MAX
+    body_grace_s: float = limits.BODY_SECONDS_GRACE
+    body_bytes_per_s: int = limits.BODY_BYTES_PER_S_MIN
+    write_stall_s: float = limits.WRITE_STALL_SECONDS_MAX
+    idle_s: float = limits.IDLE_SECONDS_MAX
+    linger_s: float = limits.LINGER_SECONDS
+    sweep_s: float = 1.0
+
+
+def refuse_as_json(status: int, message: str) -> Response:
+    """The refusal of doors that bring none of their own."""
+    name = _NAMES.get(status) or HTTPStatus(status).phrase.replace(" ", "")
+    body = json.dumps({"code": name, "message": message}, separators=(",", ":")).encode()
+    return Response(status, ((b"Content-Type", b"application/json"),), body)
+
+
+def crash_as_json(request: Request, exception: BaseException) -> Response:
+    """The answer of doors that bring none of their own. It says nothing about the exception: that is in the log."""
+    return refuse_as_json(500, "The server failed to answer this request. Its log has the reason.")
+
+
+_NAMES = {413: "RequestEntityTooLarge", 500: "InternalServerError"}

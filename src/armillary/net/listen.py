@@ -1,0 +1,236 @@
+"""Opening a port for http and https at once.
+
+A TLS client speaks first, and its first byte is never a letter; so the listener looks at the first byte of each
+connection without taking it and hands the socket to the loop with or without TLS. What is said then is
+`connection.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.net.connection import Connection
+from armillary.net.http import Handler, Headers, OnCrash, Patience, Refuse, crash_as_json, refuse_as_json
+from armillary.net.service import Service, log
+
+_HANDSHAKE: Final = 0x16  # the record type that opens TLS
+_BACKLOG: Final = 1024
+_ACCEPTS_PER_TURN: Final = 64  # so that a flood of connections leaves the loop time for those it has
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_EXHAUSTED_PAUSE_S: Final = 0.5
+_TLS_CLOSE_S: Final = 2.0
+
+
+class Listener:
+    """An open port. Made by `listen`."""
+
+    def __init__(
+        self, sockets: list[socket.socket], service: Service, tls: Callable[[], ssl.SSLContext] | None
+    ) -> None:
+        self.port: int = sockets[0].getsockname()[1]
+        self.service = service
+        self._sockets = sockets
+        self._loop = service.loop
+        self._tls = tls
+        self._context: asyncio.Future[ssl.SSLContext] | None = None
+        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # accepted, and nothing heard yet
+        self._starting: set[asyncio.Task[None]] = set()
+        self._resume_timer: asyncio.TimerHandle | None = None
+        self._watch()
+        service.start()
+
+    async def close(self, grace_s: float = 5.0) -> None:
+        """Take no more connections, let running requests finish for `grace_s`, close everything."""
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+            listening.close()
+        for silent in list(self._silent):
+            self._drop(silent)
+        self.service.is_closing = True
+        if self._starting:
+            for task in self._starting:
+                task.cancel()
+            await asyncio.wait(self._starting)
+        await self.service.close(grace_s)
+
+    # Accepting.
+
+    def _watch(self) -> None:
+        self._resume_timer = None
+        for listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                accepted, _address = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._pause(error)
+                    return
+                continue  # the client has left the queue already (ECONNABORTED and its kin)
+            if self.service.is_overrun or len(self._silent) > self.service.connections_max:
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._sniff(accepted)
+
+    def _pause(self, error: OSError) -> None:
+        """Out of file descriptors or memory: the port would stay readable and spin, so look away for a moment."""
+        if self._resume_timer is None:
+            log.error("no connection can be accepted for now: %s. Raise the limit of open files", error.strerror)
+            for listening in self._sockets:
+                self._loop.remove_reader(listening)
+            self._resume_timer = self._loop.call_later(_EXHAUSTED_PAUSE_S, self._watch)
+
+    def _sniff(self, accepted: socket.socket) -> None:
+        try:
+            first = accepted.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            if accepted not in self._silent:
+                self._silent[accepted] = self._loop.call_later(self.service.patience.head_s, self._drop, accepted)
+                self._loop.add_reader(accepted, self._sniff, accepted)
+            return
+        except OSError:
+            first = b""
+        if accepted in self._silent:
+            self._silent.pop(accepted).cancel()
+            self._loop.remove_reader(accepted)
+        if not first or (first[0] == _HANDSHAKE and self._tls is None):
+            accepted.close()
+            return
+        task = self._loop.create_task(self._start(accepted, is_tls=first[0] == _HANDSHAKE))
+        self._starting.add(task)
+        task.add_done_callback(lambda done: self._started(done, accepted))
+
+    def _started(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
+        self._starting.discard(task)
+        if task.cancelled():  # perhaps before its first step, so it could not do this itself
+            accepted.close()
+
+    def _drop(self, silent: socket.socket) -> None:
+        self._silent.pop(silent).cancel()
+        self._loop.remove_reader(silent)
+        silent.close()
+
+    async def _start(self, accepted: socket.socket, *, is_tls: bool) -> None:
+        """Hand a socket over to the loop."""
+        try:
+            if is_tls:
+                await self._loop.connect_accepted_socket(
+                    self._connect,
+                    accepted,
+                    ssl=await self._tls_context(),
+                    ssl_handshake_timeout=self.service.patience.head_s,
+                    ssl_shutdown_timeout=_TLS_CLOSE_S,
+                )
+            else:
+                await self._loop.connect_accepted_socket(self._connect, accepted)
+        except OSError as error:
+            # A client that breaks off its handshake, or does not trust our certificate, is no event of ours.
+            log.debug("a connection did not come about: %r", error)
+            accepted.close()
+        except Exception:
+            log.exception("a connection could not be served")
+            accepted.close()
+
+    def _connect(self) -> Connection:
+        return Connection(self.service)
+
+    async def _tls_context(self) -> ssl.SSLContext:
+        """Made with the first TLS connection, in a thread: making a certificate takes a tenth of a second."""
+        assert self._tls is not None, "TLS connections are dropped when there is no TLS"
+        if self._context is None:
+            self._context = self._loop.run_in_executor(None, self._tls)
+        try:
+            return await asyncio.shield(self._context)
+        except Exception:
+            self._context = None  # the next connection tries again
+            raise
+
+
+async def listen(
+    host: str,
+    port: int,
+    handler: Handler,
+    *,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+    refuse: Refuse = refuse_as_json,
+    on_crash: OnCrash = crash_as_json,
+    constant_headers: Headers = (),
+    patience: Patience | None = None,
+    connections_max: int = limits.CONNECTIONS_MAX,
+    clock: Clock | None = None,
+) -> Listener:
+    """Open `port` (0: a free one) on every address of `host` and answer with `handler`."""
+    sockets = await _bind(host, port)
+    service = Service(
+        handler,
+        refuse=refuse,
+        on_crash=on_crash,
+        constant_headers=constant_headers,
+        patience=patience,
+        connections_max=connections_max,
+        clock=clock,
+    )
+    return Listener(sockets, service, tls)
+
+
+async def _bind(host: str, port: int) -> list[socket.socket]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise Failure(Kind.UNAVAILABLE, f"The host {host!r} has no address here: {error.strerror}.") from None
+    sockets: list[socket.socket] = []
+    failure: OSError | None = None
+    for family, kind, protocol, _name, address in found:
+        # A free port that was found for the first address is asked for on the others.
+        wanted = sockets[0].getsockname()[1] if sockets else port
+        try:
+            sockets.append(_bind_one(family, kind, protocol, (address[0], wanted, *address[2:])))
+        except OSError as error:
+            failure = error
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                continue  # a machine without IPv6 still has names that resolve to it
+            break
+    else:
+        if sockets:
+            return sockets
+    for opened in sockets:
+        opened.close()
+    reason = failure.strerror if failure is not None else "no address"
+    advice = "Stop the program that uses it or choose another port." if _is_taken(failure) else "Choose another one."
+    raise Failure(Kind.UNAVAILABLE, f"Port {port} of {host} cannot be opened: {reason}. {advice}")
+
+
+def _is_taken(failure: OSError | None) -> bool:
+    return failure is not None and failure.errno == errno.EADDRINUSE
+
+
+def _bind_one(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
+    opened = socket.socket(family, kind, protocol)
+    try:
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.bind(address)
+        opened.listen(_BACKLOG)
+    except OSError:
+        opened.close()
+        raise
+    return opened

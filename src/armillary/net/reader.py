@@ -1,0 +1,176 @@
+"""Bytes to requests: httptools' callbacks put a message together and bound everything about it.
+
+Knows no socket. `connection.py` feeds it, takes the requests from `waiting`, and answers `refusal` when something came
+that is not a request; what a head may say is `head.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NoReturn
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from armillary import limits
+from armillary.net import head
+from armillary.net.answers import CLOSES
+from armillary.net.http import Request
+from armillary.net.service import Service, log
+
+# Where in a message the client is.
+BETWEEN: Final = 0
+HEAD: Final = 1
+BODY: Final = 2
+
+
+class Reader:
+    def __init__(self, service: Service, *, is_tls: bool, peer: str, is_shed: bool) -> None:
+        self._service = service
+        self._parser = HttpRequestParser(self)
+        self._is_tls = is_tls
+        self._peer = peer
+        self._is_shed = is_shed
+        # What came of it.
+        self.waiting: deque[tuple[Request, bytes]] = deque()  # each with what its answer says about the connection
+        self.refusal: head.Refusal | None = None  # to be answered after all that wait; nothing is read after it
+        self.is_last = False  # nothing is read after those that wait
+        # The message that is being read.
+        self.stage = HEAD  # a new connection owes us a head
+        self.since_s = service.now_s
+        self.has_begun = False
+        self.body_bytes = 0
+        self.body_bytes_due = 0
+        self.owes_continue = False
+        self._target = b""
+        self._headers: dict[bytes, bytes] = {}  # of the head that is being read; of the trailer once that is done
+        self._repeats = 0
+        self._head: head.Head | None = None
+        self._head_bytes = 0
+        self._host = b""
+        self._body: list[bytes] = []
+        self._chunks = 0
+        self._heard = -1
+        self._quiet_bytes = 0
+
+    def feed(self, piece: bytes) -> None:
+        """Read on. Pieces are to be small where requests may be many: each becomes as many requests as it holds."""
+        while piece:
+            try:
+                self._parser.feed_data(piece)
+            except HttpParserUpgrade as upgrade:
+                # We speak nothing else, so the client's offer to change the protocol is left unanswered, which HTTP
+                # allows; what follows is the next request.
+                self._parser = HttpRequestParser(self)
+                piece = piece[upgrade.args[0] :]
+                continue
+            except HttpParserError as error:
+                self._give_up(error)
+                return
+            if self.stage != BETWEEN:
+                self._bound(len(piece))
+            return
+
+    def _give_up(self, error: HttpParserError) -> None:
+        cause = error.__context__
+        if cause is not None and not isinstance(cause, _Refused):
+            log.error("a request could not be read", exc_info=cause)
+            self.refusal = (500, "The server failed to read this request. Its log has the reason.")
+        elif self.refusal is None and not self.is_last:
+            self.refusal = (400, f"The request is not valid HTTP/1.1: {error}.")
+
+    def _bound(self, size_bytes: int) -> None:
+        """Bound what a message takes that is still incomplete after a piece of it."""
+        if self.stage == HEAD:
+            # How much of its first piece belongs to earlier requests is not known, so that piece only marks the head as
+            # long (`head.py` then measures it exactly in the end); the later ones count.
+            self._head_bytes += size_bytes if self._head_bytes else 1
+            if self._head_bytes > limits.HEAD_BYTES_MAX:
+                self.refusal = head.TOO_LARGE
+            return
+        # Chunk extensions and trailers reach us late or never: the parser collects them, so their size shows only in
+        # pieces that bring neither body nor a new chunk.
+        heard = self.body_bytes + self._chunks
+        self._quiet_bytes = self._quiet_bytes + size_bytes if heard == self._heard else 0
+        self._heard = heard
+        if self._quiet_bytes > limits.HEAD_BYTES_MAX:
+            self.refusal = (400, "The extensions or the trailer of the request's chunks are too long.")
+
+    def _refuse(self, refusal: head.Refusal) -> NoReturn:
+        """Inside a callback: make the parser stop."""
+        self.refusal = refusal
+        raise _Refused
+
+    # What the parser calls, in this order.
+
+    def on_message_begin(self) -> None:
+        self.stage = HEAD
+        self.since_s = self._service.now_s
+        self.has_begun = True
+        self.body_bytes = 0
+        self._target = b""
+        self._headers = {}
+        self._repeats = 0
+        self._head_bytes = 0
+        self._body = []
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        headers = self._headers
+        if name in headers:
+            self._repeats += 1
+            if self._repeats > limits.HEAD_LINES_MAX:
+                self._refuse(head.TOO_MANY)
+            if name in head.ONCE:
+                self._refuse((400, f"The header {name.decode('ascii')} came more than once."))
+            headers[name] += b", " + value.rstrip(b" \t")
+        else:
+            headers[name] = value.rstrip(b" \t")
+
+    def on_headers_complete(self) -> None:
+        if self._is_shed:
+            self._refuse((503, "The server has as many connections as it can serve. Try again later."))
+        read = head.read(self._parser, self._target, self._headers, self._head_bytes > 0, self._host)
+        if not isinstance(read, head.Head):
+            self._refuse(read)
+        self._head = read
+        self._host = read.host
+        self._headers = {}
+        self.stage = BODY
+        self.since_s = self._service.now_s
+        self.body_bytes_due = read.body_bytes
+        self.owes_continue = read.expects_continue
+        self._chunks = 0
+        self._heard = -1
+        self._quiet_bytes = 0
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+
+    def on_body(self, part: bytes) -> None:
+        self._body.append(part)
+        self.body_bytes += len(part)
+        self.body_bytes_due -= len(part)
+        self.owes_continue = False
+        if self.body_bytes > limits.BODY_BYTES_MAX:
+            self._refuse(head.BODY_TOO_LARGE)
+
+    def on_message_complete(self) -> None:
+        read = self._head
+        assert read is not None, "a message ends after its head"
+        parts = self._body
+        body = b"" if not parts else parts[0] if len(parts) == 1 else b"".join(parts)
+        request = Request(read.method, read.target, read.headers, body, self._is_tls, self._peer)
+        self.waiting.append((request, read.ending))
+        self.stage = BETWEEN
+        self.body_bytes_due = 0
+        self.owes_continue = False
+        self._body = []
+        if read.ending is CLOSES:
+            self.is_last = True
+
+
+class _Refused(Exception):
+    """Makes the parser stop; the reason is in the reader's `refusal`."""

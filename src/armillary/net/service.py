@@ -1,0 +1,132 @@
+"""What all connections of one door share: the handler, the limits, the time of day, and one look a second at everybody.
+
+Deadlines are not timers: a timer per request would cost more than the request. Connections note when something began,
+in time that is exact to a second, and `sweep` cuts off whoever has had his time. Accepting sockets is `listen.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from armillary import limits
+from armillary.clock import Clock, SystemClock
+from armillary.net.answers import Answers
+from armillary.net.http import (
+    Handler,
+    Headers,
+    OnCrash,
+    Patience,
+    Refuse,
+    Request,
+    Response,
+    crash_as_json,
+    refuse_as_json,
+)
+
+log = logging.getLogger("armillary.net")
+
+
+class Served(Protocol):
+    """A connection, as its service sees it."""
+
+    def sweep(self, now_s: float) -> None: ...
+    def retire(self) -> None: ...
+    def abort(self) -> asyncio.Task[None] | None: ...
+
+
+class Service:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        refuse: Refuse = refuse_as_json,
+        on_crash: OnCrash = crash_as_json,
+        constant_headers: Headers = (),
+        patience: Patience | None = None,
+        connections_max: int = limits.CONNECTIONS_MAX,
+        clock: Clock | None = None,
+    ) -> None:
+        self.handler = handler
+        self.refuse = refuse
+        self.patience = patience or Patience()
+        self.connections_max = connections_max
+        self.is_closing = False
+        self.loop = asyncio.get_running_loop()
+        self._on_crash = on_crash
+        self._clock = clock or SystemClock()
+        self.now_s = self._clock.monotonic_s()  # exact to a second, free to read
+        self.answers = Answers(constant_headers, self._clock.now_s())
+        self._connections: set[Served] = set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to look after the connections."""
+        self._sweep_timer = self.loop.call_later(self.patience.sweep_s, self._sweep_again)
+
+    def admit(self, connection: Served) -> bool:
+        """Count a connection in. False when there are too many: it is to refuse its first request and to close."""
+        self._connections.add(connection)
+        self._is_empty.clear()
+        return len(self._connections) <= self.connections_max
+
+    def forget(self, connection: Served) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._is_empty.set()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def is_overrun(self) -> bool:
+        """So many that not even a refusal is affordable: new ones are dropped where they are accepted."""
+        return len(self._connections) >= self.connections_max + self.connections_max // 8 + 16
+
+    def crash(self, request: Request, exception: BaseException) -> Response:
+        """Log what broke on a request and make the door's answer to it."""
+        log.error("%s %s was not answered", request.method, ascii(request.target)[2:-1], exc_info=exception)
+        return self._on_crash(request, exception)
+
+    def sweep(self) -> None:
+        """Take over the time and cut off whoever has used up his."""
+        self.now_s = now_s = self._clock.monotonic_s()
+        self.answers.renew(self._clock.now_s())
+        for connection in list(self._connections):
+            try:
+                connection.sweep(now_s)
+            except Exception:
+                # One broken connection must not end the watch over all others.
+                log.exception("a connection could not be looked after")
+                connection.abort()
+
+    async def close(self, grace_s: float) -> None:
+        """Close what is idle, wait `grace_s` for running requests, cut off the rest."""
+        self.is_closing = True
+        for connection in list(self._connections):
+            connection.retire()
+        if self._connections and grace_s > 0:
+            try:
+                await asyncio.wait_for(self._is_empty.wait(), grace_s)
+            except TimeoutError:
+                log.warning("%d connections did not finish in %g s and are cut off", len(self._connections), grace_s)
+        await _settle(connection.abort() for connection in list(self._connections))
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+
+    def _sweep_again(self) -> None:
+        self._sweep_timer = self.loop.call_later(self.patience.sweep_s, self._sweep_again)
+        self.sweep()
+
+
+async def _settle(tasks: Iterable[asyncio.Task[None] | None]) -> None:
+    """Wait until cancelled tasks have ended, so that nothing of theirs runs after the close."""
+    running = [task for task in tasks if task is not None]
+    if running:
+        await asyncio.wait(running, timeout=5.0)
