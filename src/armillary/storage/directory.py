@@ -1,0 +1,139 @@
+"""A data directory and who owns it: its format version, the lock that keeps a second process out, and the room left
+on its disk. What is stored inside is left to the engine.
+
+    FORMAT   "armillary 1": which layout of keys and files this directory has
+    LOCK     held (flock) by the owning process, and naming it
+    rocks/   the engine's own files
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final, Self
+
+from armillary.errors import Failure, Kind
+from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
+
+FORMAT_VERSION: Final = 1
+_FORMAT, _FORMAT_NEW, _LOCK, _ENGINE = "FORMAT", "FORMAT.new", "LOCK", "rocks"
+_PRODUCT: Final = "armillary"
+
+
+class DataDirectory:
+    """A directory that this process owns until `release`."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self._path = path
+        self._lock = lock
+        self.engine_path: Final = path / _ENGINE
+
+    @classmethod
+    def claim(cls, path: Path) -> Self:
+        """Make or take over the directory, or refuse with a Failure that says what to do."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            _refuse_strange(path)
+            lock = _take_lock(path / _LOCK)
+        except OSError as error:
+            raise _unusable(error) from error
+        try:
+            _refuse_strange(path)  # again: another process may have been making it while we waited for the lock
+            if not (path / _FORMAT).exists():
+                _write_format(path)
+            _check_format(path / _FORMAT)
+        except OSError as error:
+            os.close(lock)
+            raise _unusable(error) from error
+        except Failure:
+            os.close(lock)
+            raise
+        return cls(path, lock)
+
+    def release(self) -> None:
+        if self._lock >= 0:
+            os.ftruncate(self._lock, 0)  # the file stays: removing it would let two processes lock two files
+            os.close(self._lock)
+            self._lock = -1
+
+    def free_bytes(self) -> int:
+        state = os.statvfs(self._path)
+        return state.f_bavail * state.f_frsize
+
+    def default_reserve_bytes(self) -> int:
+        """The room that is left alone so that what is already accepted can always be flushed and compacted."""
+        state = os.statvfs(self._path)
+        share = int(state.f_blocks * state.f_frsize * FREE_DISK_SHARE)
+        return max(FREE_DISK_BYTES_MIN, min(FREE_DISK_BYTES_MAX, share))
+
+    def log_bytes(self) -> int:
+        """How much write-ahead log the engine would have to replay and rewrite if it were opened now."""
+        try:
+            return sum(file.stat().st_size for file in self.engine_path.glob("*.log"))
+        except OSError:  # a log went away while we looked
+            return 0
+
+
+def _refuse_strange(path: Path) -> None:
+    names = set(os.listdir(path))
+    if names and _FORMAT not in names and names - {_LOCK, _FORMAT_NEW}:
+        raise Failure(
+            Kind.BAD_REQUEST,
+            "The data directory is not empty and was not made by Armillary; nothing in it was touched. "
+            "Name an empty or new directory.",
+        )
+
+
+def _take_lock(path: Path) -> int:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+        os.close(lock)
+        name = f"process {owner}" if owner.isdigit() else "another process"
+        raise Failure(
+            Kind.UNAVAILABLE,
+            f"The data directory is in use by {name}. Stop that process, or name another directory.",
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    return lock
+
+
+def _write_format(path: Path) -> None:
+    """Appears whole or not at all, whenever the machine stops."""
+    new = path / _FORMAT_NEW
+    with new.open("w", encoding="ascii") as file:
+        file.write(f"{_PRODUCT} {FORMAT_VERSION}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path / _FORMAT)
+    for directory in (path, path.parent):
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def _check_format(path: Path) -> None:
+    product, _, version = path.read_text("ascii", "replace").strip().partition(" ")
+    if product != _PRODUCT or not version.isdigit():
+        raise Failure(
+            Kind.CORRUPT,
+            "The data directory's FORMAT file is not readable. Restore the directory from a backup, or name another.",
+        )
+    if int(version) != FORMAT_VERSION:
+        raise Failure(
+            Kind.UNSUPPORTED,
+            f"The data directory has format {version}; this version of Armillary reads format {FORMAT_VERSION}. "
+            "Use the version of Armillary that wrote it, or name another directory.",
+        )
+
+
+def _unusable(error: OSError) -> Failure:
+    reason = error.strerror or "unknown reason"
+    return Failure(
+        Kind.UNAVAILABLE,
+        f"The data directory cannot be used: {reason}. Check its permissions and its disk, or name another.",
+    )

@@ -1,0 +1,436 @@
+"""The embedded engine: all stores in one RocksDB, serial transactions, group commit, readers on what is durable.
+
+The life of a write: its function waits in line; `_run_waiting` runs what waits, one after the other, each on its own
+overlay over the group's overlay over the newest state; the group is written as one batch, and a version of the state
+is taken. A thread syncs the log; meanwhile the next groups are run and written. When the sync is done, the newest
+version that it covers is published to readers and the writers of those groups get their answers, errors included:
+nothing that could still be lost is shown to anyone. What RocksDB needs is in `rocks_database.py`, who owns the
+directory in `directory.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, Self
+
+from armillary import limits
+from armillary.clock import Clock, SystemClock
+from armillary.errors import Failure, Kind
+from armillary.storage.directory import DataDirectory
+from armillary.storage.engine import T, Txn, View
+from armillary.storage.overlay import Layer, OverlayTxn
+from armillary.storage.rocks_database import Database, Version, VersionView, is_stall, translated
+
+Durability = Literal["full", "relaxed"]
+_PREFIX_BYTES: Final = 4
+_log = logging.getLogger(__name__)
+
+
+class Waiting(NamedTuple):
+    fn: Callable[[Txn], Any]
+    prefix: bytes
+    future: asyncio.Future[Any]
+    is_freeing: bool  # allowed on a full disk
+
+
+class Answer(NamedTuple):
+    future: asyncio.Future[Any]
+    result: Any
+    error: BaseException | None
+
+
+class Group(NamedTuple):
+    """Transactions that were written together, and the state after them."""
+
+    version: Version
+    answers: list[Answer]
+
+
+class RocksEngine:
+    """Owns a data directory. Everything but syncing, opening and compacting runs on the event loop's thread."""
+
+    def __init__(
+        self, directory: DataDirectory, database: Database, is_relaxed: bool, reserve_bytes: int, clock: Clock
+    ) -> None:
+        self._directory = directory
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, "armillary-storage")
+        self._compactor = ThreadPoolExecutor(1, "armillary-compaction")
+        self._compaction: asyncio.Future[None] | None = None
+        self._monotonic_s = clock.monotonic_s
+        self._is_relaxed = is_relaxed
+        self._reserve_bytes = reserve_bytes
+        self._is_closing = False
+
+        self._database: Database | None = database
+        self._newest: Version | None = database.version()  # what the next function sees
+        self.published: Version | None = self._newest  # what readers see: durable; None while reopening
+        self._waiting: deque[Waiting] = deque()
+        self._is_scheduled = False
+        self._stalled: tuple[Layer, list[Answer]] | None = None  # a group that compaction keeps from being written
+        self._written: list[Group] = []  # written, and not covered by a sync that has begun
+        self._is_dirty = False  # something was written after the last sync began
+        self._sync: asyncio.Future[None] | None = None
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._failure: Failure | None = None  # why nothing can be written now
+        self._reopening: asyncio.Task[None] | None = None
+        self._is_attempt_over = asyncio.Event()  # no opening is under way
+        self._is_attempt_over.set()
+        self._has_room = True
+        self._room_checked_s = float("-inf")
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | Path,
+        durability: Durability = "full",
+        *,
+        reserve_bytes: int | None = None,
+        clock: Clock | None = None,
+    ) -> Self:
+        """`full`: acknowledged means synced. `relaxed`: acknowledged survives the process, not the machine."""
+        assert durability in ("full", "relaxed")
+        directory = DataDirectory.claim(Path(path))
+        try:
+            database = _open(directory)
+        except BaseException:
+            directory.release()
+            raise
+        # The syncing thread needs the interpreter for a moment before and after; a busy loop must give way soon.
+        sys.setswitchinterval(min(sys.getswitchinterval(), limits.THREAD_SWITCH_SECONDS))
+        reserve = directory.default_reserve_bytes() if reserve_bytes is None else reserve_bytes
+        return cls(directory, database, durability == "relaxed", reserve, clock or SystemClock())
+
+    def store(self, number: int) -> RocksStore:
+        # The last number stays unused so that every store has a first key after it.
+        assert 0 <= number < 2**32 - 1, "a store is numbered with four bytes"
+        return RocksStore(self, _prefix(number))
+
+    async def drop(self, number: int) -> None:
+        low, high = _prefix(number), _prefix(number + 1)
+        await self.submit(b"", lambda txn: txn.delete_range(low, high), is_freeing=True)
+        # The room comes back by compaction, which would not happen by itself while little is written.
+        if self._database is not None and not self._is_closing:
+            self._compaction = self._loop.run_in_executor(self._compactor, _compact, self._database, low, high)
+
+    async def close(self) -> None:
+        if self._is_closing:
+            return
+        last = self.submit(b"", lambda txn: None)  # answered after everything that waits before it
+        self._is_closing = True
+        try:
+            await last
+        except Failure as failure:
+            _log.warning("closing while storage is not writable: %s", failure.message)
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.wait([self._reopening])
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+        if self._sync is not None:
+            await asyncio.wait([self._sync])
+        try:
+            if self._database is not None and self._failure is None:
+                await self._loop.run_in_executor(self._thread, self._database.finish)
+        except Exception as error:
+            raise (translated(error) or error) from error
+        finally:
+            await self._let_go()
+            self._thread.shutdown()
+            self._compactor.shutdown()
+            self._directory.release()
+
+    def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
+        """Put a transaction function in line."""
+        if self._is_closing:
+            raise _closed()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.append(Waiting(fn, prefix, future, is_freeing))
+        if not self._is_scheduled:
+            self._schedule()
+        return future
+
+    async def readable(self) -> Version:
+        """The published version, waiting out an opening that is under way."""
+        await self._is_attempt_over.wait()
+        if self.published is None:
+            raise _closed() if self._failure is None else _again(self._failure)
+        return self.published
+
+    # Running and writing groups.
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        self._loop.call_soon(self._run_waiting)
+
+    def _run_waiting(self) -> None:
+        self._is_scheduled = False
+        if self._stalled is not None:
+            return  # goes on when the stalled group is written
+        database, failure = self._database, self._failure
+        now_s = self._monotonic_s()
+        if failure is None and now_s - self._room_checked_s >= limits.FREE_DISK_CHECK_SECONDS:
+            self._room_checked_s = now_s
+            self._has_room = self._directory.free_bytes() >= self._reserve_bytes
+        if failure is not None or database is None:
+            self._refuse_waiting(failure or _closed())
+            return
+        if not self._has_room:
+            self._refuse_waiting(_no_room(), but_freeing=True)
+        group, answers = Layer(), []
+        get, scan = database.get, database.scan
+        waiting = self._waiting
+        deadline_s = now_s + limits.GROUP_SECONDS_MAX
+        size_bytes = 0
+        while waiting:
+            fn, prefix, future, _ = waiting.popleft()
+            if future.done():  # the caller went away before it was run
+                continue
+            layer = Layer()
+            try:
+                result = fn(OverlayTxn(layer, group, get, scan, prefix))
+            except BaseException as error:
+                answers.append(Answer(future, None, error))
+                if not isinstance(error, Exception):
+                    break  # the interpreter is being stopped: keep what was done, run no more
+                continue
+            size_bytes += group.absorb(layer)
+            answers.append(Answer(future, result, None))
+            if size_bytes >= limits.GROUP_BYTES_MAX or self._monotonic_s() >= deadline_s:
+                break
+        self._write_group(group, answers)
+
+    def _write_group(self, layer: Layer, answers: list[Answer]) -> None:
+        assert self._database is not None
+        assert self._newest is not None
+        self._stalled = None
+        if not layer.is_empty():
+            self._newest.hold()
+            try:
+                self._database.write(layer)
+            except Exception as error:
+                if is_stall(error):
+                    self._stalled = layer, answers
+                    self._loop.call_later(limits.STALL_RETRY_SECONDS, self._retry_stalled)
+                else:
+                    self._fail(error, answers)
+                return
+            self._newest = self._database.version()
+            self._is_dirty = True
+        self._written.append(Group(self._newest, answers))
+        self._settle()
+        if self._waiting and not self._is_scheduled:
+            self._schedule()
+
+    def _retry_stalled(self) -> None:
+        if self._stalled is None:
+            return
+        if self._failure is not None:
+            answers, self._stalled = self._stalled[1], None
+            _refuse(answers, self._failure)
+            return
+        self._write_group(*self._stalled)
+
+    # Making groups durable and answering.
+
+    def _settle(self) -> None:
+        """Begin a sync if one is due and none runs; answer what needs no sync."""
+        if self._is_relaxed:
+            self._publish(self._written)
+            self._written = []
+            if self._is_dirty and self._sync_timer is None and self._sync is None:
+                self._sync_timer = self._loop.call_later(limits.RELAXED_SYNC_SECONDS, self._begin_sync)
+        elif self._sync is None:
+            if self._is_dirty:
+                self._begin_sync()
+            else:
+                self._publish(self._written)
+                self._written = []
+
+    def _begin_sync(self) -> None:
+        self._sync_timer = None
+        if self._database is None or self._failure is not None:
+            return
+        covered, self._written = self._written, []
+        self._is_dirty = False
+        self._sync = self._loop.run_in_executor(self._thread, self._database.sync)
+        self._sync.add_done_callback(partial(self._end_sync, covered))
+
+    def _end_sync(self, covered: list[Group], sync: asyncio.Future[None]) -> None:
+        self._sync = None
+        error = sync.exception()
+        if error is not None:
+            self._fail(error, [answer for group in covered for answer in group.answers])
+            return
+        self._publish(covered)
+        if self._failure is None and (self._written or self._is_dirty):
+            self._settle()
+
+    def _publish(self, groups: list[Group]) -> None:
+        if not groups:
+            return
+        if self.published is not None:
+            self.published = groups[-1].version
+        for group in groups:
+            for future, result, error in group.answers:
+                if future.done():  # the caller went away; what was done stays done
+                    continue
+                if error is None:
+                    future.set_result(result)
+                else:
+                    _set_error(future, error)
+
+    # When the disk refuses.
+
+    def _fail(self, error: BaseException, answers: list[Answer]) -> None:
+        """A write or a sync failed: its outcome is unknown, and nothing may follow it before the log is read again."""
+        failure = translated(error) or Failure(
+            Kind.UNAVAILABLE, "The storage of the data directory failed. Check the disk, then try again."
+        )
+        _log.error("storage failed (%s), reopening: %s", failure.kind.name, error)
+        unknown = Failure(
+            failure.kind,
+            f"{failure.message} Whether this write was stored is not known: read before writing it again.",
+        )
+        for group in self._written:
+            answers = answers + group.answers
+        self._written = []
+        _refuse(answers, unknown)
+        if self._failure is None:
+            self._failure = failure
+            self._refuse_waiting(failure)
+            self._reopening = self._loop.create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        """Readers keep the last durable version until there is reason to believe that opening will succeed."""
+        pause_s = limits.REOPEN_SECONDS_MIN
+        while self._failure is not None:
+            if self._sync is not None:
+                await asyncio.wait([self._sync])
+            await self._wait_for_room()
+            self._is_attempt_over.clear()
+            try:
+                await self._attempt_open()
+            except Failure as failure:
+                _log.error("storage cannot be opened yet: %s", failure.message)
+                self._failure = failure
+                self._refuse_waiting(failure)
+            finally:
+                self._is_attempt_over.set()
+            if self._failure is not None:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, limits.REOPEN_SECONDS_MAX)
+        _log.warning("storage is open again")
+
+    async def _attempt_open(self) -> None:
+        await self._let_go()
+        self._database = await self._loop.run_in_executor(self._thread, _open, self._directory)
+        self.published = self._newest = self._database.version()
+        self._room_checked_s = float("-inf")
+        self._is_dirty = False
+        self._failure = self._reopening = None
+
+    async def _let_go(self) -> None:
+        """Close the database without writing anything more."""
+        self.published = self._newest = None
+        database, self._database = self._database, None
+        if database is not None:
+            database.stop_background()
+            if self._compaction is not None:
+                await asyncio.wait([self._compaction])
+            database.close()
+
+    async def _wait_for_room(self) -> None:
+        # Opening rewrites the log as tables, so it needs as much room again.
+        needed = max(self._reserve_bytes, self._directory.log_bytes() + 8 * limits.MB)
+        while self._directory.free_bytes() < needed:  # noqa: ASYNC110 - nobody tells us when there is room
+            await asyncio.sleep(limits.FREE_DISK_CHECK_SECONDS)
+
+    def _refuse_waiting(self, failure: Failure, but_freeing: bool = False) -> None:
+        kept = [entry for entry in self._waiting if but_freeing and entry.is_freeing]
+        refused = [Answer(entry.future, None, None) for entry in self._waiting if entry not in kept]
+        self._waiting.clear()
+        self._waiting.extend(kept)
+        _refuse(refused, failure)
+
+
+class RocksStore:
+    """One numbered store: its keys behind four bytes of number."""
+
+    __slots__ = ("_engine", "_prefix")
+
+    def __init__(self, engine: RocksEngine, prefix: bytes) -> None:
+        self._engine = engine
+        self._prefix = prefix
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        version = self._engine.published
+        if version is None:
+            version = await self._engine.readable()
+        try:
+            return fn(VersionView(version, self._prefix))
+        except Exception as error:
+            failure = translated(error)
+            if failure is None:
+                raise
+            raise failure from error
+
+    async def write(self, fn: Callable[[Txn], T]) -> T:
+        return await self._engine.submit(self._prefix, fn)
+
+
+def _prefix(number: int) -> bytes:
+    return number.to_bytes(_PREFIX_BYTES, "big")
+
+
+def _open(directory: DataDirectory) -> Database:
+    try:
+        return Database(directory.engine_path)
+    except Exception as error:
+        _log.error("storage does not open: %s", error)
+        raise translated(error) or Failure(
+            Kind.CORRUPT, "The data directory cannot be opened: its files are damaged. Restore it from a backup."
+        ) from error
+
+
+def _compact(database: Database, low: bytes, high: bytes) -> None:
+    try:
+        database.compact(low, high)
+    except Exception as error:  # the room comes back later, by itself
+        _log.warning("compaction after dropping a store ended early: %s", error)
+
+
+def _set_error(future: asyncio.Future[Any], error: BaseException) -> None:
+    if isinstance(error, StopIteration):  # a future cannot carry it
+        error = RuntimeError("a transaction function let StopIteration escape")
+    future.set_exception(translated(error) or error)
+
+
+def _refuse(answers: list[Answer], failure: Failure) -> None:
+    for answer in answers:
+        if not answer.future.done():
+            answer.future.set_exception(_again(failure))
+
+
+def _again(failure: Failure) -> Failure:
+    """The same for one more caller: an exception raised in several tasks would collect all their tracebacks."""
+    return Failure(failure.kind, failure.message, retry_after_ms=failure.retry_after_ms)
+
+
+def _no_room() -> Failure:
+    return Failure(
+        Kind.STORAGE_FULL,
+        "The disk of the data directory is nearly full; nothing was stored. Free some room or drop containers; "
+        "no restart is needed.",
+    )
+
+
+def _closed() -> Failure:
+    return Failure(Kind.UNAVAILABLE, "The database is shutting down; connect again once it is running.")

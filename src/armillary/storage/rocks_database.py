@@ -1,0 +1,266 @@
+"""One open RocksDB, as the engine needs it: its settings, batches, snapshots, scans, and its errors in our words.
+When to write, sync, publish and reopen is decided by `rocks.py`.
+
+Three properties of the binding (rocksdict 0.3.29) shape this file. A `Snapshot` serves single keys only: iterators
+made from it show the newest state. `ReadOptions.set_iterate_lower_bound` sets the upper bound. And `items()` ends
+silently on a damaged block. So scans use bare iterators, bounded above only, and ask for their status at the end.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import rocksdict
+
+from armillary.errors import Failure, Kind
+from armillary.limits import BLOCK_CACHE_BYTES, MB, WRITE_BUFFER_BYTES, WRITE_LOG_BYTES_MAX
+from armillary.storage.overlay import Layer, Pair
+
+_MISS: Final = ("key not found",)
+_CHUNK_ROWS_FIRST, _CHUNK_ROWS_MAX = 8, 256
+
+
+class Database:
+    def __init__(self, path: Path) -> None:
+        self._rdict = rocksdict.Rdict(str(path), _options())
+        # Refuse instead of sleeping inside the call (which holds the interpreter) when compaction is behind.
+        self._write_options = rocksdict.WriteOptions()
+        self._write_options.no_slowdown = True
+        self._versions: weakref.WeakSet[Version] = weakref.WeakSet()
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._rdict.get(key)
+
+    def write(self, layer: Layer) -> None:
+        """Write a layer as one atomic batch. The operating system has it afterwards (it survives this process); the
+        disk has it after the next `sync` that begins later."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for low, high in layer.cleared:
+            batch.delete_range(low, high)
+        put, delete = batch.put, batch.delete
+        for key, value in layer.writes.items():
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        self._rdict.write(batch, self._write_options)
+
+    def sync(self) -> None:
+        """Make everything written durable. Made for a thread: the interpreter is free meanwhile."""
+        self._rdict.flush_wal(True)
+
+    def version(self) -> Version:
+        version = Version(self, self._rdict.snapshot())
+        self._versions.add(version)
+        return version
+
+    def iterator(self) -> rocksdict.RdictIter:
+        return self._rdict.iter()
+
+    def scan(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Iterator[Pair]:
+        """The newest state. `skip` leading bytes are left off the keys."""
+        options = rocksdict.ReadOptions()
+        options.set_iterate_upper_bound(high)  # the iterator points into `high`: this frame keeps it alive
+        iterator = self._rdict.iter(options)
+        key_of, value_of = iterator.key, iterator.value
+        # Stepping an iterator that is not valid is undefined: every step below follows a key that was there.
+        if reverse:
+            iterator.seek_to_last()
+            step = iterator.prev
+            while (key := key_of()) is not None and key >= low:
+                yield key[skip:], value_of()
+                step()
+        else:
+            iterator.seek(low)
+            step = iterator.next
+            while (key := key_of()) is not None:
+                yield key[skip:], value_of()
+                step()
+        iterator.status()
+
+    def compact(self, low: bytes, high: bytes) -> None:
+        """Give back the room of what was deleted in [low, high). Made for a thread; may take long."""
+        options = rocksdict.CompactOptions()
+        options.set_exclusive_manual_compaction(False)
+        self._rdict.compact_range(low, high, options)
+
+    def finish(self) -> None:
+        """Sync, and flush to tables so that the next opening has no log to replay. Made for a thread."""
+        self._rdict.flush_wal(True)
+        self._rdict.flush(True)
+
+    def stop_background(self) -> None:
+        """End running compactions early. Nothing can be flushed or compacted afterwards."""
+        self._rdict.cancel_all_background(False)
+
+    def close(self) -> None:
+        """Let go as it is."""
+        self._rdict.cancel_all_background(True)
+        # RocksDB closes when the last reference to it goes, and a kept exception may hold frames that hold a version:
+        # so everybody else refers to this object only, and versions are emptied.
+        for version in self._versions:
+            version.release()
+        del self._rdict
+
+
+class Version:
+    """A state of the database between two writes, kept readable while later ones are written.
+
+    Single keys are read through a snapshot. Scans read the newest state for as long as that is this one; before the
+    next write `hold` makes the iterator that goes on showing it. There is one for all scans, so each of them takes
+    its rows in chunks.
+    """
+
+    __slots__ = ("__weakref__", "_database", "_iterator", "snapshot")
+
+    def __init__(self, database: Database, snapshot: rocksdict.Snapshot) -> None:
+        self._database = database
+        self._iterator: rocksdict.RdictIter | None = None
+        self.snapshot = snapshot
+
+    def release(self) -> None:
+        self._iterator = None
+        del self.snapshot
+
+    def hold(self) -> None:
+        if self._iterator is None:
+            self._iterator = self._database.iterator()
+
+    def scan(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Iterator[Pair]:
+        if low >= high:
+            return iter(())
+        if self._iterator is None:
+            return self._database.scan(low, high, reverse, skip)
+        if reverse:
+            return self._chunks_down(self._iterator, low, high, skip)
+        return self._chunks_up(self._iterator, low, high, skip)
+
+    def _chunks_up(self, iterator: rocksdict.RdictIter, low: bytes, high: bytes, skip: int) -> Iterator[Pair]:
+        rows = _CHUNK_ROWS_FIRST
+        while True:
+            chunk: list[Any] = []
+            iterator.seek(low)
+            while (key := iterator.key()) is not None and key < high and len(chunk) < rows:
+                chunk.append((key, iterator.value()))
+                iterator.next()
+            if key is None:
+                iterator.status()
+            for key, value in chunk:
+                yield key[skip:], value
+            if len(chunk) < rows:
+                return
+            low = chunk[-1][0] + b"\0"
+            rows = min(rows * 4, _CHUNK_ROWS_MAX)
+
+    def _chunks_down(self, iterator: rocksdict.RdictIter, low: bytes, high: bytes, skip: int) -> Iterator[Pair]:
+        rows = _CHUNK_ROWS_FIRST
+        while True:
+            chunk: list[Any] = []
+            iterator.seek_for_prev(high)
+            if iterator.key() == high:
+                iterator.prev()
+            while (key := iterator.key()) is not None and key >= low and len(chunk) < rows:
+                chunk.append((key, iterator.value()))
+                iterator.prev()
+            if key is None:
+                iterator.status()
+            for key, value in chunk:
+                yield key[skip:], value
+            if len(chunk) < rows:
+                return
+            high = chunk[-1][0]
+            rows = min(rows * 4, _CHUNK_ROWS_MAX)
+
+
+class VersionView:
+    """One store in one version."""
+
+    __slots__ = ("_prefix", "_version")
+
+    def __init__(self, version: Version, prefix: bytes) -> None:
+        self._version = version
+        self._prefix = prefix
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return self._version.snapshot[self._prefix + key]  # type: ignore[no-any-return]
+        except Exception as error:
+            if error.args == _MISS:  # the binding's way of saying so
+                return None
+            raise
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        get = self.get  # the binding has no batched get on a snapshot, and on the database it is no faster
+        return [get(key) for key in keys]
+
+    def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
+        prefix = self._prefix
+        return self._version.scan(prefix + low, prefix + high, reverse, len(prefix))
+
+
+def is_stall(error: BaseException) -> bool:
+    """The write was refused, whole, because compaction is behind; it can be tried again."""
+    return type(error) is Exception and "Write stall" in str(error)
+
+
+def translated(error: BaseException) -> Failure | None:
+    """What an error of the database means in our words; None if it is none of the database's."""
+    if type(error) is not Exception and not isinstance(error, rocksdict.DbClosedError):
+        return None
+    text = str(error)
+    if "No space left" in text or "Disk quota" in text:
+        return Failure(
+            Kind.STORAGE_FULL, "The disk of the data directory is full. Free some room; no restart is needed."
+        )
+    if text.startswith("Corruption") or "checksum" in text or "No such file" in text:
+        return Failure(
+            Kind.CORRUPT,
+            "Stored data is damaged: a checksum is wrong or a file is missing. Check the disk and restore a backup.",
+        )
+    if text.startswith(("IO error", "Operation aborted", "Shutdown", "Incomplete", "Invalid argument", "DB instance")):
+        return Failure(
+            Kind.UNAVAILABLE, "The storage of the data directory does not answer. Check the disk, then try again."
+        )
+    return None
+
+
+def _options() -> rocksdict.Options:
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    # After a kill or a power cut the log may end in a torn record, or (power cut) have unsynced blocks written in any
+    # order behind the last sync. Point in time stops at the first bad record: all that was synced lies before it, all
+    # behind it was never acknowledged as durable. Absolute consistency would refuse to open after every such stop, and
+    # tolerating only a torn tail would refuse when blocks were written out of order.
+    options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())
+    options.set_paranoid_checks(True)
+    # Memory: at most three write buffers; nothing is allocated before it is needed.
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(3)
+    options.set_max_total_wal_size(WRITE_LOG_BYTES_MAX)  # bounds what an opening has to replay
+    # The loop must not wait for compaction: let level 0 grow well beyond the defaults (20 and 36) before writes are
+    # slowed or stopped. Both come back as a refusal (no_slowdown), which the engine waits out without blocking.
+    options.set_max_background_jobs(2)
+    options.set_level_zero_file_num_compaction_trigger(4)
+    options.set_level_zero_slowdown_writes_trigger(40)
+    options.set_level_zero_stop_writes_trigger(80)
+    options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_max_bytes_for_level_base(256 * MB)
+    options.set_bytes_per_sync(MB)  # table files reach the disk steadily, not in bursts that hold up the log's sync
+    options.set_compression_type(rocksdict.DBCompressionType.lz4())
+    # Quiet when idle: no periodic statistics, and a short engine log.
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(MB)
+    tables = rocksdict.BlockBasedOptions()
+    tables.set_bloom_filter(10, False)
+    tables.set_block_cache(rocksdict.Cache(BLOCK_CACHE_BYTES))
+    tables.set_block_size(8 * 1024)
+    tables.set_format_version(5)
+    tables.set_cache_index_and_filter_blocks(True)
+    tables.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options.set_block_based_table_factory(tables)
+    return options
