@@ -1,0 +1,366 @@
+"""The headers of the SQL door: typed access to what a request says, and the rendering of what every response says.
+A header that is absent has its default; one that is present and wrong is refused by name. Headers that this door does
+not know are ignored, as the service does. What a value means for an operation is left to whoever carries it out.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import Error as HexError
+from binascii import unhexlify
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
+
+import orjson
+
+from armillary.errors import Failure, bad_request
+from armillary.limits import ACTIVITY_ID_BYTES_MAX, RESOURCE_TOKEN_SECONDS_MAX, RESOURCE_TOKEN_SECONDS_MIN
+
+Headers = Mapping[bytes, bytes]  # names in lower case
+
+# Flags, for `flag`.
+IS_BATCH = b"x-ms-cosmos-is-batch-request"
+IS_BATCH_ATOMIC = b"x-ms-cosmos-batch-atomic"
+BATCH_CONTINUES_ON_ERROR = b"x-ms-cosmos-batch-continue-on-error"
+IS_QUERY_PLAN = b"x-ms-cosmos-is-query-plan-request"
+IS_QUERY = b"x-ms-documentdb-isquery"
+IS_QUERY_GO = b"x-ms-documentdb-query"  # the Go SDK's name for the same
+IS_UPSERT = b"x-ms-documentdb-is-upsert"
+ENABLE_CROSS_PARTITION = b"x-ms-documentdb-query-enablecrosspartition"
+ENABLE_SCAN = b"x-ms-documentdb-query-enable-scan"
+POPULATE_QUERY_METRICS = b"x-ms-documentdb-populatequerymetrics"
+POPULATE_INDEX_METRICS = b"x-ms-cosmos-populateindexmetrics"
+POPULATE_INDEX_METRICS_V2 = b"x-ms-cosmos-populateindexmetrics-v2"
+POPULATE_QUOTA = b"x-ms-documentdb-populatequotainfo"
+POPULATE_STATISTICS = b"x-ms-documentdb-populatepartitionstatistics"
+ENABLE_SCRIPT_LOGGING = b"x-ms-documentdb-script-enable-logging"
+MIGRATE_TO_AUTOSCALE = b"x-ms-cosmos-migrate-offer-to-autopilot"
+MIGRATE_TO_MANUAL = b"x-ms-cosmos-migrate-offer-to-manual-throughput"
+
+# Texts, for `text`.
+PARTITION_KEY = b"x-ms-documentdb-partitionkey"
+CONTINUATION = b"x-ms-continuation"
+INTENDED_RID = b"x-ms-cosmos-intended-collection-rid"
+IF_MATCH = b"if-match"
+IF_NONE_MATCH = b"if-none-match"
+IF_MODIFIED_SINCE = b"if-modified-since"
+CHANGE_FEED = b"a-im"
+CHANGE_FEED_FORMAT = b"x-ms-cosmos-changefeed-wire-format-version"
+QUERY_FEATURES = b"x-ms-cosmos-supported-query-features"
+QUERY_VERSION = b"x-ms-cosmos-query-version"
+PRE_TRIGGERS = b"x-ms-documentdb-pre-trigger-include"
+POST_TRIGGERS = b"x-ms-documentdb-post-trigger-include"
+
+# The version numbers are those of the service at the API version that the SDKs speak (2018-12-31 to 2020-07-15).
+STATIC_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-type", b"application/json"),
+    (b"x-ms-gatewayversion", b"version=2.14.0"),
+    (b"x-ms-serviceversion", b"version=2.14.0.0"),
+    (b"x-ms-schemaversion", b"1.18"),
+    (b"server", b"Armillary"),
+    # The service sends a year. On a developer's machine that would turn every http://localhost of the browser into
+    # https; zero is the same header and says: remember nothing.
+    (b"strict-transport-security", b"max-age=0"),
+)
+
+CONSISTENCY_LEVELS = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")  # strongest first
+_CONSISTENCY_BY_TEXT = {level.lower().encode(): level for level in CONSISTENCY_LEVELS}
+_INDEXING_DIRECTIVES = {b"default": "Default", b"include": "Include", b"exclude": "Exclude"}
+_PRIORITY_LEVELS = {b"high": "High", b"low": "Low"}
+_BOOLEANS = {b"True": True, b"true": True, b"False": False, b"false": False, b"": False}
+
+_INTEGER = re.compile(rb"-?[0-9]{1,18}")
+_RANGE = re.compile(rb"(?:([A-Za-z0-9+/=-]{1,64}),)?([0-9]{1,18})")
+_ACTIVITY_ID = re.compile(rb"[0-9A-Za-z-]{1,%d}" % ACTIVITY_ID_BYTES_MAX)
+# <range>:<version>#<global lsn>[#<region>=<local lsn>...]; before 2017 clients sent <range>:<lsn>.
+_match_session_pair = re.compile(
+    rb"([0-9]{1,18}):(?:-?[0-9]{1,18}#)?(-?[0-9]{1,18})(?:#[0-9]{1,18}=-?[0-9]{1,18})*"
+).fullmatch
+
+
+class GuidSource(Protocol):
+    def guid(self) -> str:
+        """A new GUID in its usual text form. Every clock is one."""
+
+
+class PostMeaning(Enum):
+    """What a POST to a feed is, in the order in which it is decided."""
+
+    BATCH = auto()
+    QUERY_PLAN = auto()
+    QUERY = auto()
+    UPSERT = auto()
+    CREATE = auto()
+
+    @property
+    def is_read(self) -> bool:
+        return self is PostMeaning.QUERY or self is PostMeaning.QUERY_PLAN
+
+
+class Throughput(NamedTuple):
+    """What a creation asks for; both None: nothing asked."""
+
+    manual_ru: int | None
+    autoscale_max_ru: int | None
+    increment_percent: int | None
+
+
+def flag(headers: Headers, name: bytes) -> bool:
+    given = headers.get(name)
+    if given is None:
+        return False
+    value = _BOOLEANS.get(given)
+    if value is None:
+        value = _BOOLEANS.get(given.lower())
+        if value is None:
+            raise _refusal(name, given, "true or false")
+    return value
+
+
+def integer(headers: Headers, name: bytes, low: int, high: int) -> int | None:
+    """A whole number of [low, high]; None when absent."""
+    given = headers.get(name)
+    if given is None:
+        return None
+    if not _INTEGER.fullmatch(given) or not low <= (value := int(given)) <= high:
+        raise _refusal(name, given, f"a whole number from {low} to {high}")
+    return value
+
+
+def text(headers: Headers, name: bytes) -> str | None:
+    """A header as text; None when absent or empty. UTF-8 where it is, else each byte a character as HTTP says."""
+    given = headers.get(name)
+    if not given:
+        return None
+    try:
+        return given.decode()
+    except UnicodeDecodeError:
+        return given.decode("latin-1")
+
+
+def post_meaning(headers: Headers) -> PostMeaning:
+    if flag(headers, IS_BATCH):
+        return PostMeaning.BATCH
+    # Before the content type: JavaScript's plan requests carry the content type of a query.
+    if flag(headers, IS_QUERY_PLAN):
+        return PostMeaning.QUERY_PLAN
+    if flag(headers, IS_QUERY) or flag(headers, IS_QUERY_GO):
+        return PostMeaning.QUERY
+    if headers.get(b"content-type", b"").lower().startswith(b"application/query+json"):
+        return PostMeaning.QUERY
+    return PostMeaning.UPSERT if flag(headers, IS_UPSERT) else PostMeaning.CREATE
+
+
+def page_size(headers: Headers) -> int | None:
+    """The page size asked for; None: the server's choice."""
+    count = integer(headers, b"x-ms-max-item-count", -1, 2**31 - 1)
+    if count == 0:
+        raise _refusal(b"x-ms-max-item-count", b"0", "-1 or a positive number")
+    return None if count == -1 else count
+
+
+def continuation_limit_kb(headers: Headers) -> int | None:
+    limit = integer(headers, b"x-ms-documentdb-responsecontinuationtokenlimitinkb", 0, 2**31 - 1)
+    return limit or None
+
+
+def consistency(headers: Headers, account_level: str) -> str:
+    """The level that holds for this request: the account's, or a weaker one that the request asks for."""
+    given = headers.get(b"x-ms-consistency-level")
+    if not given:
+        return account_level
+    level = _CONSISTENCY_BY_TEXT.get(given.lower())
+    if level is None:
+        raise _refusal(b"x-ms-consistency-level", given, f"one of {', '.join(CONSISTENCY_LEVELS)}")
+    if CONSISTENCY_LEVELS.index(level) < CONSISTENCY_LEVELS.index(account_level):
+        raise bad_request(
+            f"ConsistencyLevel {level} specified in the request is invalid when service is configured with consistency "
+            f"level {account_level}. Ensure the request consistency level is not stronger than the service "
+            "consistency level."
+        )
+    return level
+
+
+def indexing_directive(headers: Headers) -> str:
+    return _choice(headers, b"x-ms-indexing-directive", _INDEXING_DIRECTIVES) or "Default"
+
+
+def priority_level(headers: Headers) -> str | None:
+    return _choice(headers, b"x-ms-cosmos-priority-level", _PRIORITY_LEVELS)
+
+
+def throughput_bucket(headers: Headers) -> int | None:
+    return integer(headers, b"x-ms-cosmos-throughput-bucket", 1, 5)
+
+
+def token_lifetime_s(headers: Headers) -> int | None:
+    name = b"x-ms-documentdb-expiry-seconds"
+    return integer(headers, name, RESOURCE_TOKEN_SECONDS_MIN, RESOURCE_TOKEN_SECONDS_MAX)
+
+
+def prefers_minimal(headers: Headers) -> bool:
+    """Whether a write is answered without its body. Other preferences may be ignored, as RFC 7240 section 2 says."""
+    given = headers.get(b"prefer")
+    if given is None:
+        return False
+    for preference in given.lower().split(b","):
+        name, _, value = preference.partition(b"=")
+        if name.strip() == b"return":
+            value = value.strip().strip(b'"')
+            if value not in (b"minimal", b"representation"):
+                raise _refusal(b"prefer", given, "return=minimal or return=representation")
+            return value == b"minimal"
+    return False
+
+
+def key_range(headers: Headers) -> tuple[int, str | None] | None:
+    """The physical partition asked for and, when the client names it too (.NET does), the rid of its container."""
+    name = b"x-ms-documentdb-partitionkeyrangeid"
+    given = headers.get(name)
+    if not given:
+        return None
+    match = _RANGE.fullmatch(given)
+    if match is None:
+        raise _refusal(name, given, "the id of a partition key range")
+    return int(match[2]), match[1].decode() if match[1] else None
+
+
+def epk_range(headers: Headers) -> tuple[bytes, bytes] | None:
+    """`x-ms-start-epk` and `x-ms-end-epk` as [low, high); None when neither is there."""
+    start, end = headers.get(b"x-ms-start-epk"), headers.get(b"x-ms-end-epk")
+    if start is None and end is None:
+        return None
+    kind = headers.get(b"x-ms-read-key-type", b"EffectivePartitionKeyRange")
+    if kind.lower() != b"effectivepartitionkeyrange":
+        raise _refusal(b"x-ms-read-key-type", kind, "EffectivePartitionKeyRange")
+    low = _hex(b"x-ms-start-epk", start or b"")
+    high = _hex(b"x-ms-end-epk", end or b"FF")
+    if low >= high:
+        raise bad_request("x-ms-start-epk must sort before x-ms-end-epk; the range between them is empty.")
+    return low, high
+
+
+def throughput(headers: Headers) -> Throughput:
+    """The throughput that a creation asks for. Whether the number is possible is the account's to say."""
+    manual_ru = integer(headers, b"x-ms-offer-throughput", -(10**15), 10**15)
+    given = headers.get(b"x-ms-cosmos-offer-autopilot-settings")
+    if not given:
+        return Throughput(manual_ru, None, None)
+    if manual_ru is not None:
+        raise bad_request(
+            "x-ms-offer-throughput and x-ms-cosmos-offer-autopilot-settings exclude each other; give one of them."
+        )
+    settings = _object(given, {"maxThroughput", "autoUpgradePolicy"})
+    upgrade = _member(settings, "autoUpgradePolicy", {"throughputPolicy"})
+    policy = _member(upgrade, "throughputPolicy", {"incrementPercent"})
+    maximum, percent = settings.get("maxThroughput"), policy.get("incrementPercent")
+    if type(maximum) is not int or (percent is not None and type(percent) is not int):
+        raise _refusal(
+            b"x-ms-cosmos-offer-autopilot-settings", given, '{"maxThroughput": <whole number>}, incrementPercent alike'
+        )
+    return Throughput(None, maximum, percent)
+
+
+def activity_id(headers: Headers, source: GuidSource) -> str:
+    """The client's own id for this request, or a new one. Refuses nothing: errors need an activity id themselves."""
+    given = headers.get(b"x-ms-activity-id")
+    if given is not None and _ACTIVITY_ID.fullmatch(given):
+        return given.decode("ascii")
+    return source.guid()
+
+
+def render_charge(charge_ru: float) -> bytes:
+    return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")
+
+
+def render_path(link: str) -> bytes:
+    """`x-ms-alt-content-path`: a link with what HTTP cannot carry percent-encoded. Python looks it up as it comes."""
+    if link.isascii() and link.isprintable():
+        return link.encode("ascii")
+    return quote(link, safe="".join(map(chr, range(0x20, 0x7F)))).encode("ascii")
+
+
+def session_token(headers: Headers) -> dict[int, int]:
+    given = headers.get(b"x-ms-session-token")
+    if not given:
+        return {}
+    match = _match_session_pair(given)  # one range, as in nearly every request
+    return {int(match[1]): int(match[2])} if match else _parse_pairs(given)
+
+
+def parse_session_token(token: str) -> dict[int, int]:
+    """The lsn that the client has seen of each key range: `0:1#57,3:2#80#1=40#2=17` is {0: 57, 3: 80}."""
+    return _parse_pairs(token.encode("utf-8", "replace"))
+
+
+def _parse_pairs(token: bytes) -> dict[int, int]:
+    seen: dict[int, int] = {}
+    for pair in token.split(b","):
+        match = _match_session_pair(pair.strip(b" "))
+        if match is None:
+            raise _refusal(b"x-ms-session-token", token, "a session token of an earlier response")
+        range_id, lsn = int(match[1]), int(match[2])
+        seen[range_id] = max(lsn, seen.get(range_id, lsn))
+    return seen
+
+
+def render_session_token(range_id: int, lsn: int) -> bytes:
+    """Always version 1 and no regions: both SDKs refuse to merge tokens whose number of regions differs."""
+    return b"%d:1#%d" % (range_id, lsn)
+
+
+def render_session_tokens(lsns: Iterable[tuple[int, int]]) -> bytes:
+    return b",".join([b"%d:1#%d" % pair for pair in lsns])
+
+
+def _choice(headers: Headers, name: bytes, choices: Mapping[bytes, str]) -> str | None:
+    given = headers.get(name)
+    if given is None:
+        return None
+    value = choices.get(given.lower())
+    if value is None:
+        raise _refusal(name, given, f"one of {', '.join(choices.values())}")
+    return value
+
+
+def _hex(name: bytes, given: bytes) -> bytes:
+    try:
+        return unhexlify(given)
+    except (HexError, ValueError):
+        raise _refusal(name, given, "an even number of hexadecimal digits") from None
+
+
+def _object(given: bytes, members: set[str]) -> dict[str, Any]:
+    try:
+        value = orjson.loads(given)
+    except orjson.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict):
+        raise _refusal(b"x-ms-cosmos-offer-autopilot-settings", given, "a JSON object")
+    return _only(value, members)
+
+
+def _member(owner: dict[str, Any], name: str, members: set[str]) -> dict[str, Any]:
+    value = owner.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise bad_request(f"{name} in x-ms-cosmos-offer-autopilot-settings must be an object.")
+    return _only(value, members)
+
+
+def _only(value: dict[str, Any], members: set[str]) -> dict[str, Any]:
+    for name in value:
+        if name not in members:
+            raise bad_request(
+                f"x-ms-cosmos-offer-autopilot-settings has the unknown member {name[:100]}; "
+                f"known here: {', '.join(sorted(members))}."
+            )
+    return value
+
+
+def _refusal(name: bytes, given: bytes, wanted: str) -> Failure:
+    shown = given[:100].decode("ascii", "replace")
+    return bad_request(f"The header {name.decode('ascii')} has the invalid value '{shown}'; it must be {wanted}.")
