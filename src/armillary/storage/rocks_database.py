@@ -9,9 +9,9 @@ silently on a damaged block. So scans use bare iterators, bounded above only, an
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import rocksdict
 
@@ -30,6 +30,7 @@ class Database:
         self._write_options = rocksdict.WriteOptions()
         self._write_options.no_slowdown = True
         self._versions: weakref.WeakSet[Version] = weakref.WeakSet()
+        self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
 
     def get(self, key: bytes) -> bytes | None:
         return self._rdict.get(key)
@@ -62,6 +63,11 @@ class Database:
 
     def scan(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Iterator[Pair]:
         """The newest state. `skip` leading bytes are left off the keys."""
+        scan = self._scan(low, high, reverse, skip)
+        self._scans.add(scan)
+        return scan
+
+    def _scan(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Generator[Pair, None, None]:
         options = rocksdict.ReadOptions()
         options.set_iterate_upper_bound(high)  # the iterator points into `high`: this frame keeps it alive
         iterator = self._rdict.iter(options)
@@ -99,10 +105,12 @@ class Database:
     def close(self) -> None:
         """Let go as it is."""
         self._rdict.cancel_all_background(True)
-        # RocksDB closes when the last reference to it goes, and a kept exception may hold frames that hold a version:
-        # so everybody else refers to this object only, and versions are emptied.
+        # RocksDB closes when the last reference to it goes, and a kept exception may hold frames that hold a version or
+        # a scan: so everybody else refers to this object only, versions are emptied and scans ended.
         for version in self._versions:
             version.release()
+        for scan in list(self._scans):
+            scan.close()
         del self._rdict
 
 
@@ -134,45 +142,47 @@ class Version:
             return iter(())
         if self._iterator is None:
             return self._database.scan(low, high, reverse, skip)
-        if reverse:
-            return self._chunks_down(self._iterator, low, high, skip)
-        return self._chunks_up(self._iterator, low, high, skip)
+        return self._scan_in_chunks(low, high, reverse, skip)
 
-    def _chunks_up(self, iterator: rocksdict.RdictIter, low: bytes, high: bytes, skip: int) -> Iterator[Pair]:
+    def _scan_in_chunks(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Iterator[Pair]:
         rows = _CHUNK_ROWS_FIRST
         while True:
-            chunk: list[Any] = []
-            iterator.seek(low)
-            while (key := iterator.key()) is not None and key < high and len(chunk) < rows:
-                chunk.append((key, iterator.value()))
-                iterator.next()
-            if key is None:
-                iterator.status()
+            chunk = self._chunk_down(low, high, rows) if reverse else self._chunk_up(low, high, rows)
             for key, value in chunk:
                 yield key[skip:], value
             if len(chunk) < rows:
                 return
-            low = chunk[-1][0] + b"\0"
+            if reverse:
+                high = chunk[-1][0]
+            else:
+                low = chunk[-1][0] + b"\0"
             rows = min(rows * 4, _CHUNK_ROWS_MAX)
 
-    def _chunks_down(self, iterator: rocksdict.RdictIter, low: bytes, high: bytes, skip: int) -> Iterator[Pair]:
-        rows = _CHUNK_ROWS_FIRST
-        while True:
-            chunk: list[Any] = []
-            iterator.seek_for_prev(high)
-            if iterator.key() == high:
-                iterator.prev()
-            while (key := iterator.key()) is not None and key >= low and len(chunk) < rows:
-                chunk.append((key, iterator.value()))
-                iterator.prev()
-            if key is None:
-                iterator.status()
-            for key, value in chunk:
-                yield key[skip:], value
-            if len(chunk) < rows:
-                return
-            high = chunk[-1][0]
-            rows = min(rows * 4, _CHUNK_ROWS_MAX)
+    def _chunk_up(self, low: bytes, high: bytes, rows: int) -> list[Pair]:
+        iterator = self._iterator
+        assert iterator is not None
+        chunk: list[Pair] = []
+        iterator.seek(low)
+        while (key := iterator.key()) is not None and key < high and len(chunk) < rows:
+            chunk.append((key, iterator.value()))
+            iterator.next()
+        if key is None:
+            iterator.status()
+        return chunk
+
+    def _chunk_down(self, low: bytes, high: bytes, rows: int) -> list[Pair]:
+        iterator = self._iterator
+        assert iterator is not None
+        chunk: list[Pair] = []
+        iterator.seek_for_prev(high)
+        if iterator.key() == high:
+            iterator.prev()
+        while (key := iterator.key()) is not None and key >= low and len(chunk) < rows:
+            chunk.append((key, iterator.value()))
+            iterator.prev()
+        if key is None:
+            iterator.status()
+        return chunk
 
 
 class VersionView:
@@ -236,9 +246,9 @@ def _options() -> rocksdict.Options:
     # tolerating only a torn tail would refuse when blocks were written out of order.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())
     options.set_paranoid_checks(True)
-    # Memory: at most three write buffers; nothing is allocated before it is needed.
+    # Memory: at most four write buffers; nothing is allocated before it is needed.
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
-    options.set_max_write_buffer_number(3)
+    options.set_max_write_buffer_number(4)
     options.set_max_total_wal_size(WRITE_LOG_BYTES_MAX)  # bounds what an opening has to replay
     # The loop must not wait for compaction: let level 0 grow well beyond the defaults (20 and 36) before writes are
     # slowed or stopped. Both come back as a refusal (no_slowdown), which the engine waits out without blocking.
@@ -247,7 +257,7 @@ def _options() -> rocksdict.Options:
     options.set_level_zero_slowdown_writes_trigger(40)
     options.set_level_zero_stop_writes_trigger(80)
     options.set_level_compaction_dynamic_level_bytes(True)
-    options.set_max_bytes_for_level_base(256 * MB)
+    options.set_max_bytes_for_level_base(4 * WRITE_BUFFER_BYTES)  # as much as level 0 hands down
     options.set_bytes_per_sync(MB)  # table files reach the disk steadily, not in bursts that hold up the log's sync
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
     # Quiet when idle: no periodic statistics, and a short engine log.
