@@ -1,0 +1,92 @@
+"""The `armillary` command: reads its arguments, finds the settings and calls the tool that was asked for.
+
+Tools are imported when they are called, so that `armillary version` does not wait for a database. Every refusal ends
+here, as one sentence on standard error and exit code 2; standard output carries results alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from armillary import __version__
+from armillary.errors import Failure
+from armillary.tools.settings import OPTIONS, Option, Settings, resolve
+
+REFUSED = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parsed = vars(_parser().parse_args(arguments))
+    command = parsed.pop("command")
+    try:
+        if command == "serve":
+            settings = _settings(parsed)
+            settings.check_exposure()
+            from armillary.tools.serve import run
+
+            return run(settings)
+        if command == "check":
+            from armillary.tools.check import check
+
+            return check(parsed["directory"])
+        if command == "trust":
+            from armillary.tools.trust import trust
+
+            print(trust(_settings(parsed)))
+            return 0
+        assert command == "version"
+        print(f"armillary {__version__}")
+        return 0
+    except Failure as failure:
+        print(f"armillary: {failure.message}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:  # before the server listens to signals
+        return 128 + 2
+
+
+def _settings(parsed: dict[str, object]) -> Settings:
+    return resolve({name.replace("_", "-"): value for name, value in parsed.items()}, os.environ)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="armillary",
+        description="An open, partitioned multi-model database that speaks the protocols of Azure Cosmos DB.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve = _command(commands, "serve", "start the server")
+    for option in OPTIONS.values():
+        _add(serve, option)
+    check = _command(commands, "check", "verify every invariant of a data directory and name what is wrong")
+    check.add_argument("directory", metavar="DIR", type=Path, help="a data directory that no server is using")
+    trust = _command(commands, "trust", "say where the development certificate is and how to install it")
+    for name in ("data", "host", "config"):
+        _add(trust, OPTIONS[name])
+    _command(commands, "version", "print the version")
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, meaning: str
+) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=meaning,
+        description=meaning[0].upper() + meaning[1:] + ".",
+        allow_abbrev=False,
+        # Only what was given appears among the arguments; defaults are the settings' own.
+        argument_default=argparse.SUPPRESS,
+    )
+
+
+def _add(parser: argparse.ArgumentParser, option: Option) -> None:
+    meaning = f"{option.meaning} (default: {option.default_text}; {option.variable})".replace("%", "%%")
+    if option.is_flag:
+        parser.add_argument(f"--{option.name}", action=argparse.BooleanOptionalAction, help=meaning)
+    else:
+        parser.add_argument(f"--{option.name}", metavar=option.name.rpartition("-")[2].upper(), help=meaning)

@@ -1,0 +1,99 @@
+"""Turning the text of a setting into its value.
+
+Each function raises ValueError and says no more: naming the setting and what was expected is left to `settings.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from armillary.limits import ACCOUNT_KEY_BYTES_MIN, GB, KB, MB
+
+_UNITS = {"": 1, "B": 1, "KB": KB, "MB": MB, "GB": GB, "TB": 1024 * GB}
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]?B)?", re.IGNORECASE | re.ASCII)
+_ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]{1,42}[a-z0-9]")
+_HOST = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*", re.IGNORECASE | re.ASCII
+)
+_TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+def choice(*words: str) -> Callable[[str], str]:
+    by_lower = {word.lower(): word for word in words}
+
+    def parse(text: str) -> str:
+        if text.lower() not in by_lower:
+            raise ValueError(text)
+        return by_lower[text.lower()]
+
+    return parse
+
+
+def whole_number(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,15}", text):  # int() alone would take "1_000" and " 7"
+            raise ValueError(text)
+        if not low <= int(text) <= high:
+            raise ValueError(text)
+        return int(text)
+
+    return parse
+
+
+def size_bytes(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    number, unit = match.group(1), (match.group(2) or "").upper()
+    if "." in number and _UNITS[unit] == 1:
+        raise ValueError(text)
+    size = int(float(number) * _UNITS[unit]) if "." in number else int(number) * _UNITS[unit]
+    if size < KB:
+        raise ValueError(text)
+    return size
+
+
+def truth(text: str) -> bool:
+    if text.lower() not in _TRUTHS:
+        raise ValueError(text)
+    return _TRUTHS[text.lower()]
+
+
+def path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ValueError(text)
+    return Path(text).expanduser()
+
+
+def account_name(text: str) -> str:
+    if not _ACCOUNT.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def key(text: str) -> str:
+    if len(base64.b64decode(text, validate=True)) < ACCOUNT_KEY_BYTES_MIN:
+        raise ValueError("too short")
+    return text
+
+
+def host(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # Digits and dots that are no address would be taken for a name, and looked up.
+        if not _HOST.fullmatch(text) or re.fullmatch(r"[0-9.]+", text):
+            raise
+    return text
+
+
+def is_loopback(host: str) -> bool:
+    """A name other than localhost counts as public: what it stands for may change after we looked."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

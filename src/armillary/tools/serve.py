@@ -1,0 +1,129 @@
+"""`armillary serve`: puts the parts together, says when they are ready, and takes them apart again.
+
+Opened in the order engine, account, doors, and closed in the opposite one: no door answers for an account that is
+not there, and everything acknowledged is durable when the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import ssl
+import sys
+from contextlib import AsyncExitStack
+
+import uvloop
+
+from armillary import __version__, limits
+from armillary.account.account import Account, AccountSettings
+from armillary.clock import Clock, SystemClock
+from armillary.doors.sql.authentication import AccountKeys
+from armillary.doors.sql.door import SqlDoor
+from armillary.net.certificate import development_context
+from armillary.net.listen import Listener, listen
+from armillary.storage.engine import Engine
+from armillary.storage.memory import MemoryEngine
+from armillary.storage.rocks import RocksEngine
+from armillary.tools.settings import Settings
+from armillary.tools.trust import certificate_hosts
+
+log = logging.getLogger("armillary")
+
+_GRACE_S = 5.0  # for requests that run when the server is told to stop
+
+
+def run(settings: Settings) -> int:
+    """Serve until told to stop. A refusal to start is a Failure."""
+    settings.check_exposure()
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    uvloop.run(serve(settings))
+    return 0
+
+
+async def serve(settings: Settings) -> None:
+    clock = SystemClock()
+    stopping = _stop_signal()
+    async with AsyncExitStack() as opened:
+        engine = await _open_engine(settings, clock)
+        opened.push_async_callback(engine.close)
+        account = await Account.open(engine, clock, _account_settings(settings))
+        opened.push_async_callback(account.close)
+        sql = await _open_sql_door(settings, account, clock)
+        opened.push_async_callback(sql.close, _GRACE_S)
+        _announce(settings, sql=f"http://{_in_url(settings.host)}:{sql.port}")
+        # What was made until now stays: the collector need not look at it again in every full pass.
+        gc.collect()
+        gc.freeze()
+        await stopping.wait()
+        log.info("stopping")
+    log.info("stopped")
+
+
+def _stop_signal() -> asyncio.Event:
+    """Set by SIGTERM or SIGINT. A second signal ends the process at once, which loses nothing acknowledged."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        stopping.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    return stopping
+
+
+async def _open_engine(settings: Settings, clock: Clock) -> Engine:
+    if settings.is_in_memory:
+        return MemoryEngine()
+    return await RocksEngine.open(
+        settings.directory, durability="relaxed" if settings.durability == "relaxed" else "full", clock=clock
+    )
+
+
+def _account_settings(settings: Settings) -> AccountSettings:
+    return AccountSettings(
+        name=settings.account,
+        consistency=settings.consistency,
+        partition_throughput_ru=settings.partition_throughput_ru,
+        # A logical partition lies within a physical one.
+        logical_partition_bytes_max=min(limits.LOGICAL_PARTITION_BYTES_MAX, settings.partition_storage_bytes),
+    )
+
+
+async def _open_sql_door(settings: Settings, account: Account, clock: Clock) -> Listener:
+    keys = AccountKeys(settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key)
+    door = SqlDoor(account, keys, accepts_aad=settings.accepts_aad)
+    return await listen(
+        settings.host,
+        settings.sql_port,
+        door.answer,
+        tls=lambda: _tls(settings, clock),
+        refuse=door.refuse,
+        on_crash=door.on_crash,
+        clock=clock,
+    )
+
+
+def _tls(settings: Settings, clock: Clock) -> ssl.SSLContext:
+    directory = None if settings.is_in_memory else settings.directory
+    return development_context(directory, certificate_hosts(settings.host), clock=clock)
+
+
+def _announce(settings: Settings, **doors: str) -> None:
+    """The one line on standard output: whoever started us waits for it."""
+    where = "memory" if settings.is_in_memory else f"{settings.directory}, durability {settings.durability}"
+    log.info("armillary %s serves from %s; throughput: %s", __version__, where, settings.throughput)
+    print("ready", *(f"{name}={address}" for name, address in doors.items()), flush=True)
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,291 @@
+"""Every setting of the server, in one table: the fields of `Settings`.
+
+The command line, the ARMILLARY_* variables, the configuration file and docs/settings.md are all made from it, so they
+cannot differ. What a setting does is left to those who read it; here it is only found, checked and named.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from armillary import limits
+from armillary.errors import Failure, bad_request
+from armillary.tools import parsing
+
+# Published by Microsoft for its emulator, and the default of many clients: good on loopback, no secret at all.
+WELL_KNOWN_KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+ENVIRONMENT_PREFIX: Final = "ARMILLARY_"
+
+_CONSISTENCY: Final = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")
+
+
+class Option(NamedTuple):
+    """One row of the table."""
+
+    name: str  # as on the command line and in the file: sql-port
+    default_text: str
+    parse: Callable[[str], Any]  # raises ValueError
+    expected: str  # what a value must be, for messages and documentation
+    meaning: str
+    is_flag: bool
+    is_number: bool  # the file may give it as a number, not only as text
+    is_secret: bool  # never shown
+    attribute: str = ""  # of Settings
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper().replace("-", "_")
+
+
+class Given(NamedTuple):
+    """A value as somebody gave it, and where."""
+
+    source: str  # names the place to the reader: --sql-port, ARMILLARY_SQL_PORT, sql-port in armillary.toml
+    origin: str  # command line, environment or file
+    value: object
+
+
+def _setting(
+    name: str,
+    default: Any,
+    parse: Callable[[str], Any],
+    expected: str,
+    meaning: str,
+    *,
+    default_text: str | None = None,
+    is_number: bool = False,
+    is_secret: bool = False,
+) -> Any:
+    option = Option(
+        name, default_text or str(default), parse, expected, meaning, isinstance(default, bool), is_number, is_secret
+    )
+    return field(default=default, repr=not is_secret, metadata={"option": option})
+
+
+def _choice(*words: str) -> dict[str, Any]:
+    return {"parse": parsing.choice(*words), "expected": "one of " + ", ".join(words)}
+
+
+_KEY: Final[dict[str, Any]] = {
+    "parse": parsing.key,
+    "expected": f"base64 of at least {limits.ACCOUNT_KEY_BYTES_MIN} bytes",
+    "is_secret": True,
+    "default_text": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    directory: Path = _setting(
+        "data", Path("armillary-data"), parsing.path, "the path of a directory", "Where everything is kept."
+    )
+    host: str = _setting(
+        "host", "127.0.0.1", parsing.host, "an IP address or host name", "The address that the doors listen on."
+    )
+    sql_port: int = _setting(
+        "sql-port",
+        8081,
+        parsing.whole_number(0, 65535),
+        "a port from 0 to 65535",
+        "The port of the SQL door; 0 picks a free one.",
+        is_number=True,
+    )
+    account: str = _setting(
+        "account",
+        "localhost",
+        parsing.account_name,
+        "3 to 44 lower-case letters, digits and hyphens",
+        "The name of the account.",
+    )
+    key: str = _setting(
+        "key",
+        WELL_KNOWN_KEY,
+        **_KEY | {"default_text": "the emulator's well-known key"},
+        meaning="The primary key. Every user of the machine sees a command line: prefer the variable.",
+    )
+    secondary_key: str | None = _setting("secondary-key", None, **_KEY, meaning="A second key, for changing keys.")
+    read_only_key: str | None = _setting("read-only-key", None, **_KEY, meaning="A key that may only read.")
+    secondary_read_only_key: str | None = _setting(
+        "secondary-read-only-key", None, **_KEY, meaning="A second key that may only read."
+    )
+    aad: str = _setting(
+        "aad",
+        "auto",
+        **_choice("auto", "on", "off"),
+        meaning="Accept the emulator's form of Azure AD tokens; auto: on loopback with the well-known key only.",
+    )
+    consistency: str = _setting(
+        "consistency", "Session", **_choice(*_CONSISTENCY), meaning="The account's default consistency level."
+    )
+    durability: str = _setting(
+        "durability",
+        "full",
+        **_choice("full", "relaxed"),
+        meaning="full: acknowledged writes survive power loss. relaxed: they survive the end of the process, but power "
+        "loss may cost the last tenth of a second.",
+    )
+    throughput: str = _setting(
+        "throughput",
+        "observe",
+        **_choice("enforce", "observe", "off"),
+        meaning="enforce: refuse requests beyond the provisioned throughput. observe: serve them, and count them. "
+        "off: do not look.",
+    )
+    partition_throughput_ru: int = _setting(
+        "partition-throughput",
+        limits.PARTITION_THROUGHPUT_RU,
+        parsing.whole_number(1, limits.THROUGHPUT_MAX_RU),
+        f"a whole number from 1 to {limits.THROUGHPUT_MAX_RU}",
+        "Request units a second that one physical partition carries.",
+        is_number=True,
+    )
+    partition_storage_bytes: int = _setting(
+        "partition-storage",
+        limits.PARTITION_STORAGE_BYTES,
+        parsing.size_bytes,
+        "a size of at least 1KB such as 50GB, 2MB or a number of bytes",
+        "How much one physical partition stores.",
+        default_text="50GB",
+        is_number=True,
+    )
+    is_in_memory: bool = _setting(
+        "memory", False, parsing.truth, "true or false", "Keep nothing on disk.", default_text="false"
+    )
+    log_level: str = _setting(
+        "log-level",
+        "info",
+        **_choice("debug", "info", "warning", "error"),
+        meaning="How much is logged to standard error.",
+    )
+    config: Path | None = _setting(
+        "config",
+        None,
+        parsing.path,
+        "the path of a TOML file",
+        "A file with any of the other settings.",
+        default_text="none",
+    )
+
+    @property
+    def is_public(self) -> bool:
+        """Whether other machines may reach the doors."""
+        return not parsing.is_loopback(self.host)
+
+    def check_exposure(self) -> None:
+        """Refuse to open doors to other machines with a key that everybody knows."""
+        keys = (self.key, self.secondary_key, self.read_only_key, self.secondary_read_only_key)
+        if self.is_public and WELL_KNOWN_KEY in keys:
+            raise bad_request(
+                f"The host {self.host} can be reached from other machines, and the emulator's well-known key is known "
+                "to everybody. Set ARMILLARY_KEY to a key of your own (openssl rand -base64 64 makes one), or use the "
+                "host 127.0.0.1."
+            )
+
+    @property
+    def accepts_aad(self) -> bool:
+        return self.aad == "on" or (self.aad == "auto" and not self.is_public and self.key == WELL_KNOWN_KEY)
+
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    each.metadata["option"].name: each.metadata["option"]._replace(attribute=each.name) for each in fields(Settings)
+}
+
+
+def resolve(command_line: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
+    """The settings in force: command line, then environment, then file, then default. Refuses what it does not know."""
+    typed = {name: Given(f"--{name}", "command line", value) for name, value in command_line.items()}
+    found = _of_environment(environment) | typed
+    if "config" in found:
+        path: Path = _value(OPTIONS["config"], found["config"])
+        found = _of_file(path) | found
+    values = {OPTIONS[name].attribute: _value(OPTIONS[name], given) for name, given in found.items()}
+    settings = Settings(**values)
+    _check_together(settings, found)
+    return settings
+
+
+def _of_environment(environment: Mapping[str, str]) -> dict[str, Given]:
+    by_variable = {option.variable: name for name, option in OPTIONS.items()}
+    found = {}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if variable not in by_variable:
+            raise _unknown(f"The environment variable {variable}", variable, by_variable)
+        found[by_variable[variable]] = Given(variable, "environment", value)
+    return found
+
+
+def _of_file(path: Path) -> dict[str, Given]:
+    import tomllib  # only when there is a file: it costs 10 ms of the start
+
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise bad_request(f"The configuration file {path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"The configuration file {path} is not TOML: {error}.") from None
+    names = [name for name in OPTIONS if name != "config"]
+    for name in content:
+        if name not in names:
+            raise _unknown(f"The setting {name} in {path}", name, names)
+    return {name: Given(f"{name} in {path}", "file", value) for name, value in content.items()}
+
+
+def _value(option: Option, given: Given) -> Any:
+    value = given.value
+    is_plain_number = isinstance(value, int) and not isinstance(value, bool)
+    if isinstance(value, bool) and option.is_flag:
+        return value
+    if isinstance(value, str) or (is_plain_number and option.is_number):
+        try:
+            return option.parse(str(value))
+        except ValueError:
+            pass
+    shown = "not valid" if option.is_secret else repr(value)
+    raise bad_request(f"{given.source} is {shown}; expected {option.expected}.")
+
+
+def _check_together(settings: Settings, found: Mapping[str, Given]) -> None:
+    if {settings.key, settings.secondary_key} & {settings.read_only_key, settings.secondary_read_only_key} - {None}:
+        raise bad_request("A read-only key is the same as a key that may write. Set different ones.")
+    for name in ("data", "durability"):
+        if settings.is_in_memory and name in found and found[name].origin == found["memory"].origin:
+            raise bad_request(
+                f"{found['memory'].source} keeps nothing on disk, so {found[name].source} has no meaning."
+            )
+
+
+def _unknown(what: str, name: str, known: Mapping[str, str] | list[str]) -> Failure:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {near[0]}?" if near else "Remove it; docs/settings.md lists the settings."
+    return bad_request(f"{what} is not known. {hint}")
+
+
+def document() -> str:
+    """The text of docs/settings.md."""
+    lines = [
+        "# Settings of `armillary serve`",
+        "",
+        "Made from the code by `make docs`; do not edit. A setting is looked for on the command line, then in the",
+        "environment, then in the TOML file that `--config` names (there without the leading dashes), and then has its",
+        "default. Anything unknown is refused by name, in the file and among the `ARMILLARY_` variables.",
+        "",
+        "| Option | Variable | Value | Default | Meaning |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `--{each.name}` | `{each.variable}` | {each.expected} | {each.default_text} | {each.meaning} |"
+        for each in OPTIONS.values()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

@@ -1,0 +1,56 @@
+"""What every kind of test may ask for: a seed that is printed, and a real server process that is checked afterwards."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.process import ServerProcess
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=None, help="repeat a run of the random tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--seed") is None:
+        config.option.seed = secrets.randbits(32)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"random tests: --seed {config.option.seed}"
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    """Where randomness comes from: `random.Random(seed)`. Printed at the head of each run."""
+    return int(request.config.option.seed)
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """start_server("--durability", "relaxed"): a server of its own on a free port. Its data is checked at the end."""
+    started: list[ServerProcess] = []
+
+    def start(*arguments: str, directory: Path | None = None) -> ServerProcess:
+        server = ServerProcess.start(directory or tmp_path / "server", *arguments)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
+    for directory in {server.directory for server in started if server.directory is not None}:
+        ServerProcess.check(directory)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One server for all tests that bring databases of their own. Its data is checked when they are done."""
+    directory = tmp_path_factory.mktemp("server") / "data"
+    running = ServerProcess.start(directory, "--durability", "relaxed")
+    yield running
+    running.stop()
+    ServerProcess.check(directory)

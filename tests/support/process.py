@@ -1,0 +1,119 @@
+"""A real `armillary serve` in a process of its own, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Self
+
+KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+READY_S = 20.0
+STOP_S = 20.0
+
+
+def run_armillary(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Any command that ends by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "armillary", *arguments],
+        env=clean_environment() | (environment or {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def clean_environment() -> dict[str, str]:
+    """Settings of whoever runs the tests must not reach the server under test."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ARMILLARY_")}
+    return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+class ServerProcess:
+    """Made by `start`, which returns when the server says that it is ready."""
+
+    def __init__(self, process: subprocess.Popen[str], directory: Path | None, log: Path) -> None:
+        self.process = process
+        self.directory = directory
+        self.key = KEY
+        self.doors: dict[str, str] = {}
+        self._log = log
+
+    @classmethod
+    def start(cls, directory: Path | None, *arguments: str) -> Self:
+        """On a free port. `directory` None: in memory."""
+        place = ["--memory"] if directory is None else ["--data", str(directory)]
+        handle, log = tempfile.mkstemp(prefix="armillary-test-", suffix=".log")
+        port = [] if "--sql-port" in arguments else ["--sql-port", "0"]
+        with os.fdopen(handle, "w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "armillary", "serve", *place, *port, *arguments],
+                env=clean_environment(),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        server = cls(process, directory, Path(log))
+        line = server._first_line()
+        if not line.startswith("ready "):
+            server.kill()
+            raise AssertionError(f"the server did not start: {line!r}\n{server.log}")
+        server.doors = dict(word.split("=", 1) for word in line.split()[1:])
+        return server
+
+    @property
+    def url(self) -> str:
+        """Of the SQL door, over http."""
+        return self.doors["sql"]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+
+    def stop(self) -> int:
+        """As an operator would. The exit code; 0 is asserted unless the server had been killed before."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            code = self.process.wait(STOP_S)
+            assert code == 0, f"the server ended with {code}\n{self.log}"
+        self._tidy()
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self.process.kill()
+        self.process.wait(STOP_S)
+        self._tidy()
+
+    @staticmethod
+    def check(directory: Path) -> None:
+        """`armillary check`, for a directory that no server is using any more."""
+        outcome = run_armillary("check", str(directory))
+        assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+    def _first_line(self) -> str:
+        """Read in a thread: a server that hangs must not hang the tests."""
+        stream = self.process.stdout
+        assert stream is not None
+        lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=lambda: lines.put(stream.readline()), daemon=True).start()
+        try:
+            return lines.get(timeout=READY_S)
+        except queue.Empty:
+            return ""
+
+    def _tidy(self) -> None:
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        if not self.process.returncode:  # what a crashed server logged is of use to whoever looks into it
+            self._log.unlink(missing_ok=True)
