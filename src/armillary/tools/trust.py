@@ -17,8 +17,10 @@ _TEXT = """\
 The development certificate is {file}
 It is good for localhost, 127.0.0.1 and ::1{more}. To make programs on this machine accept it:
 
-  Debian, Ubuntu   sudo install -m 644 {file} /usr/local/share/ca-certificates/armillary.crt && sudo update-ca-certificates
-  Fedora, RHEL     sudo install -m 644 {file} /etc/pki/ca-trust/source/anchors/armillary.pem && sudo update-ca-trust
+  Debian, Ubuntu   sudo install -m 644 {file} /usr/local/share/ca-certificates/armillary.crt
+                   sudo update-ca-certificates
+  Fedora, RHEL     sudo install -m 644 {file} /etc/pki/ca-trust/source/anchors/armillary.pem
+                   sudo update-ca-trust
   macOS            sudo security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain {file}
   Windows          certutil -addstore -f Root {file}
   Python           export REQUESTS_CA_BUNDLE={file} SSL_CERT_FILE={file}
