@@ -74,5 +74,3 @@ def _refuse_unknown(body: Body, known: set[str], what: str) -> None:
     unknown = sorted(body.keys() - known)
     if unknown:
         raise bad_request(f"Unknown property '{unknown[0]}' in {what}.")
-
-

@@ -17,6 +17,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
 from armillary.partition import upkeep
+from armillary.partition.partition import Partition
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Account:
         self.clock = clock
         self.settings = settings
         self.catalog = Catalog(engine, clock)
+        self.control = asyncio.Lock()  # held while the definition of a container or an offer changes
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
@@ -107,6 +109,16 @@ class Account:
             owner = found
         return owner
 
+    def owner_of(self, record: Record) -> Record | None:
+        path = _PATHS[record.type]
+        return self.catalog.get(path[-2], record.owner) if len(path) > 1 else None
+
+    def name_link(self, record: Record) -> str:
+        """The link of a resource by names: dbs/<name>/colls/<name>."""
+        owner = self.owner_of(record)
+        link = f"{record.type.value}/{record.name}"
+        return f"{self.name_link(owner)}/{link}" if owner is not None else link
+
     # Containers at work.
 
     async def enter(self, record: Record) -> Container:
@@ -166,7 +178,7 @@ class Account:
                         # A full disk or the like: whoever writes is told; the sweep just comes again.
                         log.warning("upkeep of %s stopped: %s", container.link, failure.message)
 
-    async def _sweep(self, container: Container, partition: upkeep.Partition) -> None:
+    async def _sweep(self, container: Container, partition: Partition) -> None:
         now_s = self.clock.now_s()
         if container.schema.rules.default_ttl is not None:
             while await upkeep.sweep_expired(partition, now_s) == limits.SWEEP_ITEMS_MAX:
@@ -195,6 +207,4 @@ _PATHS: dict[ResourceType, tuple[ResourceType, ...]] = {
 
 
 def _missing(resource_type: ResourceType, name: str) -> Failure:
-    return Failure(
-        Kind.NOT_FOUND, f"Resource Not Found. {resource_type.value} '{name}' does not exist.", charge_ru=1.0
-    )
+    return Failure(Kind.NOT_FOUND, f"Resource Not Found. {resource_type.value} '{name}' does not exist.", charge_ru=1.0)

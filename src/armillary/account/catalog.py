@@ -159,7 +159,9 @@ class Catalog:
             def run(txn: Txn) -> list[Record]:
                 made = [self._make(txn, resource_type, owner, name, body, state)]
                 for companion_type, companion_body, companion_state in companions(made[0]) if companions else ():
-                    made.append(self._make(txn, companion_type, None, None, companion_body, lambda *_, s=companion_state: s))
+                    made.append(
+                        self._make(txn, companion_type, None, None, companion_body, lambda *_, s=companion_state: s)
+                    )
                 return made
 
             made = await self._store.write(run)
@@ -260,7 +262,7 @@ class Catalog:
             present.state = state
 
     async def delete(self, record: Record, *, if_match: str | None = None) -> list[Record]:
-        """Delete a resource with all below it and their offers. Stores that `state["stores"]` names are emptied."""
+        """Delete a resource with all below it and their offers. The stores of its ranges are emptied."""
         async with self._lock:
             present = self.get(record.type, record.rid)
             if present is None:
@@ -271,7 +273,7 @@ class Catalog:
             def run(txn: Txn) -> None:
                 for each in doomed:
                     txn.delete(_record_key(each))
-                    for number in each.state.get("stores", ()):
+                    for number in (key_range["store"] for key_range in each.state.get("ranges", ())):
                         txn.put(_GARBAGE + number.to_bytes(4, "big"), b"")
 
             await self._store.write(run)
@@ -347,9 +349,14 @@ def _record_key(record: Record) -> bytes:
     return _RECORDS + record.type.value.encode() + b"/" + record.rid
 
 
-def _creation_order(record: Record) -> bytes:
+def creation_order(resource_type: ResourceType, rid: bytes) -> bytes:
+    """Sorts resources of one type by when they were made."""
     # Scripts carry a little-endian number, as all children of containers do.
-    return record.rid[:8] + record.rid[:7:-1] if record.type in _SCRIPTS else record.rid
+    return rid[:8] + rid[:7:-1] if resource_type in _SCRIPTS else rid
+
+
+def _creation_order(record: Record) -> bytes:
+    return creation_order(record.type, record.rid)
 
 
 def _after(space: bytes) -> bytes:

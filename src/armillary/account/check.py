@@ -51,7 +51,9 @@ def _check_catalog(catalog: Catalog) -> list[str]:
             stores[each["store"]] = record.name
         ids = [each["id"] for each in record.state["ranges"]]
         if len(set(ids)) != len(ids) or max(ids) >= record.state["next_range"]:
-            problems.append(f"container {record.name} has range ids {ids}, the next one is {record.state['next_range']}")
+            problems.append(
+                f"container {record.name} has range ids {ids}, the next one is {record.state['next_range']}"
+            )
     for offer in catalog.of_type(ResourceType.OFFER):
         if offer.state["owner"] not in owners:
             problems.append(f"offer {offer.name} belongs to nothing")

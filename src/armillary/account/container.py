@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from armillary.account.catalog import Body, Record
 from armillary.clock import Clock
@@ -15,12 +16,14 @@ from armillary.errors import Failure, Kind
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
 from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.model.search_policies import FullTextPolicy, VectorPolicy
 from armillary.model.unique import UniqueKeyPolicy
 from armillary.model.values import UNDEFINED
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Rules, Schema
 from armillary.storage.engine import Engine
 
+_HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
 EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
 
 
@@ -50,6 +53,9 @@ class Container:
         self.name = self.record.name
         self.rid_text = self.record.rid_text
         self.link = f"dbs/{self.database.name}/colls/{self.record.name}"
+        # As they stand in every answer about its items.
+        self.link_header = quote(self.link, safe=_HEADER_TEXT).encode("ascii")
+        self.rid_header = self.rid_text.encode("ascii")
 
     async def open(self) -> None:
         for partition in self.partitions.values():
@@ -64,11 +70,12 @@ class Container:
 
     # Keys.
 
-    def parse_key(self, header: str) -> Key:
+    def parse_key(self, header: str | bytes) -> Key:
         """A partition key as the SQL protocol writes it. For fixed containers every form of "none" is the one key."""
         if self.key is not None:
             return self.key.parse_header(header)
-        if header.replace(" ", "") in ("[]", "[{}]", "[null]"):
+        text = header if isinstance(header, str) else header.decode("latin-1")
+        if text.replace(" ", "") in ("[]", "[{}]", "[null]"):
             return ()
         raise Failure(
             Kind.KEY_MISMATCH,
@@ -115,10 +122,26 @@ class Container:
         """Changes when a partition splits or merges, and differs between containers and incarnations."""
         return f'"{self.record.rid.hex()}-{self.record.state["next_range"]}"'
 
+    def ranges_since(self, etag: str | None) -> tuple[KeyRange, ...]:
+        """The live ranges that are newer than an etag; all of them for one that is not this container's."""
+        prefix = f'"{self.record.rid.hex()}-'
+        number = etag[len(prefix) : -1] if etag is not None and etag.startswith(prefix) else ""
+        if not number.isascii() or not number.isdigit():
+            return self.map.ranges
+        return tuple(each for each in self.map.ranges if each.id >= int(number))
+
     @property
     def is_restating(self) -> bool:
         """Whether a change of policy is still working through the items: until then the index is not complete."""
         return bool(self.schema.older_rules)
+
+    @property
+    def restated_percent(self) -> int:
+        if not self.is_restating:
+            return 100
+        total = sum(partition.head.item_count for partition in self.partitions.values())
+        done = sum(partition.restated_count for partition in self.partitions.values())
+        return min(99, 100 * done // total) if total else 99
 
 
 def _rules(record: Record, key: PartitionKeyDefinition | None) -> Rules:
@@ -138,8 +161,8 @@ def _make_rules(number: int, indexing: Body, body: Body, key: PartitionKeyDefini
         indexing,
         key_definition=key,
         has_ttl=ttl is not None,
-        vector_policy=body.get("vectorEmbeddingPolicy"),
-        fulltext_policy=body.get("fullTextPolicy"),
+        vector_policy=VectorPolicy.parse(body.get("vectorEmbeddingPolicy")),
+        fulltext_policy=FullTextPolicy.parse(body.get("fullTextPolicy")),
     )
     return Rules(number, policy, ttl)
 

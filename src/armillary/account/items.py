@@ -17,7 +17,7 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
-from armillary.languages.sql import compile as sql
+from armillary.languages.sql.compile import compile_filter
 from armillary.model import charges, items, layout, resources
 from armillary.model.encoding import payload_of, unpack_header
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, Key
@@ -92,9 +92,7 @@ async def upsert(container: Container, document: Document, options: ItemOptions,
     return await _store(Verb.UPSERT, container, document, options, clock)
 
 
-async def replace(
-    container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock
-) -> Answer:
+async def replace(container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock) -> Answer:
     if items.validate_item_id(document) != item_id:
         raise bad_request(
             f"The item's id cannot be changed: the request replaces '{item_id}', the body has '{document['id']}'."
@@ -237,9 +235,7 @@ def _operation(container: Container, member: Member, key: Key, clock: Clock) -> 
     return operation
 
 
-async def _store(
-    verb: Verb, container: Container, document: Document, options: ItemOptions, clock: Clock
-) -> Answer:
+async def _store(verb: Verb, container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
     return await _write(container, _stored(verb, container, document, options, clock))
 
 
@@ -297,7 +293,7 @@ async def _write(container: Container, operation: Operation) -> Answer:
 
 
 def _condition(changes: Patch) -> Callable[[Document], bool] | None:
-    return sql.filter_condition(changes.condition) if changes.condition is not None else None
+    return compile_filter(changes.condition).bind({}).predicate if changes.condition is not None else None
 
 
 def check_session(partition: Partition, session: Session) -> None:

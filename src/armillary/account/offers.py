@@ -34,6 +34,13 @@ def minimum_ru(offer: Record) -> int:
 async def replace_offer(
     account: Account, offer: Record, wanted: Any, *, to_autoscale: bool, to_manual: bool, if_match: str | None
 ) -> Record:
+    async with account.control:
+        return await _replace(account, offer, wanted, to_autoscale, to_manual, if_match)
+
+
+async def _replace(
+    account: Account, offer: Record, wanted: Any, to_autoscale: bool, to_manual: bool, if_match: str | None
+) -> Record:
     present = throughput.throughput_of(offer.body)
     if isinstance(wanted, dict) and wanted.get("id", offer.name) != offer.name:
         raise bad_request("The id of an offer cannot be changed.")

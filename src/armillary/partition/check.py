@@ -93,7 +93,9 @@ class _Check:
                 yield f"index path {path} has the number {number}, which is yet to be given"
             owners[number] = path
 
-    def _check_item(self, number: int, header: ItemHeader, payload: bytes, document: dict[str, object]) -> Iterator[str]:
+    def _check_item(
+        self, number: int, header: ItemHeader, payload: bytes, document: dict[str, object]
+    ) -> Iterator[str]:
         what = f"item {number} (id {document.get('id')!r})"
         epk = header.epk
         if header.format != FORMAT_JSON:
@@ -152,7 +154,7 @@ class _Check:
             path_number = self._paths.get(path)
             if path_number is None or self._view.get(layout.term_key(path_number, term, number)) is None:
                 yield f"{what} lacks its index term for {path}"
-        if self._schema.unique.count:
+        if self._schema.unique:
             for constraint, values in enumerate(self._schema.unique.values(document)):
                 self._expected[layout.UNIQUE] += 1
                 if self._view.get(layout.unique_key(header.epk, constraint, values)) != number.to_bytes(8, "big"):

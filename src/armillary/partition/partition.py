@@ -36,6 +36,7 @@ class Partition:
         self._first_number = first_item_number(key_range.id)
         self.range = key_range
         self.head = log.Head(0, self._first_number, 0, 0, 1)  # as last acknowledged
+        self.restated_count = 0  # items that a running change of rules has reached
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number))
@@ -88,9 +89,7 @@ class Partition:
         writer.finish()
         return outcome, writer.head, writer.new_paths
 
-    def _run_all(
-        self, txn: Txn, operations: Sequence[Operation]
-    ) -> tuple[list[Outcome], log.Head, dict[str, int]]:
+    def _run_all(self, txn: Txn, operations: Sequence[Operation]) -> tuple[list[Outcome], log.Head, dict[str, int]]:
         writer = self._writer(txn)
         outcomes = []
         for index, operation in enumerate(operations):
@@ -140,6 +139,7 @@ class Partition:
             return writer.head, writer.new_paths
 
         self._remember(*await self._store.write(run))
+        self.restated_count += len(numbers)
 
     async def confirm_rules(self, rules_number: int) -> None:
         await self._store.write(lambda txn: txn.put(_RULES_KEY, rules_number.to_bytes(2, "big")))

@@ -65,6 +65,7 @@ async def forget_tombstones(partition: Partition, from_lsn: int, now_s: float) -
 async def apply_rules(partition: Partition, schema: Schema) -> None:
     """Bring every item under the present rules, batch by batch, while reads and writes go on."""
     rules_number = schema.rules.number
+    partition.restated_count = 0
     after = 0
     while schema.rules.number == rules_number:
 

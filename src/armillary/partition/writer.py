@@ -178,7 +178,7 @@ class Writer:
         for path, term in made.terms.terms:
             txn.put(layout.term_key(self._path_number(path), term, number), b"")
         self._put_expiry(header, number)
-        charge_ru = charges.create_ru(len(payload), made.terms.charged + self._schema.unique.count)
+        charge_ru = charges.create_ru(len(payload), made.terms.charged + len(self._schema.unique.paths))
         return Outcome(Result.CREATED, payload, etag, header.lsn, charge_ru)
 
     def _overwrite(self, operation: Operation, number: int, stored: bytes, made: Draft) -> Outcome:
@@ -186,7 +186,7 @@ class Writer:
         txn, epk = self._txn, operation.epk
         before, before_payload = unpack_header(stored), payload_of(stored)
         before_terms = self._terms_of(before, before_payload)
-        if self._schema.unique.count:
+        if self._schema.unique:
             self._claim_unique(epk, made.document, number, before=orjson.loads(before_payload))
         txn.delete(layout.change_key(before.lsn))
         header, payload, etag = self._seal(made, epk, number)
@@ -205,7 +205,7 @@ class Writer:
         terms = self._terms_of(header, payload)
         for path, term in terms.terms:
             txn.delete(layout.term_key(self._path_number(path), term, number))
-        if self._schema.unique.count:
+        if self._schema.unique:
             for constraint, values in enumerate(self._schema.unique.values(orjson.loads(payload))):
                 txn.delete(layout.unique_key(epk, constraint, values))
         self._delete_expiry(header, number)
@@ -217,7 +217,7 @@ class Writer:
         tombstone = log.pack_tombstone(number, kind, lsn - self._first_lsn, int(self._now_s), epk, item_id)
         txn.put(layout.change_key(lsn), tombstone)
         self._resize_stored(epk, -1, -len(payload))
-        return terms.charged + self._schema.unique.count
+        return terms.charged + len(self._schema.unique.paths)
 
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
         """Give a draft its lsn, etag and system properties, and enter it in the log."""
@@ -269,10 +269,10 @@ class Writer:
 
     def _claim_unique(self, epk: bytes, document: Document, number: int, before: Document | None) -> None:
         unique = self._schema.unique
-        if not unique.count:
+        if not unique:
             return
         txn = self._txn
-        old = unique.values(before) if before is not None else [None] * unique.count
+        old = unique.values(before) if before is not None else [None] * len(unique.paths)
         for constraint, (was, becomes) in enumerate(zip(old, unique.values(document), strict=True)):
             if was == becomes:
                 continue

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from armillary.doors.sql.headers import STATIC_HEADERS, render_charge
+from armillary.doors.sql.headers import render_charge
 from armillary.errors import Failure, Kind
 
 
@@ -65,7 +65,6 @@ def error_response(failure: Failure, activity_id: str) -> tuple[int, list[tuple[
     """Status, headers and body for a failure. Never raises: this is the last line before the socket."""
     row = ROWS[failure.kind]
     headers = [
-        *STATIC_HEADERS,
         (b"x-ms-activity-id", activity_id.encode("ascii", "replace")),
         (b"x-ms-request-charge", render_charge(failure.charge_ru)),
     ]

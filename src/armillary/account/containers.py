@@ -1,0 +1,159 @@
+"""Databases and containers: making, changing and deleting them, with their throughput and their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from armillary import limits
+from armillary.account import throughput as throughputs
+from armillary.account.account import Account
+from armillary.account.catalog import Body, Record
+from armillary.account.container import Container, new_ranges
+from armillary.account.offers import new_offer, offer_of
+from armillary.account.throughput import Throughput
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.indexing import IndexingPolicy
+from armillary.model.items import strip_system_properties, validate_name
+from armillary.model.keys import PartitionKeyDefinition
+from armillary.model.policies import ContainerPolicies, check_replacement
+from armillary.model.ranges import even_boundaries
+from armillary.model.resources import ResourceType
+from armillary.model.unique import UniqueKeyPolicy
+
+_DEFAULT_THROUGHPUT = Throughput(limits.THROUGHPUT_MIN_RU)
+
+
+async def create_database(account: Account, given: Any, wanted: Throughput | None) -> Record:
+    if not isinstance(given, dict):
+        raise bad_request("A database must be a JSON object with 'id'.")
+    name = validate_name(given.get("id"))
+    unknown = sorted(strip_system_properties(given).keys() - {"id", "_colls", "_users"})
+    if unknown:
+        raise bad_request(f"Unknown property '{unknown[0]}' in database '{name}'.")
+    companions = (lambda made: [new_offer(wanted, made)]) if wanted is not None else None
+    return await account.catalog.create(ResourceType.DATABASE, None, name, {"id": name}, companions=companions)
+
+
+async def delete_database(account: Account, database: Record, if_match: str | None) -> None:
+    account.leave(await account.catalog.delete(database, if_match=if_match))
+
+
+async def create_container(
+    account: Account, database: Record, given: Any, wanted: Throughput | None, *, is_old_client: bool = False
+) -> Container:
+    """Make a container with its partitions. Old clients may leave the partition key out: a fixed container."""
+    name, body = container_body(given, is_old_client=is_old_client)
+    key = PartitionKeyDefinition.parse(body["partitionKey"]) if "partitionKey" in body else None
+    shared = offer_of(account, database)
+    own = wanted
+    if own is None and (shared is None or key is None):
+        own = _DEFAULT_THROUGHPUT
+    if own is None:
+        _check_shared(account, database)
+    if key is None:
+        assert own is not None
+        if own.is_autoscale or own.ru > limits.FIXED_CONTAINER_THROUGHPUT_MAX_RU:
+            raise bad_request(
+                f"A container without partition key takes manual throughput of {limits.THROUGHPUT_MIN_RU} to "
+                f"{limits.FIXED_CONTAINER_THROUGHPUT_MAX_RU} RU/s. Give it a partition key to scale further."
+            )
+        count = 1
+    else:
+        count = _partition_count(account, own, shared)
+
+    def state(_rid: bytes, new_store: Callable[[], int]) -> Body:
+        boundaries = even_boundaries(count, key.version) if key is not None else []
+        return {"ranges": new_ranges(boundaries, new_store), "next_range": count, "rules": 1}
+
+    companions = (lambda made: [new_offer(own, made)]) if own is not None else None
+    record = await account.catalog.create(ResourceType.CONTAINER, database, name, body, state, companions)
+    return await account.enter(record)
+
+
+async def replace_container(account: Account, container: Container, given: Any, if_match: str | None) -> Record:
+    """Change policies. A new indexing policy or default TTL gets a new rules number and works through the items."""
+    async with account.control:
+        present = container.record
+        if isinstance(given, dict) and "partitionKey" not in given and "partitionKey" in present.body:
+            raise bad_request("The partitionKey of the container is missing in the replacement: it cannot be changed.")
+        _, body = container_body(given, is_old_client="partitionKey" not in present.body)
+        check_replacement(present.body, body)
+        is_ruled_anew = any(present.body.get(each) != body.get(each) for each in ("indexingPolicy", "defaultTtl"))
+        state = _new_rules(present) if is_ruled_anew else present.state
+        changed = await account.catalog.replace(present, body, state=state, if_match=if_match)
+        container.adopt(changed)
+        if is_ruled_anew:
+            account.restate(container)
+        return changed
+
+
+def _new_rules(present: Record) -> Body:
+    """The state of a container whose items are to follow new rules, while some still follow the present ones."""
+    state = present.state
+    kept = ("indexingPolicy", "defaultTtl", "vectorEmbeddingPolicy", "fullTextPolicy")
+    older = {each: present.body[each] for each in kept if each in present.body}
+    return {
+        **state,
+        "rules": state["rules"] + 1,
+        "older_rules": {**state.get("older_rules", {}), str(state["rules"]): older},
+    }
+
+
+async def delete_container(account: Account, container: Container, if_match: str | None) -> None:
+    account.leave(await account.catalog.delete(container.record, if_match=if_match))
+
+
+def container_body(given: Any, *, is_old_client: bool) -> tuple[str, Body]:
+    """A container's definition checked and completed, as it is stored and answered."""
+    if not isinstance(given, dict):
+        raise bad_request("A container must be a JSON object with 'id' and 'partitionKey'.")
+    name = validate_name(given.get("id"))
+    policies = ContainerPolicies.parse(given)
+    body: Body = {"id": name}
+    key = None
+    if given.get("partitionKey") is not None:
+        key = PartitionKeyDefinition.parse(given["partitionKey"], default_version=1 if is_old_client else 2)
+    elif not is_old_client:
+        raise bad_request(
+            "The partition key is missing: a container needs 'partitionKey', "
+            'e.g. {"paths": ["/department"], "kind": "Hash", "version": 2}.'
+        )
+    indexing = IndexingPolicy.parse(
+        given.get("indexingPolicy"),
+        key_definition=key,
+        has_ttl=policies.default_ttl is not None,
+        vector_policy=policies.vector,
+        fulltext_policy=policies.full_text,
+    )
+    body["indexingPolicy"] = indexing.to_json()
+    if key is not None:
+        body["partitionKey"] = key.to_json()
+    unique = UniqueKeyPolicy.parse(given.get("uniqueKeyPolicy"))
+    if unique:
+        body["uniqueKeyPolicy"] = unique.to_json()
+    body.update(policies.to_json())
+    return name, body
+
+
+def _check_shared(account: Account, database: Record) -> None:
+    sharing = [
+        each
+        for each in account.catalog.children(ResourceType.CONTAINER, database.rid)
+        if offer_of(account, each) is None
+    ]
+    if len(sharing) >= limits.SHARED_DATABASE_CONTAINERS_MAX:
+        raise Failure(
+            Kind.BAD_REQUEST,
+            f"The database '{database.name}' shares its throughput with {len(sharing)} containers already, the limit is "
+            f"{limits.SHARED_DATABASE_CONTAINERS_MAX}. Create the container with throughput of its own.",
+        )
+
+
+def _partition_count(account: Account, own: Throughput | None, shared: Record | None) -> int:
+    partition_ru = account.settings.partition_throughput_ru
+    if own is not None:
+        return own.partition_count(partition_ru)
+    assert shared is not None
+    # The containers of a database with shared throughput are spread over as many partitions as carry it.
+    return throughputs.throughput_of(shared.body).partition_count(partition_ru, initial_share=1.0)

@@ -1,0 +1,177 @@
+"""Transactional batches and bulk requests over the SQL protocol: many operations in one body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from armillary import limits
+from armillary.account import items
+from armillary.account.container import Container
+from armillary.account.items import BatchAnswer, ItemOptions, Member
+from armillary.doors.sql import headers as h
+from armillary.doors.sql.authorization import check_key
+from armillary.doors.sql.call import Call
+from armillary.doors.sql.documents import header_key, place_headers
+from armillary.doors.sql.errors import ROWS
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.items import parse_json
+from armillary.model.keys import KEY_MISSING
+from armillary.model.patch import parse_patch
+from armillary.net.http import Response
+from armillary.partition.operations import Outcome, Result, Verb
+
+_VERBS = {
+    "create": Verb.CREATE,
+    "upsert": Verb.UPSERT,
+    "replace": Verb.REPLACE,
+    "patch": Verb.PATCH,
+    "delete": Verb.DELETE,
+    "read": Verb.READ,
+}
+_MEMBERS = {
+    "operationType",
+    "id",
+    "resourceBody",
+    "ifMatch",
+    "ifNoneMatch",
+    "partitionKey",
+    "index",
+    "indexingDirective",
+    "resourceUri",
+    "ttlInSeconds",
+    "binaryId",
+    "effectivePartitionKey",
+    "minimalReturnPreference",
+}
+_REFUSED = ("ttlInSeconds", "binaryId", "effectivePartitionKey", "indexingDirective")
+_STATUS = {
+    Result.CREATED: 201,
+    Result.REPLACED: 200,
+    Result.DELETED: 204,
+    Result.READ: 200,
+    Result.NOT_MODIFIED: 304,
+}
+
+
+async def run_batch(call: Call) -> Response:
+    container = call.owner_container()
+    if not call.body.lstrip()[:1] == b"[":
+        raise Failure(
+            Kind.UNSUPPORTED_MEDIA,
+            "A batch must be a JSON array of operations; the binary form (HybridRow) is not supported.",
+        )
+    is_atomic = h.flag(call.headers, h.IS_BATCH_ATOMIC)
+    if is_atomic and h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR):
+        raise bad_request("A batch cannot be atomic and continue on errors.")
+    # Only a transaction has the size of one request; members of a bulk request are limited each for itself.
+    if is_atomic and len(call.body) > limits.BATCH_BYTES_MAX:
+        raise Failure(Kind.TOO_LARGE, f"Batch request size is too large: {len(call.body)} bytes, the limit is 2 MB.")
+    operations = parse_json(call.body)
+    if not operations:
+        raise bad_request("Batch request has no operations.")
+    if len(operations) > limits.BATCH_OPERATIONS_MAX:
+        raise bad_request(
+            f"Batch request has more operations than what is supported. It has {len(operations)}, "
+            f"the limit is {limits.BATCH_OPERATIONS_MAX}."
+        )
+    members = [_member(index, each, container, is_atomic) for index, each in enumerate(operations)]
+    if is_atomic:
+        key = header_key(call, container)
+        if key is None:
+            raise bad_request(KEY_MISSING)
+        options = ItemOptions(key=key, session=call.session())
+        answer = await items.batch(container, key, members, options, call.account.clock)
+    else:
+        answer = await _bulk(call, container, members)
+    return _answer(call, container, answer)
+
+
+async def _bulk(call: Call, container: Container, members: list[Member]) -> BatchAnswer:
+    for member in members:
+        assert member.options is not None
+        if member.options.key is None:
+            raise bad_request("Each operation of a bulk request needs its 'partitionKey', a JSON array as a string.")
+        if call.principal.claims is not None:
+            check_key(call.principal, call.route, member.options.key)
+    key_range = h.key_range(call.headers)
+    if key_range is None:
+        raise bad_request("A bulk request must name its partition key range (x-ms-documentdb-partitionkeyrangeid).")
+    return await items.bulk(container, str(key_range[0]), members, call.account.clock)
+
+
+def _member(index: int, given: Any, container: Container, is_atomic: bool) -> Member:
+    if not isinstance(given, dict):
+        raise bad_request(f"Operation {index} of the batch is not a JSON object.")
+    unknown = sorted(given.keys() - _MEMBERS)
+    if unknown:
+        raise bad_request(f"Operation {index} of the batch has the unknown property '{unknown[0]}'.")
+    for name in _REFUSED:
+        if given.get(name) is not None:
+            raise Failure(Kind.UNSUPPORTED, f"'{name}' of a batch operation is not supported.")
+    word = given.get("operationType")
+    verb = _VERBS.get(word.lower()) if isinstance(word, str) else None
+    if verb is None:
+        raise bad_request(f"Operation {index} of the batch has the unknown operationType {word!r}.")
+    body = given.get("resourceBody")
+    options = ItemOptions(if_match=_text(given, "ifMatch", index), if_none_match=_text(given, "ifNoneMatch", index))
+    if not is_atomic and isinstance(given.get("partitionKey"), str):
+        options.key = container.parse_key(given["partitionKey"])
+    member = Member(verb, _text(given, "id", index), options=options)
+    if verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE, Verb.PATCH):
+        if not isinstance(body, dict):
+            raise bad_request(f"Operation {index} of the batch needs a JSON object as 'resourceBody'.")
+        if verb is Verb.PATCH:
+            member.patch = parse_patch(body)
+        else:
+            member.document = body
+    if member.item_id is None and verb not in (Verb.CREATE, Verb.UPSERT):
+        raise bad_request(f"Operation {index} of the batch needs the 'id' of an item.")
+    return member
+
+
+def _text(given: dict[str, Any], name: str, index: int) -> str | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, str):
+        raise bad_request(f"'{name}' of operation {index} of the batch must be a string.")
+    return value
+
+
+def _answer(call: Call, container: Container, answer: BatchAnswer) -> Response:
+    is_minimal = h.prefers_minimal(call.headers)
+    rows = [_row(each, is_minimal) for each in answer.members]
+    has_failed = any(isinstance(each, Failure) for each in answer.members)
+    return call.answer(
+        207 if has_failed else 200,
+        answer.charge_ru,
+        b"[" + b",".join(rows) + b"]",
+        place_headers(container, answer.range_id, answer.lsn),
+    )
+
+
+def _row(member: Outcome | Failure, is_minimal: bool) -> bytes:
+    if isinstance(member, Failure):
+        row = ROWS[member.kind]
+        return orjson.dumps(
+            {
+                "statusCode": row.status,
+                "subStatusCode": row.sub_status,
+                "requestCharge": round(member.charge_ru, 2),
+                "retryAfterMilliseconds": member.retry_after_ms or 0,
+                "message": member.message,
+            }
+        )
+    head: dict[str, Any] = {
+        "statusCode": _STATUS[member.result],
+        "subStatusCode": 0,
+        "requestCharge": round(member.charge_ru, 2),
+    }
+    if member.etag is not None:
+        head["eTag"] = member.etag
+    text = orjson.dumps(head)
+    is_written = member.result in (Result.CREATED, Result.REPLACED)
+    if member.payload is None or (is_minimal and is_written):
+        return text
+    # The stored text is passed on as it is.
+    return text[:-1] + b',"resourceBody":' + member.payload + b"}"

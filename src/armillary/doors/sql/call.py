@@ -1,0 +1,130 @@
+"""One request on its way through the SQL door, and the answers that all its kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from armillary.account.account import Account
+from armillary.account.catalog import Record
+from armillary.account.container import Container
+from armillary.doors.sql import headers as h
+from armillary.doors.sql.authorization import Principal
+from armillary.doors.sql.routes import Route
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.items import parse_document
+from armillary.net.http import Request, Response
+
+if TYPE_CHECKING:
+    from armillary.doors.sql.door import SqlDoor
+
+HeaderList = list[tuple[bytes, bytes]]
+
+
+class Call:
+    """The request with everything that was found out about it so far."""
+
+    __slots__ = ("account", "activity_id", "body", "door", "headers", "principal", "request", "route")
+
+    def __init__(self, door: SqlDoor, request: Request, route: Route, principal: Principal, activity_id: str) -> None:
+        self.door = door
+        self.account: Account = door.account
+        self.request = request
+        self.headers = request.headers
+        self.body = request.body
+        self.route = route
+        self.principal = principal
+        self.activity_id = activity_id
+
+    def document(self) -> dict[str, Any]:
+        return parse_document(self.body)
+
+    def owner_container(self) -> Container:
+        """The container whose items the request is about, refused if the client means an earlier one of that name."""
+        segments = self.route.segments
+        container = self.account.owner_container(segments[0], segments[1])
+        intended = self.headers.get(h.INTENDED_RID)
+        if intended and intended != container.rid_text.encode():
+            raise Failure(
+                Kind.STALE_CONTAINER,
+                f"The request is meant for the container with the rid {h.text(self.headers, h.INTENDED_RID)}, but "
+                f"'{container.name}' has {container.rid_text}: it was deleted and created again. Read it again.",
+            )
+        return container
+
+    def read_factor(self) -> int:
+        """What a read costs at the consistency level of this request; a level that is too strong is refused."""
+        level = h.consistency(self.headers, self.account.settings.consistency)
+        return 2 if level in ("Strong", "BoundedStaleness") else 1
+
+    def session(self) -> dict[int, int] | None:
+        if b"x-ms-session-token" not in self.headers:
+            return None
+        level = h.consistency(self.headers, self.account.settings.consistency)
+        token = h.session_token(self.headers)
+        return token if level == "Session" else None
+
+    # Answers.
+
+    def answer(
+        self, status: int, charge_ru: float, body: bytes = b"", extra: Iterable[tuple[bytes, bytes]] = ()
+    ) -> Response:
+        headers: HeaderList = [
+            (b"x-ms-activity-id", self.activity_id.encode("ascii")),
+            (b"x-ms-request-charge", h.render_charge(charge_ru)),
+            *extra,
+        ]
+        return Response(status, headers, body)
+
+    def answer_record(
+        self,
+        status: int,
+        charge_ru: float,
+        record: Record,
+        content: dict[str, Any] | None = None,
+        extra: HeaderList | None = None,
+    ) -> Response:
+        """One resource of the catalog."""
+        return self.answer(
+            status,
+            charge_ru,
+            orjson.dumps(content if content is not None else record.to_json()),
+            [(b"etag", record.etag.encode()), *self.paths(record), *(extra or ())],
+        )
+
+    def paths(self, record: Record) -> HeaderList:
+        """The owner's link by name and its rid: clients keep session tokens under them."""
+        owner = self.account.owner_of(record)
+        if owner is None:
+            return []
+        return [
+            (b"x-ms-alt-content-path", h.render_path(self.account.name_link(owner))),
+            (b"x-ms-content-path", owner.rid_text.encode()),
+        ]
+
+    def answer_feed(
+        self,
+        charge_ru: float,
+        owner_rid: str,
+        feed: str,
+        rows: list[bytes],
+        continuation: str | None,
+        extra: Iterable[tuple[bytes, bytes]] = (),
+    ) -> Response:
+        body = b'{"_rid":"%b","%b":[%b],"_count":%d}' % (owner_rid.encode(), feed.encode(), b",".join(rows), len(rows))
+        headers: HeaderList = [(b"x-ms-item-count", b"%d" % len(rows)), *extra]
+        if continuation is not None:
+            headers.append((b"x-ms-continuation", continuation.encode("ascii")))
+        return self.answer(200, charge_ru, body, headers)
+
+
+def refuse_header(call: Call, name: bytes, why: str) -> None:
+    """For what is understood and not offered yet: never accepted and ignored."""
+    if call.headers.get(name):
+        raise Failure(Kind.UNSUPPORTED, f"The header {name.decode()} asks for {why}, which is not supported yet.")
+
+
+def not_an_object(what: str) -> Failure:
+    return bad_request(f"The body must be a JSON object: {what}.")

@@ -1,0 +1,156 @@
+"""Single items over the SQL protocol: create, upsert, read, replace, patch, delete, and delete by partition key."""
+
+from __future__ import annotations
+
+from armillary.account import items
+from armillary.account.container import Container
+from armillary.account.items import Answer, ItemOptions
+from armillary.doors.sql import headers as h
+from armillary.doors.sql.authorization import check_key
+from armillary.doors.sql.call import Call, HeaderList, refuse_header
+from armillary.errors import bad_request
+from armillary.model.items import parse_document
+from armillary.model.keys import KEY_MISSING, Key
+from armillary.model.patch import parse_patch
+from armillary.net.http import Response
+from armillary.partition.operations import Document, Result
+
+_STATUS = {
+    Result.CREATED: 201,
+    Result.REPLACED: 200,
+    Result.DELETED: 204,
+    Result.READ: 200,
+    Result.NOT_MODIFIED: 304,
+}
+
+
+async def read_item(call: Call) -> Response:
+    container = call.owner_container()
+    options = ItemOptions(
+        key=header_key(call, container),
+        if_none_match=h.text(call.headers, h.IF_NONE_MATCH),
+        session=call.session(),
+        read_factor=call.read_factor(),
+    )
+    if options.key is None and container.key is None:
+        options.key = ()
+    item_id = await addressed_id(call, container, options.key)
+    return answer_item(call, container, await items.read(container, item_id, options))
+
+
+async def create_item(call: Call) -> Response:
+    container, document, options = _written(call)
+    return answer_item(call, container, await items.create(container, document, options, call.account.clock))
+
+
+async def upsert_item(call: Call) -> Response:
+    container, document, options = _written(call)
+    return answer_item(call, container, await items.upsert(container, document, options, call.account.clock))
+
+
+async def replace_item(call: Call) -> Response:
+    container, document, options = _written(call)
+    key = options.key if options.key is not None else container.key_of(document)
+    item_id = await addressed_id(call, container, key)
+    return answer_item(call, container, await items.replace(container, item_id, document, options, call.account.clock))
+
+
+async def patch_item(call: Call) -> Response:
+    container = call.owner_container()
+    options = _write_options(call, container)
+    changes = parse_patch(parse_document(call.body))
+    item_id = await addressed_id(call, container, options.key)
+    return answer_item(call, container, await items.patch(container, item_id, changes, options))
+
+
+async def delete_item(call: Call) -> Response:
+    container = call.owner_container()
+    options = _write_options(call, container)
+    item_id = await addressed_id(call, container, options.key)
+    return answer_item(call, container, await items.delete(container, item_id, options))
+
+
+async def delete_by_key(call: Call) -> Response:
+    container = call.owner_container()
+    key = header_key(call, container)
+    if key is None:
+        raise bad_request(KEY_MISSING)
+    answer = await items.delete_by_key(container, key)
+    return call.answer(200, answer.charge_ru, b"", place_headers(container, answer.range_id, answer.lsn))
+
+
+# What requests say.
+
+
+def header_key(call: Call, container: Container, document: Document | None = None) -> Key | None:
+    """The partition key of the request's header. A token that is for one key only is checked against it, or against
+    the item's own where there is no header."""
+    given = call.headers.get(h.PARTITION_KEY)
+    key = container.parse_key(given) if given is not None else None
+    if call.principal.claims is not None:
+        own = container.key_of(document) if document is not None and key is None else key
+        check_key(call.principal, call.route, own)
+    return key
+
+
+async def addressed_id(call: Call, container: Container, key: Key | None) -> str:
+    """The id of the item that the path names, which may be its rid."""
+    name = call.route.segments[2]
+    return await items.id_behind_rid(container, name, key) if call.route.is_rid_based else name
+
+
+def _write_options(call: Call, container: Container, document: Document | None = None) -> ItemOptions:
+    headers = call.headers
+    refuse_header(call, h.PRE_TRIGGERS, "a trigger")
+    refuse_header(call, h.POST_TRIGGERS, "a trigger")
+    h.priority_level(headers)
+    h.throughput_bucket(headers)
+    h.consistency(headers, call.account.settings.consistency)
+    return ItemOptions(
+        key=header_key(call, container, document),
+        if_match=h.text(headers, h.IF_MATCH),
+        if_none_match=h.text(headers, h.IF_NONE_MATCH),
+        directive=h.indexing_directive(headers),
+    )
+
+
+def _written(call: Call) -> tuple[Container, Document, ItemOptions]:
+    container = call.owner_container()
+    document = parse_document(call.body)
+    return container, document, _write_options(call, container, document)
+
+
+# What they are answered.
+
+
+def answer_item(call: Call, container: Container, answer: Answer) -> Response:
+    headers: HeaderList = [
+        (b"x-ms-activity-id", call.activity_id.encode("ascii")),
+        (b"x-ms-request-charge", h.render_charge(answer.charge_ru)),
+        *place_headers(container, answer.range_id, answer.lsn),
+    ]
+    if answer.etag is not None:
+        headers.append((b"etag", answer.etag.encode("ascii")))
+    if answer.item_lsn:
+        item_lsn = b"%d" % answer.item_lsn
+        headers += ((b"x-ms-item-lsn", item_lsn), (b"x-ms-cosmos-item-llsn", item_lsn))
+    result = answer.result
+    payload = answer.payload or b""
+    if result in (Result.CREATED, Result.REPLACED) and h.prefers_minimal(call.headers):
+        payload = b""
+    return Response(_STATUS[result], headers, payload)
+
+
+def place_headers(container: Container, range_id: int, lsn: int) -> HeaderList:
+    """Where the answer comes from. Python keeps session tokens by the name link, JavaScript by the rid."""
+    text = b"%d" % lsn
+    return [
+        (b"x-ms-session-token", b"%d:1#%d" % (range_id, lsn)),
+        (b"x-ms-alt-content-path", container.link_header),
+        (b"x-ms-content-path", container.rid_header),
+        (b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id),
+        (b"lsn", text),
+        (b"x-ms-cosmos-llsn", text),
+        (b"x-ms-global-committed-lsn", text),
+        (b"x-ms-quorum-acked-lsn", text),
+    ]

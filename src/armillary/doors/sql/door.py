@@ -1,0 +1,164 @@
+"""The SQL door: a request is routed, authenticated, authorised and handed to the one function that answers it.
+
+Its table of actions is the table of routes of the protocol. The door translates and nothing else: what is done is in
+`account/`. Here is the only place that catches everything, so that no client waits for an answer that never comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from armillary.account.account import Account
+from armillary.doors.sql import account_document, batches, control, documents, feeds, lists
+from armillary.doors.sql import headers as h
+from armillary.doors.sql.authentication import AccountKeys, Authenticator
+from armillary.doors.sql.authorization import MASTER, authorize
+from armillary.doors.sql.call import Call
+from armillary.doors.sql.errors import error_response
+from armillary.doors.sql.headers import PostMeaning
+from armillary.doors.sql.routes import RouteKind, resolve
+from armillary.doors.sql.tokens import TokenAuthority
+from armillary.errors import Failure, Kind
+from armillary.net.http import Request, Response
+
+log = logging.getLogger(__name__)
+
+Action = Callable[[Call], Coroutine[Any, Any, Response]]
+
+CONTROL_TYPES = ("users", "permissions", "clientencryptionkeys", "sprocs", "triggers", "udfs")
+
+
+class SqlDoor:
+    constant_headers = h.STATIC_HEADERS  # of every answer; encoded once by the network
+
+    def __init__(self, account: Account, keys: AccountKeys, *, accepts_aad: bool) -> None:
+        self.account = account
+        self.tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
+        self._authenticator = Authenticator(keys, self.tokens, account.clock, accepts_aad=accepts_aad)
+        self._activities = _Activities(account)
+
+    async def answer(self, request: Request) -> Response:
+        activity_id = h.activity_id(request.headers, self._activities)
+        try:
+            return await self._answer(request, activity_id)
+        except Failure as failure:
+            return self._refuse(failure, activity_id)
+
+    async def _answer(self, request: Request, activity_id: str) -> Response:
+        method = request.method
+        if method == "OPTIONS":
+            return Response(200, [(b"allow", b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS")])
+        route = resolve("GET" if method == "HEAD" else method, request.target)
+        principal = self._authenticator.verify(method, route, request.headers)
+        if method == "HEAD":
+            method = "GET"
+        if method == "POST" and route.kind is RouteKind.FEED:
+            meaning = h.post_meaning(request.headers)
+            action = _POSTS.get((route.resource_type, meaning))
+            if action is None:
+                raise Failure(Kind.BAD_REQUEST, f"A {meaning.name.lower()} is not possible on {route.resource_type}.")
+            if principal is not MASTER:
+                authorize(principal, route, method, meaning.is_read)
+        else:
+            action = _ACTIONS[(route.kind, route.resource_type, method)]
+            if principal is not MASTER:
+                authorize(principal, route, method)
+        return await action(Call(self, request, route, principal, activity_id))
+
+    def _refuse(self, failure: Failure, activity_id: str) -> Response:
+        if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
+            log.error("activity %s: %s", activity_id, failure.message)
+        status, headers, body = error_response(failure, activity_id)
+        range_id = failure.details.get("range_id")
+        if range_id is not None:
+            lsn = failure.details["lsn"]
+            headers.append((b"x-ms-session-token", h.render_session_token(range_id, lsn)))
+            headers.append((b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id))
+            headers.append((b"lsn", b"%d" % lsn))
+        return Response(status, headers, body)
+
+    def refuse(self, status: int, message: str) -> Response:
+        """The answer to what never became a request, in this protocol's form."""
+        failure = Failure(_KIND_OF_STATUS.get(status, Kind.BAD_REQUEST), message)
+        _, headers, body = error_response(failure, self._activities.guid())
+        return Response(status, headers, body)
+
+    def on_crash(self, request: Request, exception: BaseException) -> Response:
+        """The answer to a request on which we broke. The log has the reason, the client the id to look for."""
+        activity_id = h.activity_id(request.headers, self._activities)
+        log.error("activity %s failed", activity_id, exc_info=exception)
+        message = f"The server failed to answer this request; its log tells why under the activity id {activity_id}."
+        return self._refuse(Failure(Kind.INTERNAL, message), activity_id)
+
+
+_KIND_OF_STATUS = {
+    408: Kind.TIMED_OUT,
+    413: Kind.TOO_LARGE,
+    503: Kind.UNAVAILABLE,
+}
+
+
+class _Activities:
+    """New activity ids: a random beginning and a count are as good as dice, and cost less on every request."""
+
+    def __init__(self, account: Account) -> None:
+        self._start = account.clock.guid()[:24]
+        self._count = 0
+
+    def guid(self) -> str:
+        self._count += 1
+        return f"{self._start}{self._count & 0xFFFFFFFFFFFF:012x}"
+
+
+async def _addresses(call: Call) -> Response:
+    raise Failure(Kind.UNSUPPORTED, "Direct mode is not offered: set the client's connection mode to Gateway.")
+
+
+_ACTIONS: dict[tuple[RouteKind, str, str], Action] = {
+    (RouteKind.ACCOUNT, "", "GET"): account_document.read_account,
+    (RouteKind.RESOURCE, "docs", "GET"): documents.read_item,
+    (RouteKind.RESOURCE, "docs", "PUT"): documents.replace_item,
+    (RouteKind.RESOURCE, "docs", "PATCH"): documents.patch_item,
+    (RouteKind.RESOURCE, "docs", "DELETE"): documents.delete_item,
+    (RouteKind.FEED, "docs", "GET"): feeds.read_feed,
+    (RouteKind.FEED, "pkranges", "GET"): lists.list_ranges,
+    (RouteKind.RESOURCE, "dbs", "GET"): control.read_resource,
+    (RouteKind.RESOURCE, "dbs", "DELETE"): control.delete_resource,
+    (RouteKind.RESOURCE, "colls", "GET"): control.read_resource,
+    (RouteKind.RESOURCE, "colls", "PUT"): control.replace_container,
+    (RouteKind.RESOURCE, "colls", "DELETE"): control.delete_resource,
+    (RouteKind.RESOURCE, "offers", "GET"): control.read_resource,
+    (RouteKind.RESOURCE, "offers", "PUT"): control.replace_offer,
+    (RouteKind.RESOURCE, "conflicts", "GET"): control.no_such_conflict,
+    (RouteKind.RESOURCE, "conflicts", "DELETE"): control.no_such_conflict,
+    (RouteKind.EXECUTE, "sprocs", "POST"): control.execute_procedure,
+}
+for _type in CONTROL_TYPES:
+    _ACTIONS[(RouteKind.RESOURCE, _type, "GET")] = control.read_resource
+    _ACTIONS[(RouteKind.RESOURCE, _type, "PUT")] = control.replace_resource
+    _ACTIONS[(RouteKind.RESOURCE, _type, "DELETE")] = control.delete_resource
+for _type in ("dbs", "colls", "offers", "conflicts", *CONTROL_TYPES):
+    _ACTIONS[(RouteKind.FEED, _type, "GET")] = lists.list_resources
+_ACTIONS.update(
+    {
+        (RouteKind.KEY_DELETE, "colls", "POST"): documents.delete_by_key,
+        (RouteKind.ADDRESSES, "docs", "GET"): _addresses,
+    }
+)
+
+_POSTS: dict[tuple[str, PostMeaning], Action] = {
+    ("docs", PostMeaning.BATCH): batches.run_batch,
+    ("docs", PostMeaning.QUERY_PLAN): feeds.plan_query,
+    ("docs", PostMeaning.QUERY): feeds.query_items,
+    ("docs", PostMeaning.UPSERT): documents.upsert_item,
+    ("docs", PostMeaning.CREATE): documents.create_item,
+    ("dbs", PostMeaning.CREATE): control.create_database,
+    ("colls", PostMeaning.CREATE): control.create_container,
+}
+for _type in CONTROL_TYPES:
+    _POSTS[(_type, PostMeaning.CREATE)] = control.create_resource
+    _POSTS[(_type, PostMeaning.UPSERT)] = control.create_resource
+for _type in ("dbs", "colls", "offers", "conflicts", *CONTROL_TYPES):
+    _POSTS[(_type, PostMeaning.QUERY)] = lists.query_resources

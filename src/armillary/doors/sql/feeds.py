@@ -1,0 +1,79 @@
+"""Pages of items over the SQL protocol: read feeds, queries and query plans."""
+
+from __future__ import annotations
+
+import orjson
+
+from armillary import limits
+from armillary.account import feeds
+from armillary.account.container import Container
+from armillary.account.feeds import FeedOptions, PageAnswer
+from armillary.doors.sql import headers as h
+from armillary.doors.sql.call import Call
+from armillary.doors.sql.documents import header_key
+from armillary.doors.sql.lists import container_paths, parse_query_body
+from armillary.errors import Failure, Kind, bad_request
+from armillary.languages.sql.compile import compile_query, parse_parameters
+from armillary.languages.sql.plan import query_plan
+from armillary.model.charges import QUERY_PLAN_RU
+from armillary.model.items import parse_document
+from armillary.model.resources import ResourceType
+from armillary.net.http import Response
+
+
+async def read_feed(call: Call) -> Response:
+    container = call.owner_container()
+    if call.headers.get(h.CHANGE_FEED):
+        raise Failure(Kind.UNSUPPORTED, "The change feed (A-IM) is not supported yet.")
+    answer = await feeds.read_feed(call.account, container, _options(call, container))
+    return _answer(call, container, answer)
+
+
+async def query_items(call: Call) -> Response:
+    container = call.owner_container()
+    query = parse_query_body(call.body)
+    options = _options(call, container)
+    if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
+        options.is_cross_partition_allowed = False
+    answer = await feeds.query(call.account, container, query, call.body, options)
+    return _answer(call, container, answer)
+
+
+async def plan_query(call: Call) -> Response:
+    container = call.owner_container()
+    given = parse_document(call.body)
+    text = given.get("query")
+    if not isinstance(text, str):
+        raise bad_request("The query must be a string in the property 'query'.")
+    features = h.text(call.headers, h.QUERY_FEATURES) or ""
+    plan = query_plan(compile_query(text), parse_parameters(given.get("parameters")), container.key, features)
+    return call.answer(200, QUERY_PLAN_RU, orjson.dumps(plan), container_paths(container))
+
+
+def _options(call: Call, container: Container) -> FeedOptions:
+    key_range = h.key_range(call.headers)
+    size = h.page_size(call.headers)
+    if size is None:
+        is_open = call.headers.get(b"x-ms-max-item-count") is not None  # -1: as many as you like
+        size = limits.PAGE_ITEMS_MAX if is_open else limits.PAGE_ITEMS_DEFAULT
+    return FeedOptions(
+        key=header_key(call, container),
+        range_id=str(key_range[0]) if key_range is not None else None,
+        epk_range=h.epk_range(call.headers),
+        page_items=size,
+        continuation=h.text(call.headers, h.CONTINUATION),
+        session=call.session(),
+        read_factor=call.read_factor(),
+    )
+
+
+def _answer(call: Call, container: Container, answer: PageAnswer) -> Response:
+    extra = [
+        (b"x-ms-session-token", h.render_session_tokens(answer.lsns)),
+        *container_paths(container),
+        (b"x-ms-documentdb-partitionkeyrangeid", b"%d" % answer.lsns[0][0]),
+        (b"lsn", b"%d" % answer.lsns[0][1]),
+    ]
+    return call.answer_feed(
+        answer.charge_ru, container.rid_text, ResourceType.ITEM.feed, answer.rows, answer.continuation, extra
+    )
