@@ -65,7 +65,7 @@ RESTATE_ITEMS = 200  # items restated in one transaction when a container's poli
 
 # Queries (ours unless said otherwise).
 QUERY_DEPTH_MAX = 128  # nested expressions; keeps the parser far from the interpreter's own limit
-QUERY_OPERATORS_MAX = 20_000  # compiled operators; constants of an IN list or of an OR of equalities are not counted
+QUERY_OPERATORS_MAX = 10_000  # compiled operators; constants of an IN list or of an OR of equalities are not counted
 QUERY_PARAMETER_DEPTH_MAX = 128  # as deep as an item may be
 QUERY_CACHE_ENTRIES = 500
 QUERY_CACHE_CHARACTERS = 2 * MB  # a compiled query takes some twenty times its text

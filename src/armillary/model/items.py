@@ -10,6 +10,7 @@ two equal property names the last one counts.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,10 +18,12 @@ import orjson
 
 from armillary import limits
 from armillary.errors import Failure, Kind, bad_request
+from armillary.model.shapes import shown
 
 # Set by the server on every write; what a client sends under these names is dropped.
 SYSTEM_PROPERTIES = frozenset(("_rid", "_self", "_etag", "_ts", "_attachments", "_lsn"))
 
+_pack_etag = struct.Struct(">IHHHIH").pack
 _FORBIDDEN_IN_IDS = re.compile(r"[/\\?#\t\r\n]")
 _MISSING_ID = "The input content is invalid because the required properties - 'id; ' - are missing"
 
@@ -95,11 +98,11 @@ def _check_id_characters(name: str) -> None:
     found = _FORBIDDEN_IN_IDS.search(name)
     if found:
         raise bad_request(
-            f"The id {_quoted(name)} contains the character {found.group()!r} at position {found.start()}. "
+            f"The id '{shown(name)}' contains the character {found.group()!r} at position {found.start()}. "
             r"Ids may contain anything but '/', '\', '?', '#', tab, carriage return and line feed."
         )
     if name[-1] == " ":
-        raise bad_request(f"The id {_quoted(name)} ends with a space. Remove it.")
+        raise bad_request(f"The id '{shown(name)}' ends with a space. Remove it.")
 
 
 def item_ttl(document: Mapping[str, Any]) -> int:
@@ -111,7 +114,7 @@ def item_ttl(document: Mapping[str, Any]) -> int:
     if is_whole and (ttl == -1 or 0 < ttl <= limits.TTL_SECONDS_MAX):
         return int(ttl)
     raise bad_request(
-        f"The input ttl {_quoted(orjson.dumps(ttl).decode())} is invalid. Ensure to provide a nonzero positive integer "
+        f"The input ttl '{shown(ttl)}' is invalid. Ensure to provide a nonzero positive integer "
         f"up to {limits.TTL_SECONDS_MAX}, or -1 for an item that never expires."
     )
 
@@ -139,10 +142,10 @@ def close_text(rid_text: str, self_text: str, etag_text: str, ts: int) -> bytes:
 
 def etag(rid: int, lsn: int, ts: int) -> str:
     """A new value for every write, in the GUID-like form of the service. The quotes belong to it."""
-    return (
-        f'"{lsn & 0xFFFFFFFF:08x}-{lsn >> 32 & 0xFFFF:04x}-{rid & 0xFFFF:04x}-{rid >> 16 & 0xFFFF:04x}'
-        f'-{ts & 0xFFFFFFFF:08x}{rid >> 32 & 0xFFFF:04x}"'
-    )
+    digits = _pack_etag(
+        lsn & 0xFFFFFFFF, lsn >> 32 & 0xFFFF, rid & 0xFFFF, rid >> 16 & 0xFFFF, ts & 0xFFFFFFFF, rid >> 32 & 0xFFFF
+    ).hex()
+    return f'"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"'
 
 
 def check_size(size_bytes: int) -> None:
@@ -166,8 +169,3 @@ def _type_name(value: Any) -> str:
         list: "an array",
         dict: "an object",
     }[type(value)]
-
-
-def _quoted(text: str) -> str:
-    """For messages: never more of the input than helps."""
-    return f"'{text}'" if len(text) <= 100 else f"'{text[:100]}…'"

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from armillary import limits
 from armillary.errors import Failure, bad_request
 from armillary.model.items import SYSTEM_PROPERTIES, check_depth
+from armillary.model.shapes import members, shown
 
 Steps = tuple[str, ...]
 
@@ -77,7 +78,7 @@ def parse_patch(body: Any) -> Patch:
         body = {"operations": body}
     if type(body) is not dict:
         raise bad_request("A patch must be a JSON object with 'operations', a list.")
-    _refuse_unknown(body, {"condition", "operations"}, "A patch")
+    members(body, "a patch", {"condition", "operations"})
     condition = body.get("condition")
     if condition is not None and type(condition) is not str:
         raise bad_request("The 'condition' of a patch must be text such as \"from c where c.n = 3\".")
@@ -96,9 +97,9 @@ def _parse_operation(position: int, given: Any) -> Operation:
         raise bad_request(f"{what} must be a JSON object with 'op' and 'path'.")
     op = given.get("op")
     if type(op) is not str or op not in _MEMBERS:
-        raise bad_request(f"{what} has the unknown 'op' {_shown(op)}. Known are {', '.join(_MEMBERS)}.")
+        raise bad_request(f"{what} has the unknown 'op' '{shown(op)}'. Known are {', '.join(_MEMBERS)}.")
     what = f"{what} ({op})"
-    _refuse_unknown(given, _MEMBERS[op], what)
+    members(given, what, _MEMBERS[op])
     for member in ("path", "value", "from"):
         if member in _MEMBERS[op] and member not in given:
             raise bad_request(f"{what} lacks '{member}'.")
@@ -115,7 +116,7 @@ def _parse_operation(position: int, given: Any) -> Operation:
 def _parse_pointer(text: Any, what: str) -> Steps:
     if type(text) is not str or not text.startswith("/"):
         raise bad_request(
-            f"{what} must be a JSON pointer that begins with '/', such as '/a/b/0'; found {_shown(text)}."
+            f"{what} must be a JSON pointer that begins with '/', such as '/a/b/0'; found '{shown(text)}'."
         )
     if _BAD_ESCAPE.search(text):
         raise bad_request(f"{what} has a '~' that is not followed by 0 or 1; write '~0' for '~' and '~1' for '/'.")
@@ -226,17 +227,6 @@ def _sum(old: Any, value: int | float, path: Steps) -> int | float:
     return total
 
 
-def _refuse_unknown(given: Mapping[str, Any], known: set[str], what: str) -> None:
-    for name in given:
-        if name not in known:
-            raise bad_request(f"{what} has the unknown member {_shown(name)}. Known are {', '.join(sorted(known))}.")
-
-
 def _text(path: Steps) -> str:
-    return _shown("/" + "/".join(step.replace("~", "~0").replace("/", "~1") for step in path))
-
-
-def _shown(value: Any) -> str:
-    """For messages: never more of the input than helps."""
-    text = value if type(value) is str else repr(value)
-    return f"'{text}'" if len(text) <= 100 else f"'{text[:100]}…'"
+    pointer = "/" + "/".join(step.replace("~", "~0").replace("/", "~1") for step in path)
+    return f"'{shown(pointer)}'"

@@ -1,0 +1,194 @@
+"""From an item to its index terms: one walk over the document, by rules that are worked out once for each path and
+remembered. Which rules is for `indexing.py` to say.
+
+An item has, for every indexed path: a term for each scalar; a mark where an array or object stands (so that the index
+knows what is defined); the term of UNDEFINED where a path that the policy names explicitly is missing. Scalars,
+composite entries and shapes are charged for; marks, UNDEFINED and `_ts`, which changes with every write, are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from armillary import limits
+from armillary.model.composites import CompositeIndex
+from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term
+from armillary.model.index_paths import SCALAR, Steps, step_text, text_steps
+from armillary.model.items import SYSTEM_PROPERTIES
+from armillary.model.values import UNDEFINED
+
+TS_PATH = "/_ts"
+SPATIAL_TERMS = 4  # a shape in a spatial index is charged like four terms
+
+_UNDEFINED_TERM = encode_term(UNDEFINED)
+_FREE_TERMS = frozenset((ARRAY_MARK, OBJECT_MARK, _UNDEFINED_TERM))
+_NODE_BYTES = 300  # what remembering a path takes beside its text
+
+
+class ItemTerms(NamedTuple):
+    terms: list[tuple[str, bytes]]  # (path, term), each pair once
+    charged: int
+
+
+class SpatialIndex(NamedTuple):
+    steps: Steps
+    types: frozenset[str]
+
+
+def count_charged(terms: Iterable[tuple[str, bytes]]) -> int:
+    """How many of these terms are charged for; for those that a replace removes and adds."""
+    return sum(term not in _FREE_TERMS and path != TS_PATH for path, term in terms)
+
+
+class PathRule:
+    """What the policy says at a path, and below. None: nothing, the rule further up counts."""
+
+    __slots__ = ("below", "scalar", "subtree")
+
+    def __init__(self) -> None:
+        self.below: dict[str | None, PathRule] = {}
+        self.scalar: bool | None = None
+        self.subtree: bool | None = None
+
+    def add(self, steps: Steps, ending: str, is_indexed: bool) -> None:
+        rule = self
+        for step in steps:
+            rule = rule.below.setdefault(step, PathRule())
+        if ending == SCALAR:
+            rule.scalar = is_indexed
+        else:
+            rule.subtree = is_indexed
+
+
+class _Node:
+    """A path that items have, with everything decided. `below` fills as paths are seen."""
+
+    __slots__ = ("below", "inherited", "is_dead", "is_indexed", "path", "rule")
+
+    def __init__(self, path: str, rule: PathRule | None, inherited: bool) -> None:
+        self.path = path
+        self.rule = rule
+        self.inherited = inherited if rule is None or rule.subtree is None else rule.subtree
+        self.is_indexed = self.inherited if rule is None or rule.scalar is None else rule.scalar
+        self.is_dead = not (self.is_indexed or self.inherited or (rule is not None and rule.below))
+        if len(path) > limits.INDEX_PATH_CHARACTERS_MAX:
+            self.is_indexed, self.is_dead = False, True
+        self.below: dict[str | None, _Node] = {}
+
+    def child(self, step: str | None) -> _Node:
+        rule = None if self.rule is None else self.rule.below.get(step)
+        return _Node(f"{self.path}/{step_text(step)}", rule, self.inherited)
+
+
+class TermWalk:
+    def __init__(
+        self,
+        rules: PathRule,
+        explicit: tuple[str, ...],
+        composites: tuple[CompositeIndex, ...],
+        spatial: tuple[SpatialIndex, ...],
+    ) -> None:
+        for name in SYSTEM_PROPERTIES:
+            rules.below[name] = dead = PathRule()
+            dead.scalar = dead.subtree = False
+        self._rules = rules
+        self._composites = composites
+        self._spatial = spatial
+        self._forget()
+        self._explicit = tuple(path for path in explicit if self.is_indexed(text_steps(path)))
+        self._has_more = bool(self._explicit or composites or spatial)
+
+    def is_indexed(self, steps: Steps) -> bool:
+        if steps == ("_ts",):
+            return True
+        node = self._root
+        for step in steps:
+            node = node.below.get(step) or node.child(step)
+            if node.is_dead:
+                return False
+        return node.is_indexed
+
+    def terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
+        if self._memo_bytes > limits.INDEX_MEMO_BYTES_MAX:
+            self._forget()
+        terms = [(TS_PATH, encode_term(ts))]
+        free = 1
+        has_array = False
+        waiting: list[tuple[_Node, Any]] = [(self._root, document)]
+        while waiting:
+            node, value = waiting.pop()
+            if type(value) is dict:
+                known = node.below
+                for name, inner in value.items():
+                    child = known.get(name)
+                    if child is None:
+                        child = self._see(node, name)
+                    if child.is_dead:
+                        continue
+                    kind = type(inner)
+                    if kind is dict or kind is list:
+                        waiting.append((child, inner))
+                        if child.is_indexed:
+                            terms.append((child.path, OBJECT_MARK if kind is dict else ARRAY_MARK))
+                            free += 1
+                    elif child.is_indexed:
+                        terms.append((child.path, encode_term(inner)))
+            else:
+                has_array = True
+                child = node.below.get(None) or self._see(node, None)
+                if child.is_dead:
+                    continue
+                path, is_indexed = child.path, child.is_indexed
+                for inner in value:
+                    kind = type(inner)
+                    if kind is dict or kind is list:
+                        waiting.append((child, inner))
+                    if is_indexed:
+                        terms.append((path, encode_term(inner)))
+        if has_array:
+            # Only elements of arrays share a path, so only then can a pair occur twice.
+            terms = list(dict.fromkeys(terms))
+            charged = count_charged(terms)
+        else:
+            charged = len(terms) - free
+        if self._has_more:
+            charged += self._add_more(terms, document, ts)
+        return ItemTerms(terms, charged)
+
+    def _add_more(self, terms: list[tuple[str, bytes]], document: Mapping[str, Any], ts: int) -> int:
+        """What only some policies ask for. Returns how many terms are charged for it."""
+        if self._explicit:
+            present = {path for path, _ in terms}
+            terms.extend([(path, _UNDEFINED_TERM) for path in self._explicit if path not in present])
+        charged = 0
+        for composite in self._composites:
+            entries = composite.terms(document, ts)
+            terms.extend([(composite.name, entry) for entry in entries])
+            charged += len(entries)
+        for spatial in self._spatial:
+            charged += SPATIAL_TERMS * _shapes(document, spatial)
+        return charged
+
+    def _see(self, node: _Node, step: str | None) -> _Node:
+        child = node.child(step)
+        self._memo_bytes += len(child.path) + _NODE_BYTES
+        # Over the limit nothing more is kept; the next item starts with an empty memory.
+        if self._memo_bytes <= limits.INDEX_MEMO_BYTES_MAX:
+            node.below[step] = child
+        return child
+
+    def _forget(self) -> None:
+        self._root = _Node("", self._rules, False)
+        self._memo_bytes = 0
+
+
+def _shapes(document: Mapping[str, Any], spatial: SpatialIndex) -> int:
+    found: list[Any] = [document]
+    for step in spatial.steps:
+        if step is None:
+            found = [element for node in found if type(node) is list for element in node]
+        else:
+            found = [node[step] for node in found if type(node) is dict and step in node]
+    kinds = [node.get("type") for node in found if type(node) is dict]
+    return sum(type(kind) is str and kind in spatial.types for kind in kinds)
