@@ -44,6 +44,7 @@ class ServerProcess:
         self.key = KEY
         self.doors: dict[str, str] = {}
         self._log = log
+        self._log_text = ""  # once the process has ended
 
     @classmethod
     def start(cls, directory: Path | None, *arguments: str) -> Self:
@@ -78,7 +79,7 @@ class ServerProcess:
 
     @property
     def log(self) -> str:
-        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+        return self._log.read_text("utf-8", "replace") if self._log.exists() else self._log_text
 
     def stop(self) -> int:
         """As an operator would. The exit code; 0 is asserted unless the server had been killed before."""
@@ -115,5 +116,5 @@ class ServerProcess:
     def _tidy(self) -> None:
         if self.process.stdout is not None:
             self.process.stdout.close()
-        if not self.process.returncode:  # what a crashed server logged is of use to whoever looks into it
-            self._log.unlink(missing_ok=True)
+        self._log_text = self.log
+        self._log.unlink(missing_ok=True)
