@@ -71,8 +71,8 @@ class IndexingPolicy:
         fulltext_policy: Any = None,
         geospatial: str | None = None,
     ) -> IndexingPolicy:
-        """From a container's `indexingPolicy` (None: the default), with the policies beside it as they are written. Without
-        `geospatial` (Geography or Geometry) bounding boxes are taken as they are: for policies accepted before."""
+        """From a container's `indexingPolicy` (None: the default), with the policies beside it as they are written.
+        Without `geospatial` (Geography or Geometry) bounding boxes pass: for policies that were accepted before."""
         policy = members({} if given is None else given, "indexingPolicy", _MEMBERS)
         policy = {name: value for name, value in policy.items() if value is not None}
         vectors = VectorPolicy.parse(vector_policy)
