@@ -94,7 +94,7 @@ CONNECTIONS_MAX = 4096
 CERTIFICATE_DAYS = 825  # the longest that Apple's clients accept
 
 # Storage (ours).
-WRITE_BUFFER_BYTES = 32 * MB  # measured: inserting into a larger one is slower (cache misses), 25,000 against 28,000 items/s
+WRITE_BUFFER_BYTES = 32 * MB  # measured: a larger one is slower (cache misses), 25,000 against 28,000 items/s
 WRITE_LOG_BYTES_MAX = 128 * MB  # bounds what an opening after a crash has to replay
 BLOCK_CACHE_BYTES = 96 * MB
 GROUP_BYTES_MAX = 8 * MB  # of writes made durable together; one transaction may be larger

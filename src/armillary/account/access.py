@@ -52,7 +52,7 @@ def refuse_second_permission(account: Account, user: Record, body: Body) -> None
         if same_resource and same_key and present.name != body["id"]:
             raise Failure(
                 Kind.CONFLICT,
-                f"The user '{user.name}' has a permission for this resource already: '{present.name}'. Change that one.",
+                f"The user '{user.name}' has a permission for this resource already: '{present.name}'. Change it.",
             )
 
 

@@ -341,7 +341,7 @@ def check_etag(record: Record, if_match: str | None) -> None:
     if if_match is not None and if_match not in ("*", record.etag):
         raise Failure(
             Kind.PRECONDITION_FAILED,
-            f"One of the specified pre-condition is not met: '{record.name}' has another etag. Read it again and retry.",
+            f"One of the specified pre-condition is not met: '{record.name}' has another etag. Read it again.",
         )
 
 

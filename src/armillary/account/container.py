@@ -7,6 +7,7 @@ scope to partitions is here; what is done there is in `items.py` and `feeds.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
@@ -16,7 +17,6 @@ from armillary.errors import Failure, Kind
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
 from armillary.model.ranges import KeyRange, PartitionMap
-from armillary.model.search_policies import FullTextPolicy, VectorPolicy
 from armillary.model.unique import UniqueKeyPolicy
 from armillary.model.values import UNDEFINED
 from armillary.partition.partition import Partition
@@ -161,8 +161,8 @@ def _make_rules(number: int, indexing: Body, body: Body, key: PartitionKeyDefini
         indexing,
         key_definition=key,
         has_ttl=ttl is not None,
-        vector_policy=VectorPolicy.parse(body.get("vectorEmbeddingPolicy")),
-        fulltext_policy=FullTextPolicy.parse(body.get("fullTextPolicy")),
+        vector_policy=body.get("vectorEmbeddingPolicy"),
+        fulltext_policy=body.get("fullTextPolicy"),
     )
     return Rules(number, policy, ttl)
 
@@ -182,7 +182,7 @@ def new_ranges(boundaries: list[bytes], new_store: Any) -> list[Body]:
     edges = [SPACE_LOW, *boundaries, SPACE_HIGH]
     return [
         {"id": number, "low": low.hex(), "high": high.hex(), "parents": [], "store": new_store()}
-        for number, (low, high) in enumerate(zip(edges, edges[1:], strict=False))
+        for number, (low, high) in enumerate(pairwise(edges))
     ]
 
 

@@ -123,8 +123,9 @@ def container_body(given: Any, *, is_old_client: bool) -> tuple[str, Body]:
         given.get("indexingPolicy"),
         key_definition=key,
         has_ttl=policies.default_ttl is not None,
-        vector_policy=policies.vector,
-        fulltext_policy=policies.full_text,
+        vector_policy=given.get("vectorEmbeddingPolicy"),
+        fulltext_policy=given.get("fullTextPolicy"),
+        geospatial=policies.geospatial,
     )
     body["indexingPolicy"] = indexing.to_json()
     if key is not None:
@@ -145,7 +146,7 @@ def _check_shared(account: Account, database: Record) -> None:
     if len(sharing) >= limits.SHARED_DATABASE_CONTAINERS_MAX:
         raise Failure(
             Kind.BAD_REQUEST,
-            f"The database '{database.name}' shares its throughput with {len(sharing)} containers already, the limit is "
+            f"The database '{database.name}' shares its throughput with {len(sharing)} containers already, the most are "
             f"{limits.SHARED_DATABASE_CONTAINERS_MAX}. Create the container with throughput of its own.",
         )
 

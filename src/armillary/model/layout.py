@@ -1,17 +1,17 @@
 """The keys of a partition's store: one leading byte names the space, integers are big-endian, so that byte order is
 numeric order. Everything that reads or writes a partition's bytes builds its keys here.
 
-| space   | key                                   | value                          | for                                     |
-|---------|---------------------------------------|--------------------------------|-----------------------------------------|
-| items   | rid                                   | header + the item as answered  | reading an item never parses it         |
-| ids     | epk + id                              | rid                            | the primary key                         |
-| members | epk + rid                             | -                              | a logical partition in insertion order  |
-| terms   | path number + encoded value + rid     | -                              | the index                               |
-| changes | lsn                                   | rid, or rid + tombstone        | the change feed                         |
-| unique  | epk + constraint number + values      | rid                            | unique keys, per logical partition      |
-| expiry  | time + rid                            | -                              | TTL                                     |
-| sizes   | epk                                   | count, bytes, partition key    | limits and storage pictures             |
-| meta    | name                                  | ...                            | head (lsn, counters), path dictionary   |
+| space   | key                               | value                         | for                                    |
+|---------|-----------------------------------|-------------------------------|----------------------------------------|
+| items   | rid                               | header + the item as answered | reading an item never parses it        |
+| ids     | epk + id                          | rid                           | the primary key                        |
+| members | epk + rid                         | -                             | a logical partition in insertion order |
+| terms   | path number + encoded value + rid | -                             | the index                              |
+| changes | lsn                               | rid, or rid + tombstone       | the change feed                        |
+| unique  | epk + constraint number + values  | rid                           | unique keys, per logical partition     |
+| expiry  | time + rid                        | -                             | TTL                                    |
+| sizes   | epk                               | count, bytes, partition key   | limits and storage pictures            |
+| meta    | name                              | ...                           | head (lsn, counters), path dictionary  |
 
 An effective partition key (epk) is prefix-free inside one container (fixed length for hash V2 and MultiHash, self-
 delimiting for V1), so `epk + id` needs no separator.

@@ -11,7 +11,7 @@ import orjson
 from armillary.errors import Failure, Kind
 from armillary.model import charges, items, layout
 from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
-from armillary.model.indexing import ItemTerms
+from armillary.model.indexing import ItemTerms, count_charged
 from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
 from armillary.partition import log
@@ -244,14 +244,14 @@ class Writer:
         return self._schema.rules_of(header).indexing.terms(orjson.loads(payload), header.ts)
 
     def _move_terms(self, number: int, before: ItemTerms, after: ItemTerms) -> int:
-        """Replace one set of terms by another. Returns how many were removed or added."""
+        """Replace one set of terms by another. Returns how many of those removed or added are charged for."""
         old, new = set(before.terms), set(after.terms)
         removed, added = old - new, new - old
         for path, term in removed:
             self._txn.delete(layout.term_key(self._path_number(path), term, number))
         for path, term in added:
             self._txn.put(layout.term_key(self._path_number(path), term, number), b"")
-        return len(removed) + len(added)
+        return count_charged(removed) + count_charged(added)
 
     def _path_number(self, path: str) -> int:
         number = self._paths.get(path) or self.new_paths.get(path)

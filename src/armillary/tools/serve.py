@@ -21,6 +21,7 @@ from armillary.account.account import Account, AccountSettings
 from armillary.clock import Clock, SystemClock
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
+from armillary.errors import Failure, Kind
 from armillary.net.certificate import development_context
 from armillary.net.listen import Listener, listen
 from armillary.storage.engine import Engine
@@ -37,6 +38,12 @@ _GRACE_S = 5.0  # for requests that run when the server is told to stop
 def run(settings: Settings) -> int:
     """Serve until told to stop. A refusal to start is a Failure."""
     settings.check_exposure()
+    if settings.throughput == "enforce":
+        raise Failure(
+            Kind.UNSUPPORTED,
+            "Refusing requests beyond the provisioned throughput is not supported yet. Use --throughput observe: every "
+            "answer carries its charge.",
+        )
     logging.basicConfig(
         stream=sys.stderr,
         level=settings.log_level.upper(),
@@ -109,6 +116,7 @@ async def _open_sql_door(settings: Settings, account: Account, clock: Clock) -> 
         tls=lambda: _tls(settings, clock),
         refuse=door.refuse,
         on_crash=door.on_crash,
+        constant_headers=door.constant_headers,
         clock=clock,
     )
 
