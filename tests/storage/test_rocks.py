@@ -14,6 +14,7 @@ import pytest
 
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
+from armillary.limits import BLOCK_CACHE_BYTES
 from armillary.storage import rocks
 from armillary.storage.directory import DataDirectory
 from armillary.storage.engine import Store, Txn, View
@@ -164,6 +165,13 @@ async def test_reopening_finds_everything(tmp_path: Path, durability: rocks.Dura
     engine = await RocksEngine.open(tmp_path / "new" / "store", durability)
     assert await engine.store(3).read(lambda view: view.get(b"a")) == b"x" * 100
     await engine.close()
+
+
+def test_a_database_that_exists_is_opened_with_our_settings(tmp_path: Path) -> None:
+    for _ in range(2):
+        database = Database(tmp_path / "rocks")
+        assert database._rdict.property_int_value("rocksdb.block-cache-capacity") == BLOCK_CACHE_BYTES
+        database.close()
 
 
 async def test_a_kept_exception_does_not_keep_the_directory(tmp_path: Path) -> None:
