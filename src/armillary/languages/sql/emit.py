@@ -1,0 +1,508 @@
+"""Expression tree to Python source. Three forms of each expression: its value, and the two questions that filters ask
+of it, "is it exactly true?" and "is it exactly false?", which need no third value and so become plain `and` and `or`.
+
+Everything emitted is pure and total, so a part that nests too deep for Python's own parser is simply computed
+beforehand into a local variable. Constants are places in one list that is handed in when the compiled function is
+bound, so the source depends only on the query and on the types of its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from armillary import limits
+from armillary.languages.sql import tree
+from armillary.languages.sql.check import children_of
+from armillary.languages.sql.functions import FUNCTIONS
+from armillary.languages.sql.lexer import query_error
+from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, Value
+
+# What is known of a value before the query runs. "trilean" is true, false or undefined; "big" is a number beyond the
+# doubles that Python's own comparison treats like doubles.
+_KINDS: dict[type, str] = {
+    Undefined: "undefined",
+    type(None): "null",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+_HASHED = frozenset(["null", "boolean", "number", "string"])
+
+_OPERATORS = {
+    "=": "equals",
+    "!=": "differs",
+    "<": "less",
+    "<=": "at_most",
+    ">": "greater",
+    ">=": "at_least",
+    "+": "add",
+    "-": "subtract",
+    "*": "multiply",
+    "/": "divide",
+    "%": "remainder",
+    "||": "concatenate",
+    "&": "bit_and",
+    "|": "bit_or",
+    "^": "bit_xor",
+    "<<": "shift_left",
+    ">>": "shift_right",
+    ">>>": "shift_right_unsigned",
+}
+_UNARY_OPERATORS = {"-": "minus", "+": "plus", "~": "bit_not", "NOT": "negate"}
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_LOGIC = {"AND": "every", "OR": "some", "??": "coalesce"}
+
+_DEPTH_MAX = 12  # of brackets in one emitted expression
+_STEPS_INLINE_MAX = 3
+_ROWS_HASHED_MIN = 4  # an OR of fewer equalities is as fast one by one
+
+
+class Code(NamedTuple):
+    source: str
+    depth: int = 0
+    kind: str = ""
+
+
+Path = tuple[str | int, ...]
+
+
+def kind_of(value: Value) -> str:
+    kind = _KINDS[value.__class__]
+    if kind == "number" and not -EXACT_INT_MAX < value < EXACT_INT_MAX:  # type: ignore[operator]
+        return "big"
+    return kind
+
+
+class Constants:
+    """The places of literals and parameters in the list that a compiled query is bound to: parameters first."""
+
+    def __init__(self, parameters: Sequence[str], kinds: Sequence[str]) -> None:
+        self._places = {name: place for place, name in enumerate(parameters)}
+        self._kinds = list(kinds)
+        self._seen: dict[int, int | None] = {}  # by the identity of nodes, which the tree keeps alive
+        self.literals: list[Value] = []
+        self.used: set[int] = set()
+
+    def place(self, node: tree.Expression) -> int | None:
+        """Where the value of a constant expression is; None if it is not constant."""
+        if isinstance(node, tree.Parameter):
+            return self._places[node.name]
+        if not isinstance(node, (tree.Literal, tree.ArrayLiteral, tree.ObjectLiteral)):
+            return None
+        if id(node) not in self._seen:
+            value = folded(node)
+            is_constant = value is not UNDEFINED or isinstance(node, tree.Literal)
+            self._seen[id(node)] = self.keep(value) if is_constant else None
+        return self._seen[id(node)]
+
+    def keep(self, value: Value) -> int:
+        self.literals.append(value)
+        self._kinds.append(kind_of(value))
+        return len(self._kinds) - 1
+
+    def kind(self, place: int) -> str:
+        return self._kinds[place]
+
+    def code(self, place: int) -> Code:
+        self.used.add(place)
+        return Code(f"c{place}", 0, self._kinds[place])
+
+
+def folded(node: tree.Expression) -> Value:
+    """The value of an array or object written out in literals; UNDEFINED if anything in it is not one."""
+    if isinstance(node, tree.Literal):
+        return node.value
+    if isinstance(node, tree.ArrayLiteral):
+        elements = [folded(element) for element in node.elements]
+        return UNDEFINED if any(element is UNDEFINED for element in elements) else elements
+    if isinstance(node, tree.ObjectLiteral):
+        pairs = [(name, folded(value)) for name, value in node.pairs]
+        return UNDEFINED if any(value is UNDEFINED for _, value in pairs) else dict(pairs)
+    return UNDEFINED
+
+
+def path_of(node: tree.Expression) -> Path | None:
+    """The steps of `c.a["b"][0]`; None for anything that is not a path from the item with literal steps."""
+    steps: list[str | int] = []
+    while True:
+        if isinstance(node, tree.Member):
+            steps.append(node.name)
+            node = node.source
+        elif isinstance(node, tree.Index):
+            index = node.index.value if isinstance(node.index, tree.Literal) else None
+            if index.__class__ is not int:
+                return None
+            steps.append(index)
+            node = node.source
+        elif isinstance(node, tree.Name):
+            return tuple(reversed(steps))
+        else:
+            return None
+
+
+def missing_path(node: tree.Expression) -> Path | None:
+    """The path of `IS_DEFINED(path) = false` or `NOT IS_DEFINED(path)`."""
+    if isinstance(node, tree.Unary) and node.operator == "NOT":
+        call = node.operand
+    elif isinstance(node, tree.Binary) and node.operator == "=":
+        sides = (node.left, node.right)
+        calls = [side for side in sides if isinstance(side, tree.Call)]
+        if len(calls) != 1 or not any(isinstance(side, tree.Literal) and side.value is False for side in sides):
+            return None
+        call = calls[0]
+    else:
+        return None
+    return path_of(call.arguments[0]) if isinstance(call, tree.Call) and call.name == "IS_DEFINED" else None
+
+
+class Emitter:
+    """Emits the body of one function of one document, `d`."""
+
+    def __init__(self, constants: Constants, namespace: dict[str, Any], roots: Sequence[tree.Expression]) -> None:
+        self.statements: list[str] = []
+        self.preamble: list[str] = []  # what is computed once, when constants are bound
+        self._constants = constants
+        self._namespace = namespace
+        self._temporaries = 0
+        self._operators = 0
+        self._loaded: dict[Path, str] = {}
+        self._uses = _path_uses(roots)
+
+    # Values.
+
+    def value(self, node: tree.Expression) -> Code:
+        place = self._constants.place(node)
+        if place is not None:
+            return self._constants.code(place)
+        self._count(node)
+        match node:
+            case tree.Name() | tree.Member() | tree.Index():
+                return self._access(node)
+            case tree.Binary():
+                return self._binary(node)
+            case tree.Unary():
+                name = _UNARY_OPERATORS[node.operator]
+                return self._call(name, [self.value(node.operand)], "trilean" if name == "negate" else "")
+            case tree.Logic():
+                kind = "" if node.operator == "??" else "trilean"
+                return self._call(_LOGIC[node.operator], [self._tuple(node.operands)], kind)
+            case tree.In():
+                return self._negated(self._in(node), node.is_negated)
+            case tree.Between():
+                parts = [self.value(part) for part in (node.operand, node.low, node.high)]
+                return self._negated(self._call("between", parts, "trilean"), node.is_negated)
+            case tree.Conditional():
+                condition = self.truth(node.condition)
+                then, otherwise = self.value(node.then), self.value(node.otherwise)
+                return self._bracket(
+                    f"{then.source} if {condition.source} else {otherwise.source}", then, condition, otherwise
+                )
+            case tree.ArrayLiteral():
+                return self._call("make_array", [self._tuple(node.elements)], "array")
+            case tree.ObjectLiteral():
+                return self.made_object(node)
+            case tree.Call():
+                return self._function(node)
+        raise AssertionError(f"not emitted: {node.__class__.__name__}")
+
+    def made_object(self, node: tree.ObjectLiteral) -> Code:
+        names = self._name(tuple([name for name, _ in node.pairs]))
+        values = self._tuple([value for _, value in node.pairs])
+        return self._call("make_object", [Code(names), values], "object")
+
+    def _binary(self, node: tree.Binary) -> Code:
+        # A chain leans to the left: walk down to its first operand and come back up, in a loop.
+        spine = [node]
+        while isinstance(spine[-1].left, tree.Binary):
+            spine.append(spine[-1].left)
+        left = self.value(spine[-1].left)
+        for link in reversed(spine):
+            self._count(link)
+            kind = "trilean" if link.operator in _FLIPPED else ""
+            left = self._call(_OPERATORS[link.operator], [left, self.value(link.right)], kind)
+        return left
+
+    def _in(self, node: tree.In) -> Code:
+        needle = self.value(node.needle)
+        places = [self._constants.place(value) for value in node.values]
+        if None not in places:
+            members = self._bound(f"Members([C[i] for i in {self._name(tuple(places))}])")
+            return self._call(f"{members}.find", [needle], "trilean")
+        needle = self._named(needle)
+        pairs = []
+        for value in node.values:
+            self._count(value)
+            pairs.append(self._call("equals", [needle, self.value(value)], "trilean"))
+        return self._call("some", [self._joined(pairs)], "trilean")
+
+    def _function(self, node: tree.Call) -> Code:
+        function = FUNCTIONS[node.name]
+        arguments = [self.value(argument) for argument in node.arguments]
+        if function.inline:
+            source = function.inline.format(arguments[0].source)
+            return self._bracket(source, *arguments)._replace(kind="truth")
+        name = f"F_{node.name}"
+        self._namespace[name] = function.call
+        return self._call(name, arguments, "")
+
+    def _access(self, node: tree.Name | tree.Member | tree.Index) -> Code:
+        path = path_of(node)
+        if path is not None:
+            return self._load(path)
+        # Not a plain path: something computed, or an index that is only known at run time.
+        steps: list[tree.Member | tree.Index] = []
+        source: tree.Expression = node
+        while isinstance(source, (tree.Member, tree.Index)) and path_of(source) is None:
+            steps.append(source)
+            source = source.source
+        code = self.value(source)
+        for step in reversed(steps):
+            index = (
+                self._constants.code(self._constants.keep(step.name))
+                if isinstance(step, tree.Member)
+                else self.value(step.index)
+            )
+            code = self._call("element", [code, index], "")
+        return code
+
+    def _load(self, path: Path) -> Code:
+        if not path:
+            return Code("d")
+        loaded = self._loaded.get(path)
+        if loaded is not None:
+            return Code(loaded)
+        if len(path) <= _STEPS_INLINE_MAX:
+            code = Code("d")
+            for step in path:
+                code = self._step(code, step)
+        else:
+            code = Code(f"walk(d, {self._name(path)})", 1)
+        if self._uses[path] > 1:
+            code = self._spill(code)
+            self._loaded[path] = code.source
+        return code
+
+    def _step(self, source: Code, step: str | int) -> Code:
+        if source.source == "d" and isinstance(step, str):
+            return Code(f"d.get({step!r}, U)", 1)  # an item is always an object
+        part = self._temporary()
+        if isinstance(step, str):
+            text = f"{part}.get({step!r}, U) if ({part} := {source.source}).__class__ is dict else U"
+        elif step < 0:
+            return Code("U")
+        else:
+            text = f"{part}[{step}] if ({part} := {source.source}).__class__ is list and len({part}) > {step} else U"
+        return self._bracket(text, source)
+
+    # Questions.
+
+    def truth(self, node: tree.Expression) -> Code:
+        """Source that is truthy when the expression is exactly true."""
+        match node:
+            case tree.Logic(operator="AND"):
+                return self._all(" and ", [self.truth(operand) for operand in node.operands])
+            case tree.Logic(operator="OR"):
+                return self._any_of(node.operands)
+            case tree.Unary(operator="NOT"):
+                return self.falsity(node.operand)
+            case tree.Conditional():
+                condition, then, otherwise = (
+                    self.truth(node.condition),
+                    self.truth(node.then),
+                    self.truth(node.otherwise),
+                )
+                return self._bracket(
+                    f"{then.source} if {condition.source} else {otherwise.source}", then, condition, otherwise
+                )
+            case tree.Binary() if node.operator in _FLIPPED:
+                found = self._comparison(node)
+                if found is not None:
+                    return found
+            case tree.In(is_negated=False):
+                found = self._membership(node)
+                if found is not None:
+                    return found
+        self._count(node)
+        code = self.value(node)
+        return code if code.kind == "truth" else self._bracket(f"{code.source} is True", code)
+
+    def falsity(self, node: tree.Expression) -> Code:
+        """Source that is truthy when the expression is exactly false."""
+        match node:
+            case tree.Logic(operator="AND"):
+                return self._all(" or ", [self.falsity(operand) for operand in node.operands])
+            case tree.Logic(operator="OR"):
+                return self._all(" and ", [self.falsity(operand) for operand in node.operands])
+            case tree.Unary(operator="NOT"):
+                return self.truth(node.operand)
+        code = self.value(node)
+        return self._bracket(f"{code.source} is False", code)
+
+    def _comparison(self, node: tree.Binary) -> Code | None:
+        """A comparison with a constant whose type is known, without a call; None when there is no such short form."""
+        operator, place, other = node.operator, self._constants.place(node.right), node.left
+        if place is None:
+            place, other, operator = self._constants.place(node.left), node.right, _FLIPPED[operator]
+        if place is None or self._constants.place(other) is not None:
+            return None
+        kind = self._constants.kind(place)
+        if kind == "undefined":
+            return Code("False")
+        if kind in ("array", "object", "big") or (kind == "number" and operator == "!="):
+            return None
+        if kind in ("null", "boolean") and operator not in ("=", "!="):
+            return None
+        constant = self._constants.code(place).source
+        value = self.value(other)
+        if operator == "=" and kind == "string":
+            return self._bracket(f"{value.source} == {constant}", value)
+        if operator == "=" and kind != "number":
+            return self._bracket(f"{value.source} is {constant}", value)
+        value, name = self._once(value)
+        if operator == "=":
+            return self._bracket(f"{value.source} == {constant} and {name}.__class__ is not bool", value)
+        if operator == "!=":
+            unlike = "!=" if kind == "string" else "is not"
+            return self._bracket(f"{value.source} {unlike} {constant} and {name} is not U", value)
+        fits = "is str" if kind == "string" else "in NUMBERS"
+        return self._bracket(f"{value.source}.__class__ {fits} and {name} {operator} {constant}", value)
+
+    def _membership(self, node: tree.In) -> Code | None:
+        places = [self._constants.place(value) for value in node.values]
+        kinds = {self._constants.kind(place) for place in places if place is not None}
+        if None in places:
+            return None
+        rows = self._name(tuple(places))
+        value, name = self._once(self.value(node.needle))
+        if kinds == {"string"}:
+            members = self._bound(f"frozenset([C[i] for i in {rows}])")
+            return self._bracket(f"{value.source}.__class__ is str and {name} in {members}", value)
+        members = self._bound(f"Members([C[i] for i in {rows}])")
+        return self._bracket(f"{value.source} is not U and {members}.holds({name})", value)
+
+    def _any_of(self, operands: Sequence[tree.Expression]) -> Code:
+        """OR. Many equalities on the same paths, as clients write to read many items, become one lookup."""
+        groups: dict[tuple[Path, ...], list[tuple[int, ...]]] = {}
+        others: list[tree.Expression] = []
+        members: dict[tuple[Path, ...], list[tree.Expression]] = {}
+        for operand in operands:
+            row = self._row(operand)
+            if row is None:
+                others.append(operand)
+            else:
+                paths = tuple(row)
+                groups.setdefault(paths, []).append(tuple(row.values()))
+                members.setdefault(paths, []).append(operand)
+        parts: list[Code] = []
+        for paths, rows in groups.items():
+            if len(rows) < _ROWS_HASHED_MIN:
+                others.extend(members[paths])
+                continue
+            keys = self._bound(f"key_set(C, {self._name(rows)})")
+            loads = [self._load(path) for path in paths]
+            source = ", ".join(f"hash_key({load.source})" for load in loads)
+            parts.append(self._bracket(f"({source},) in {keys}", Code("", 1), *loads))
+        parts.extend(self.truth(operand) for operand in others)
+        return self._all(" or ", parts)
+
+    def _row(self, operand: tree.Expression) -> dict[Path, int] | None:
+        """The paths of an AND of equalities with constants, and the places of these; -1: the path must be missing."""
+        terms = operand.operands if isinstance(operand, tree.Logic) and operand.operator == "AND" else (operand,)
+        row: dict[Path, int] = {}
+        for term in terms:
+            path = missing_path(term)
+            place: int | None = -1
+            if path is None:
+                if not isinstance(term, tree.Binary) or term.operator != "=":
+                    return None
+                path, place = path_of(term.left), self._constants.place(term.right)
+                if path is None:
+                    path, place = path_of(term.right), self._constants.place(term.left)
+                if path is None or place is None or self._constants.kind(place) not in _HASHED:
+                    return None
+            assert place is not None
+            if path in row:
+                return None
+            row[path] = place
+        return dict(sorted(row.items(), key=lambda pair: [str(step) for step in pair[0]]))
+
+    # Pieces of source.
+
+    def _count(self, node: tree.Expression) -> None:
+        self._operators += 1
+        if self._operators > limits.QUERY_OPERATORS_MAX:
+            message = f"The query has more than {limits.QUERY_OPERATORS_MAX} operators; simplify it."
+            raise query_error("SC1001", message, node.start, node.end)
+
+    def _all(self, joint: str, parts: Sequence[Code]) -> Code:
+        if len(parts) == 1:
+            return parts[0]
+        return self._bracket(joint.join([part.source for part in parts]), *parts)
+
+    def _call(self, name: str, arguments: Sequence[Code], kind: str) -> Code:
+        source = f"{name}({', '.join([argument.source for argument in arguments])})"
+        return self._shallow(source, arguments, kind)
+
+    def _bracket(self, source: str, *parts: Code) -> Code:
+        return self._shallow(f"({source})", parts, "")
+
+    def _tuple(self, nodes: Sequence[tree.Expression]) -> Code:
+        return self._joined([self.value(node) for node in nodes])
+
+    def _joined(self, codes: Sequence[Code]) -> Code:
+        return self._bracket("".join([f"{code.source}, " for code in codes]), *codes)
+
+    def _negated(self, code: Code, is_negated: bool) -> Code:
+        return self._call("negate", [code], "trilean") if is_negated else code
+
+    def _shallow(self, source: str, parts: Sequence[Code], kind: str) -> Code:
+        depth = 1 + max([part.depth for part in parts], default=0)
+        code = Code(source, depth, kind)
+        return code if depth <= _DEPTH_MAX else self._spill(code)
+
+    def _spill(self, code: Code) -> Code:
+        name = self._temporary()
+        self.statements.append(f"{name} = {code.source}")
+        return Code(name, 0, code.kind)
+
+    def _named(self, code: Code) -> Code:
+        return code if code.source.isidentifier() else self._spill(code)
+
+    def _once(self, code: Code) -> tuple[Code, str]:
+        """Source to use first and a name to use after it, so that a value is computed once."""
+        if code.source.isidentifier():
+            return code, code.source
+        name = self._temporary()
+        return Code(f"({name} := {code.source})", code.depth + 1, code.kind), name
+
+    def _temporary(self) -> str:
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def _name(self, value: Any) -> str:
+        name = f"K{len(self._namespace)}"
+        self._namespace[name] = value
+        return name
+
+    def _bound(self, source: str) -> str:
+        name = self._name(None).lower()
+        self.preamble.append(f"{name} = {source}")
+        return name
+
+
+def _path_uses(roots: Sequence[tree.Expression]) -> Mapping[Path, int]:
+    uses: dict[Path, int] = {}
+    for root in roots:
+        pending = [root]
+        while pending:
+            node = pending.pop()
+            path = path_of(node)
+            if path is not None:
+                uses[path] = uses.get(path, 0) + 1
+            else:
+                pending.extend(children_of(node))
+    return uses

@@ -1,0 +1,152 @@
+"""Query text to tokens. One compiled pattern does the work; the parser gets a list that ends with an "end" token.
+
+A token's kind is what the parser asks for: a keyword in upper case ("SELECT"), a symbol ("<="), one of the literal
+words ("true" "false" "null" "undefined"), or "name", "string", "number", "parameter", "udf", "end".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import orjson
+
+from armillary.errors import Failure, Kind
+
+KEYWORDS = frozenset(
+    "AND ARRAY AS ASC BETWEEN BY DESC DISTINCT ESCAPE EXISTS FALSE FROM GROUP IN JOIN LEFT LIKE LIMIT NOT NULL OFFSET "
+    "OR ORDER RIGHT SELECT TOP TRUE UDF UNDEFINED VALUE WHERE".split()
+)
+# These are lower case only; in another case they are reserved words that fit nowhere.
+_LITERAL_WORDS = frozenset(["true", "false", "null", "undefined", "udf"])
+
+_TOKEN = re.compile(
+    r"""
+    (?P<blank> [ \t\r\n\f\v\u00a0\ufeff]+ | --[^\n]* | /\*.*?\*/ )
+  | (?P<word> [A-Za-z_][A-Za-z0-9_]* )
+  | (?P<parameter> @[A-Za-z0-9_]+ )
+  | (?P<number> (?: 0[xX][0-9A-Fa-f]+ | (?: [0-9]+\.?[0-9]* | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? ) (?![A-Za-z0-9_]) )
+  | (?P<string> "[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*" | '[^'\\\x00-\x1f]*(?:\\.[^'\\\x00-\x1f]*)*' )
+  | (?P<symbol> >>> | << | >> | <= | >= | != | <> | \|\| | \?\? | [-+*/%<>=&|^~?:.,(){}\[\]] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_ESCAPED = {"'": "'", '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str  # as written; the value of a string token
+    start: int
+    end: int
+
+
+def query_error(code: str, message: str, start: int, end: int) -> Failure:
+    """A refusal of query text in the service's form: the message is the JSON that its clients look into."""
+    error: dict[str, Any] = {
+        "severity": "Error",
+        "location": {"start": start, "end": end},
+        "code": code,
+        "message": message,
+    }
+    errors = {"errors": [error]}
+    return Failure(Kind.BAD_REQUEST, orjson.dumps(errors).decode(), details=errors)
+
+
+def syntax_error(token: Token) -> Failure:
+    near = _excerpt(token.text, 0) if token.kind != "end" else "end of text"
+    return query_error("SC1001", f"Syntax error, incorrect syntax near '{near}'.", token.start, token.end)
+
+
+def tokens_of(text: str) -> list[Token]:
+    tokens: list[Token] = []
+    append = tokens.append
+    match = _TOKEN.match
+    at, length = 0, len(text)
+    while at < length:
+        found = match(text, at)
+        if found is None:
+            raise query_error("SC1010", f"Syntax error, invalid token near '{_excerpt(text, at)}'.", at, length)
+        group = found.lastgroup
+        end = found.end()
+        if group == "word":
+            word = found.group()
+            if word in _LITERAL_WORDS:
+                append(Token(word, word, at, end))
+            else:
+                upper = word.upper()
+                append(Token(upper if upper in KEYWORDS else "name", word, at, end))
+        elif group == "symbol":
+            symbol = found.group()
+            append(Token(symbol if symbol != "<>" else "!=", symbol, at, end))
+        elif group == "string":
+            append(Token("string", _string_value(found.group(), at), at, end))
+        elif group != "blank":
+            assert group is not None
+            append(Token(group, found.group(), at, end))
+        at = end
+    append(Token("end", "", length, length))
+    return tokens
+
+
+def number_value(token: Token) -> int | float:
+    """The value of a number token: an integer while it fits 64 bits, else a double."""
+    text = token.text
+    try:
+        if text[:2] in ("0x", "0X"):
+            integer = int(text, 16)
+        elif len(text) < 20 and text.isdigit():
+            integer = int(text)
+        else:
+            value = float(text)
+            if value in (float("inf"), float("-inf")):
+                raise OverflowError
+            # 1e3 and 12. are the integers that they look like to a reader of the answer.
+            return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        return integer if _INT64_MIN <= integer <= _INT64_MAX else float(integer)
+    except (OverflowError, ValueError):
+        message = f"Syntax error, invalid numeric value token '{text[:40]}'."
+        raise query_error("SC1010", message, token.start, token.end) from None
+
+
+def _string_value(quoted: str, at: int) -> str:
+    inner = quoted[1:-1]
+    if "\\" not in inner:
+        return _whole(inner, at, quoted)
+
+    def replace(found: re.Match[str]) -> str:
+        code, letter = found.groups()
+        if code is not None:
+            return chr(int(code, 16))
+        if letter not in _ESCAPED:
+            raise _bad_string(quoted, at)
+        return _ESCAPED[letter]
+
+    return _whole(_ESCAPE.sub(replace, inner), at, quoted)
+
+
+def _whole(value: str, at: int, quoted: str) -> str:
+    """Join surrogate pairs; a half of one is no text, can be in no item, and could not be answered as UTF-8."""
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+        return value
+    except UnicodeEncodeError:
+        pass
+    try:
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise _bad_string(quoted, at) from None
+
+
+def _bad_string(quoted: str, at: int) -> Failure:
+    message = f"Syntax error, invalid string literal token '{_excerpt(quoted, 0)}'."
+    return query_error("SC1010", message, at, at + len(quoted))
+
+
+def _excerpt(text: str, at: int) -> str:
+    return text[at : at + 40].encode("utf-8", "replace").decode()

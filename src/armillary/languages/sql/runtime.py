@@ -1,0 +1,297 @@
+"""What the operators of the language do to values: the functions that compiled queries call. All are total: they take
+any value, undefined included, and never raise, so the compiler may evaluate in whatever order is fast.
+
+"Trilean" below is true, false or undefined. Numbers are doubles whatever their Python type (`model/values.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, Value, as_double, equal
+
+Trilean: TypeAlias = bool | Undefined
+
+NUMBERS: frozenset[Any] = frozenset([int, float])
+PRIMITIVES: frozenset[Any] = frozenset([str, bool, int, float, type(None)])
+_UNHASHED: frozenset[Any] = frozenset([list, dict])
+_NOTHING: tuple[()] = ()
+
+
+# Comparison.
+
+
+def equals(first: Value, second: Value) -> Trilean:
+    if first is UNDEFINED or second is UNDEFINED:
+        return UNDEFINED
+    return equal(first, second)
+
+
+def differs(first: Value, second: Value) -> Trilean:
+    if first is UNDEFINED or second is UNDEFINED:
+        return UNDEFINED
+    return not equal(first, second)
+
+
+def less(first: Any, second: Any) -> Trilean:
+    kind, other = first.__class__, second.__class__
+    if kind in NUMBERS and other in NUMBERS:
+        return as_double(first) < as_double(second)
+    if kind is not other or kind in _UNHASHED or kind is Undefined:
+        return UNDEFINED
+    return False if first is None else bool(first < second)
+
+
+def at_most(first: Any, second: Any) -> Trilean:
+    kind, other = first.__class__, second.__class__
+    if kind in NUMBERS and other in NUMBERS:
+        return as_double(first) <= as_double(second)
+    if kind is not other or kind in _UNHASHED or kind is Undefined:
+        return UNDEFINED
+    return True if first is None else bool(first <= second)
+
+
+def greater(first: Value, second: Value) -> Trilean:
+    return less(second, first)
+
+
+def at_least(first: Value, second: Value) -> Trilean:
+    return at_most(second, first)
+
+
+def between(operand: Value, low: Value, high: Value) -> Trilean:
+    return every((at_least(operand, low), at_most(operand, high)))
+
+
+# Logic. Operands that are not booleans count as undefined.
+
+
+def every(operands: Sequence[Value]) -> Trilean:
+    is_sure = True
+    for operand in operands:
+        if operand is False:
+            return False
+        if operand is not True:
+            is_sure = False
+    return True if is_sure else UNDEFINED
+
+
+def some(operands: Sequence[Value]) -> Trilean:
+    is_sure = True
+    for operand in operands:
+        if operand is True:
+            return True
+        if operand is not False:
+            is_sure = False
+    return False if is_sure else UNDEFINED
+
+
+def negate(operand: Value) -> Trilean:
+    if operand is True:
+        return False
+    if operand is False:
+        return True
+    return UNDEFINED
+
+
+def coalesce(operands: Sequence[Value]) -> Value:
+    for operand in operands:
+        if operand is not UNDEFINED:
+            return operand
+    return UNDEFINED
+
+
+# Membership, by hashing.
+
+
+def hash_key(value: Any) -> Any:
+    """A stand-in whose Python equality is the language's equality, for values that can be hashed; another object for
+    those that cannot. True is not 1 here."""
+    kind = value.__class__
+    if kind is str:
+        return value
+    if kind is bool:
+        return (value,)
+    if kind in _UNHASHED:
+        return _NOTHING
+    if kind is int and not -EXACT_INT_MAX <= value <= EXACT_INT_MAX:
+        return as_double(value)
+    return value
+
+
+class Members:
+    """The constants of an IN list."""
+
+    __slots__ = ("_deep", "_has_undefined", "_hashed")
+
+    def __init__(self, values: Sequence[Value]) -> None:
+        self._hashed = frozenset(hash_key(value) for value in values if value.__class__ not in _UNHASHED)
+        self._deep = [value for value in values if value.__class__ in _UNHASHED]
+        self._has_undefined = UNDEFINED in self._hashed
+
+    def holds(self, value: Value) -> bool:
+        if value.__class__ in _UNHASHED:
+            return any(equal(value, member) for member in self._deep)
+        return hash_key(value) in self._hashed
+
+    def find(self, value: Value) -> Trilean:
+        """`value IN (…)`: the same as an OR of equalities."""
+        if value is UNDEFINED:
+            return UNDEFINED
+        if self.holds(value):
+            return True
+        return UNDEFINED if self._has_undefined else False
+
+
+def key_set(constants: Sequence[Value], rows: Sequence[tuple[int, ...]]) -> frozenset[Any]:
+    """Rows of constants, by their places (-1: undefined), as keys of one lookup."""
+    return frozenset(tuple([UNDEFINED if place < 0 else hash_key(constants[place]) for place in row]) for row in rows)
+
+
+# Arithmetic.
+
+
+def _number(result: int | float) -> int | float:
+    """Whole results are integers, as a reader of JSON expects (6 / 2 is 3), while doubles hold them exactly."""
+    if result.__class__ is int:
+        return result if -EXACT_INT_MAX <= result <= EXACT_INT_MAX else as_double(result)
+    if -EXACT_INT_MAX <= result <= EXACT_INT_MAX and result == int(result):
+        return int(result)
+    return result
+
+
+def add(first: Any, second: Any) -> Value:
+    if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
+        return _number(first + second)
+    return UNDEFINED
+
+
+def subtract(first: Any, second: Any) -> Value:
+    if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
+        return _number(first - second)
+    return UNDEFINED
+
+
+def multiply(first: Any, second: Any) -> Value:
+    if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
+        return _number(first * second)
+    return UNDEFINED
+
+
+def divide(first: Any, second: Any) -> Value:
+    if first.__class__ not in NUMBERS or second.__class__ not in NUMBERS:
+        return UNDEFINED
+    dividend, divisor = as_double(first), as_double(second)
+    if divisor == 0:
+        if dividend == 0 or dividend != dividend:
+            return math.nan
+        return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+    return _number(dividend / divisor)
+
+
+def remainder(first: Any, second: Any) -> Value:
+    if first.__class__ not in NUMBERS or second.__class__ not in NUMBERS:
+        return UNDEFINED
+    dividend, divisor = as_double(first), as_double(second)
+    if divisor == 0 or not math.isfinite(dividend) or divisor != divisor:
+        return math.nan
+    return _number(math.fmod(dividend, divisor))
+
+
+def minus(operand: Any) -> Value:
+    return _number(-operand) if operand.__class__ in NUMBERS else UNDEFINED
+
+
+def plus(operand: Any) -> Value:
+    return operand if operand.__class__ in NUMBERS else UNDEFINED
+
+
+def concatenate(first: Any, second: Any) -> Value:
+    if first.__class__ is str and second.__class__ is str:
+        return str(first + second)
+    return UNDEFINED
+
+
+# Bits, by JavaScript's 32-bit rules.
+
+
+def _int32(number: int | float) -> int:
+    double = as_double(number)
+    if not math.isfinite(double):
+        return 0
+    bits = int(double) & 0xFFFFFFFF
+    return bits - 0x100000000 if bits >= 0x80000000 else bits
+
+
+def _bitwise(first: Any, second: Any) -> tuple[int, int] | None:
+    if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
+        return _int32(first), _int32(second)
+    return None
+
+
+def bit_and(first: Any, second: Any) -> Value:
+    pair = _bitwise(first, second)
+    return UNDEFINED if pair is None else pair[0] & pair[1]
+
+
+def bit_or(first: Any, second: Any) -> Value:
+    pair = _bitwise(first, second)
+    return UNDEFINED if pair is None else pair[0] | pair[1]
+
+
+def bit_xor(first: Any, second: Any) -> Value:
+    pair = _bitwise(first, second)
+    return UNDEFINED if pair is None else pair[0] ^ pair[1]
+
+
+def bit_not(operand: Any) -> Value:
+    return ~_int32(operand) if operand.__class__ in NUMBERS else UNDEFINED
+
+
+def shift_left(first: Any, second: Any) -> Value:
+    pair = _bitwise(first, second)
+    return UNDEFINED if pair is None else _int32(pair[0] << (pair[1] & 31))
+
+
+def shift_right(first: Any, second: Any) -> Value:
+    pair = _bitwise(first, second)
+    return UNDEFINED if pair is None else pair[0] >> (pair[1] & 31)
+
+
+def shift_right_unsigned(first: Any, second: Any) -> Value:
+    pair = _bitwise(first, second)
+    return UNDEFINED if pair is None else (pair[0] & 0xFFFFFFFF) >> (pair[1] & 31)
+
+
+# Access and construction.
+
+
+def member(source: Any, name: str) -> Value:
+    return source.get(name, UNDEFINED) if source.__class__ is dict else UNDEFINED
+
+
+def element(source: Any, index: Any) -> Value:
+    """`source[index]`: a property by a string, an element by a whole number."""
+    kind = index.__class__
+    if kind is str:
+        return member(source, index)
+    if source.__class__ is not list or kind not in NUMBERS or not 0 <= index < len(source) or index != int(index):
+        return UNDEFINED
+    found: Value = source[int(index)]
+    return found
+
+
+def walk(source: Any, steps: Sequence[str | int]) -> Value:
+    for step in steps:
+        source = element(source, step)
+    return source  # type: ignore[no-any-return]
+
+
+def make_array(elements: Sequence[Value]) -> Value:
+    return [value for value in elements if value is not UNDEFINED]
+
+
+def make_object(names: Sequence[str], values: Sequence[Value]) -> Value:
+    return {name: value for name, value in zip(names, values, strict=True) if value is not UNDEFINED}

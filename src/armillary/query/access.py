@@ -1,0 +1,293 @@
+"""The one place that chooses how a query finds its items in one partition's store: by id, by index terms, through the
+members of a logical partition, or by scanning everything.
+
+Whatever is chosen, candidates come in ascending rid order and none that can match is left out; so a position in a query
+is the last rid seen, and the choice may differ from page to page. The filter itself is run by `operators.py` on every
+candidate, which also makes cut terms, markers and terms shared by several elements of an array harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from armillary import limits
+from armillary.model import layout
+from armillary.model.encoding import ARRAY_MARK, encode_term, is_cut
+from armillary.model.values import UNDEFINED, Value
+from armillary.query.conditions import And, Condition, Defined, Equal, In, Nothing, Or, Range, pinned_ids
+from armillary.storage.engine import View
+
+IsIndexed = Callable[[str], bool]
+
+_STEPS_BEFORE_SEEK = 16  # stepping this far is cheaper than opening another scan
+_AFTER_UNDEFINED = layout.prefix_end(encode_term(UNDEFINED))
+_FIRST_NUMBER = layout.prefix_end(encode_term(True))
+_FIRST_STRING = encode_term("")
+_FIRST_ARRAY = ARRAY_MARK
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which items of the partition are asked for: those with an effective key in [low, high), of one logical partition
+    (`epk`), or at certain (epk, id) points."""
+
+    low: bytes = b""
+    high: bytes = b"\xff"
+    epk: bytes | None = None
+    points: tuple[tuple[bytes, str], ...] | None = None
+
+    def holds(self, epk: bytes) -> bool:
+        return epk == self.epk if self.epk is not None else self.low <= epk < self.high
+
+    @property
+    def is_whole(self) -> bool:
+        return self.epk is None and self.low == b"" and self.high == b"\xff"
+
+    @property
+    def is_prefix(self) -> bool:
+        """All keys that begin with some components of a hierarchical key: a few logical partitions."""
+        return self.epk is None and self.low != b"" and self.high == self.low + b"\xff"
+
+
+WHOLE = Scope()
+
+
+@dataclass(slots=True)
+class Counters:
+    """The work of one page, for its charge and its metrics."""
+
+    seeks: int = 0
+    precise_scans: int = 0
+    items_loaded: int = 0
+    bytes_loaded: int = 0
+    is_full_scan: bool = False
+
+
+def count_index_use(condition: Condition, is_indexed: IsIndexed, counters: Counters) -> None:
+    """What a filter asks of the index, counted once for each path. By the filter and not by the path chosen, so that
+    the same query costs the same on every page and whatever the shape of what is stored."""
+    seeks: set[str] = set()
+    scans: set[str] = set()
+    pending = [condition]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, (And, Or)):
+            pending.extend(part.parts)
+        elif isinstance(part, (Equal, In, Defined)):
+            seeks.add(part.path)
+        elif isinstance(part, Range):
+            scans.add(part.path)
+    counters.seeks += sum(map(is_indexed, seeks))
+    counters.precise_scans += sum(map(is_indexed, scans))
+
+
+def find_rids(
+    view: View, condition: Condition, scope: Scope, is_indexed: IsIndexed, after_rid: int
+) -> Iterator[int] | None:
+    """The rids of all items after `after_rid` that may satisfy a condition, ascending. None: scan the items."""
+    if isinstance(condition, Nothing):
+        return iter(())
+    if scope.points is not None:
+        return _at_points(view, scope.points, after_rid)
+    ids = pinned_ids(condition) if scope.epk is not None else None
+    if ids is not None and scope.epk is not None:
+        return _at_points(view, [(scope.epk, item_id) for item_id in ids], after_rid)
+    index = _Index(view, is_indexed, after_rid)
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    runs = [run for part in parts if isinstance(part, Equal) and (run := index.run(part)) is not None]
+    # Without a partition key all items have the same, empty effective key: that is the items space itself.
+    if scope.epk:
+        runs.append(_Run(view, layout.MEMBERS + scope.epk))
+    if len(runs) > 1 or (runs and len(parts) > 1):
+        short = _shortest(runs, after_rid)
+        if short is not None:
+            return iter(short)
+    # With a run to fall back on, reading far ahead is worth less than when everything would have to be scanned.
+    gather_max = limits.QUERY_GATHER_MAX // 10 if runs else limits.QUERY_GATHER_MAX
+    gathered = index.gather_any([part for part in parts if not isinstance(part, Equal)], scope, gather_max)
+    if gathered is not None:
+        return iter(sorted(gathered))
+    if not runs:
+        return None
+    return runs[0].after(after_rid) if len(runs) == 1 else _intersection(runs, after_rid)
+
+
+class _Run:
+    """The rids behind one key prefix, which are in ascending order there."""
+
+    __slots__ = ("_current", "_end", "_prefix", "_rids", "_view")
+
+    def __init__(self, view: View, prefix: bytes) -> None:
+        self._view = view
+        self._prefix = prefix
+        self._end = layout.prefix_end(prefix)
+        self._rids: Iterator[int] = iter(())
+        self._current: int | None = -1
+
+    def after(self, rid: int) -> Iterator[int]:
+        low = self._prefix + (rid + 1).to_bytes(layout.RID_BYTES, "big")
+        for key, _ in self._view.scan(low, self._end):
+            yield int.from_bytes(key[-layout.RID_BYTES :], "big")
+
+    def start(self, after_rid: int) -> int | None:
+        self._rids = self.after(after_rid)
+        self._current = next(self._rids, None)
+        return self._current
+
+    def seek(self, rid: int) -> int | None:
+        """The first rid at or after this one, going forward only."""
+        for _ in range(_STEPS_BEFORE_SEEK):
+            if self._current is None or self._current >= rid:
+                return self._current
+            self._current = next(self._rids, None)
+        if self._current is None or self._current >= rid:
+            return self._current
+        return self.start(rid - 1)
+
+
+class _TooMany(Exception):
+    """More matches than are worth gathering."""
+
+
+class _Index:
+    """Gathers rids from the terms space. A path that was never stored has no number and no items."""
+
+    def __init__(self, view: View, is_indexed: IsIndexed, after_rid: int) -> None:
+        self._view = view
+        self._is_indexed = is_indexed
+        self._after_rid = after_rid
+        self._allowance = 0  # keys that may still be read
+
+    def run(self, condition: Equal) -> _Run | None:
+        """The run of an equality; None if the index cannot tell."""
+        if condition.value is UNDEFINED or isinstance(condition.value, (list, dict)):
+            return None
+        if not self._is_indexed(condition.path):
+            return None
+        return _Run(self._view, self._prefix(condition.path) + encode_term(condition.value))
+
+    def _prefix(self, path: str) -> bytes:
+        number = self._view.get(layout.path_key(path))
+        # Path numbers start at 1, so nothing is stored under 0.
+        return layout.term_prefix(0 if number is None else int.from_bytes(number, "big"))
+
+    def gather_any(self, parts: Iterable[Condition], scope: Scope, gather_max: int) -> set[int] | None:
+        """The matches of whichever part has fewest; None if the index serves none of them within the limit."""
+        best: set[int] | None = None
+        candidates: list[Condition | Scope] = [part for part in parts if self._serves(part)]
+        if scope.is_prefix:
+            candidates.append(scope)
+        for candidate in candidates:
+            found: set[int] = set()
+            self._allowance = gather_max
+            try:
+                if isinstance(candidate, Scope):
+                    self._take(layout.MEMBERS + scope.low, layout.MEMBERS + scope.high, found)
+                else:
+                    self._gather(candidate, found)
+            except _TooMany:
+                continue
+            if best is None or len(found) < len(best):
+                best = found
+        return best
+
+    def _serves(self, condition: Condition) -> bool:
+        if isinstance(condition, Equal):
+            return self.run(condition) is not None
+        if isinstance(condition, In):
+            return self._is_indexed(condition.path) and not any(isinstance(v, (list, dict)) for v in condition.values)
+        if isinstance(condition, (Range, Defined)):
+            return self._is_indexed(condition.path)
+        if isinstance(condition, Or):
+            return all(self._serves(part) for part in condition.parts)
+        if isinstance(condition, And):
+            return any(self._serves(part) for part in condition.parts)
+        return isinstance(condition, Nothing)
+
+    def _gather(self, condition: Condition, found: set[int]) -> None:
+        if isinstance(condition, Equal):
+            self._gather_values(condition.path, [condition.value], found)
+        elif isinstance(condition, In):
+            self._gather_values(condition.path, condition.values, found)
+        elif isinstance(condition, (Range, Defined)):
+            low, high = _bounds(condition) if isinstance(condition, Range) else (_AFTER_UNDEFINED, b"\xff")
+            prefix = self._prefix(condition.path)
+            self._take(prefix + low, prefix + high, found)
+        elif isinstance(condition, Or):
+            for part in condition.parts:
+                self._gather(part, found)
+        elif isinstance(condition, And):
+            # Equality is the most selective; any one part is enough, because the filter sees to the rest.
+            parts = [part for part in condition.parts if self._serves(part)]
+            self._gather(next((part for part in parts if isinstance(part, Equal)), parts[0]), found)
+
+    def _gather_values(self, path: str, values: Sequence[Value], found: set[int]) -> None:
+        prefix = self._prefix(path)
+        start = (self._after_rid + 1).to_bytes(layout.RID_BYTES, "big")
+        for value in values:
+            key = prefix + encode_term(value)
+            self._take(key + start, layout.prefix_end(key), found)
+
+    def _take(self, low: bytes, high: bytes, found: set[int]) -> None:
+        after_rid = self._after_rid
+        for key, _ in self._view.scan(low, high):
+            rid = int.from_bytes(key[-layout.RID_BYTES :], "big")
+            if rid > after_rid:
+                found.add(rid)
+            # What is read counts, not what is found: a later page must not read a million terms for the last few.
+            self._allowance -= 1
+            if self._allowance < 0:
+                raise _TooMany
+
+
+def _bounds(condition: Range) -> tuple[bytes, bytes]:
+    """The term bytes of a range. A cut term stands for many values, so both ends include it whatever the range says."""
+    low, high = condition.low, condition.high
+    is_text = isinstance(low if low is not UNDEFINED else high, str)
+    if low is UNDEFINED:
+        first = _FIRST_STRING if is_text else _FIRST_NUMBER
+    else:
+        first = encode_term(low)
+        if not condition.includes_low and not is_cut(first):
+            first = layout.prefix_end(first)
+    if high is UNDEFINED:
+        return first, _FIRST_ARRAY if is_text else _FIRST_STRING
+    last = encode_term(high)
+    return first, last if not condition.includes_high and not is_cut(last) else layout.prefix_end(last)
+
+
+def _at_points(view: View, points: Sequence[tuple[bytes, str]], after_rid: int) -> Iterator[int]:
+    found = view.get_many([layout.id_key(epk, item_id) for epk, item_id in dict.fromkeys(points)])
+    rids = [int.from_bytes(rid, "big") for rid in found if rid is not None]
+    return iter(sorted(rid for rid in rids if rid > after_rid))
+
+
+def _shortest(runs: Sequence[_Run], after_rid: int) -> list[int] | None:
+    """The rids of the shortest run, if one ends within a short look at each."""
+    best: list[int] | None = None
+    for run in runs:
+        seen = list(islice(run.after(after_rid), limits.QUERY_PROBE_ENTRIES if best is None else len(best)))
+        if len(seen) < (limits.QUERY_PROBE_ENTRIES if best is None else len(best)):
+            best = seen
+    return best
+
+
+def _intersection(runs: Sequence[_Run], after_rid: int) -> Iterator[int]:
+    """What all runs have in common: each in turn is moved to where the furthest one is."""
+    rid = runs[0].start(after_rid)
+    for run in runs[1:]:
+        run.start(after_rid)
+    while rid is not None:
+        target: int | None = rid
+        for run in runs:
+            target = run.seek(rid)
+            if target != rid:
+                break
+        if target == rid:
+            yield rid
+            rid += 1
+            rid = runs[0].seek(rid)
+        else:
+            rid = target

@@ -1,0 +1,110 @@
+"""Where a query or a feed stands, as a token that the client hands back: which stretches of the key space are being
+read and how far, and from where on nothing was read yet. Stretches are intervals of effective keys, not partitions, so
+a token is good after a split; it is signed and bound to its container and query, and good for nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from armillary import limits
+from armillary.errors import Failure, bad_request
+
+_VERSION = 1
+_MAC_BYTES = 16
+_FINGERPRINT_BYTES = 12
+_RID_BYTES = 8
+_NUMBER_BYTES = 5  # 40 bits: rows still to skip or to give
+
+
+class Position(NamedTuple):
+    low: bytes  # effective keys from here
+    high: bytes  # to before here
+    after_rid: int  # items up to this rid were read; -1: none yet
+
+
+class Cursor(NamedTuple):
+    positions: tuple[Position, ...]  # begun and not finished
+    tail: bytes | None = None  # from this effective key on nothing was read; None: there is no such rest
+    page: int = 0  # pages given so far: the first one pays for finding the way
+
+    def encode(self, secret: bytes, container_rid: bytes, fingerprint: bytes) -> str:
+        parts = [bytes([_VERSION]), self.page.to_bytes(_NUMBER_BYTES, "big"), bytes([len(self.positions)])]
+        for low, high, after_rid in self.positions:
+            parts += [_sized(low), _sized(high), (after_rid + 1).to_bytes(_RID_BYTES, "big")]
+        parts.append(b"\x00" if self.tail is None else b"\x01" + _sized(self.tail))
+        body = b"".join(parts)
+        token = _mac(secret, container_rid, fingerprint, body) + body
+        return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def decode(token: str, secret: bytes, container_rid: bytes, fingerprint: bytes) -> Cursor:
+    """The cursor behind a token of `Cursor.encode`; BAD_REQUEST for everything else."""
+    try:
+        if len(token) > limits.CONTINUATION_BYTES_MAX:
+            raise _bad_token()
+        raw = base64.b64decode(token.encode("ascii") + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        raise _bad_token() from None
+    mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+    expected = _mac(secret, container_rid, fingerprint, body)
+    # The same bytes have several spellings in base64; only ours is ours.
+    is_ours = base64.urlsafe_b64encode(raw).decode().rstrip("=") == token
+    if not hmac.compare_digest(mac, expected) or not is_ours or body[:1] != bytes([_VERSION]):
+        raise _bad_token()
+    return _Reader(body).cursor()
+
+
+def fingerprint_of(parts: Iterable[bytes]) -> bytes:
+    """What a continuation is bound to besides its container: the query's text and parameters, say."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()[:_FINGERPRINT_BYTES]
+
+
+class _Reader:
+    """Reads a body whose signature was checked: it is well-formed because we wrote it."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 1
+
+    def cursor(self) -> Cursor:
+        page = int.from_bytes(self._take(_NUMBER_BYTES), "big")
+        positions = tuple(self._position() for _ in range(self._take(1)[0]))
+        tail = self._sized() if self._take(1) == b"\x01" else None
+        assert self._at == len(self._body), "a signed continuation of another form"
+        return Cursor(positions, tail, page)
+
+    def _position(self) -> Position:
+        low, high = self._sized(), self._sized()
+        return Position(low, high, int.from_bytes(self._take(_RID_BYTES), "big") - 1)
+
+    def _take(self, count: int) -> bytes:
+        self._at += count
+        return self._body[self._at - count : self._at]
+
+    def _sized(self) -> bytes:
+        return self._take(self._take(1)[0])
+
+
+def _sized(part: bytes) -> bytes:
+    assert len(part) < 256, "an effective key is shorter"
+    return bytes([len(part)]) + part
+
+
+def _mac(secret: bytes, container_rid: bytes, fingerprint: bytes, body: bytes) -> bytes:
+    context = _sized(container_rid) + _sized(fingerprint)
+    return hmac.digest(secret, b"continuation" + context + body, "sha256")[:_MAC_BYTES]
+
+
+def _bad_token() -> Failure:
+    return bad_request(
+        "The continuation token is not one that was given for this query on this container; start again without it."
+    )
