@@ -1,27 +1,284 @@
-"""Pages of items (being written)."""
+"""Pages of items: read feeds and queries over one logical partition, one physical one, a stretch of the hash space, or
+the whole container.
+
+Partitions are visited in the order of their ranges, items inside each in the order of their creation, and the
+continuation says how far that went. Work is done in short slices on fresh snapshots, so that a long scan does not keep
+the others waiting.
+"""
+
 from __future__ import annotations
-from dataclasses import dataclass, field
-from typing import Any
-from armillary.errors import Failure, Kind
+
+import asyncio
+from dataclasses import dataclass
+
+import orjson
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.container import Container
+from armillary.account.items import Session, check_session
+from armillary.errors import bad_request
+from armillary.languages.sql.compile import BoundQuery
+from armillary.languages.sql.plan import key_index_paths
+from armillary.model import charges
+from armillary.model.charges import QueryWork
+from armillary.model.encoding import ItemHeader
+from armillary.model.keys import SPACE_HIGH, SPACE_LOW, Key
+from armillary.model.ranges import KeyRange
+from armillary.partition.partition import Partition
+from armillary.query import cursor as cursors
+from armillary.query.access import Scope
+from armillary.query.conditions import ALL, pinned_keys, pinned_points
+from armillary.query.cursor import Cursor, Position
+from armillary.query.operators import Page, Selection, run_page
+
+_CROSS_PARTITION_OFF = (
+    "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, "
+    "specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
+)
+_EVERYTHING = Selection(ALL)
+
 
 @dataclass(slots=True)
 class FeedOptions:
-    key: Any = None
+    """Which items are asked for, and how much of them at once."""
+
+    key: Key | None = None  # or a prefix of a hierarchical one
     range_id: str | None = None
-    epk_range: Any = None
-    page_items: int = 100
+    epk_range: tuple[bytes, bytes] | None = None
+    page_items: int = limits.PAGE_ITEMS_DEFAULT
     continuation: str | None = None
-    session: Any = None
+    session: Session | None = None
     read_factor: int = 1
     is_cross_partition_allowed: bool = True
 
+
 @dataclass(slots=True)
 class PageAnswer:
-    rows: list[bytes] = field(default_factory=list)
-    continuation: str | None = None
-    charge_ru: float = 0
-    lsns: list[tuple[int, int]] = field(default_factory=list)
+    rows: list[bytes]  # JSON
+    continuation: str | None
+    charge_ru: float
+    lsns: list[tuple[int, int]]  # of the partitions asked: range id, lsn
 
-async def read_feed(*a: Any) -> PageAnswer:
-    raise Failure(Kind.UNSUPPORTED, "being written")
-query = read_feed
+
+async def read_feed(account: Account, container: Container, options: FeedOptions) -> PageAnswer:
+    walk = _Walk(account, container, options, _EVERYTHING, b"feed")
+    await walk.run()
+    charge_ru = charges.feed_page_ru([len(row) for row in walk.rows], options.read_factor)
+    return walk.answer(charge_ru)
+
+
+async def query(
+    account: Account, container: Container, bound: BoundQuery, text: bytes, options: FeedOptions
+) -> PageAnswer:
+    """One page of a query. `text` is what continuations are bound to: the query and its parameters."""
+    selection = Selection(bound.condition, bound.predicate, bound.project)
+    walk = _Walk(account, container, options, selection, text)
+    if bound.has_source:
+        walk.confine(bound)
+        if not options.is_cross_partition_allowed and not walk.is_confined:
+            raise bad_request(_CROSS_PARTITION_OFF)
+        await walk.run()
+    else:
+        walk.rows = [orjson.dumps(row) for row in bound.evaluate_over([])]
+        walk.work.partitions_begun = 1
+    return walk.answer(charges.query_page_ru(walk.work, options.read_factor))
+
+
+@dataclass(slots=True)
+class _Slice:
+    """A stretch of one partition, and the last item of it that was looked at."""
+
+    partition: Partition
+    scope: Scope
+    low: bytes
+    high: bytes
+    after_rid: int
+
+
+class _Walk:
+    """One page's way through the partitions."""
+
+    def __init__(
+        self, account: Account, container: Container, options: FeedOptions, selection: Selection, text: bytes
+    ) -> None:
+        self._account = account
+        self._container = container
+        self._options = options
+        self._selection = selection
+        self._low, self._high = self._scope()
+        self._points: tuple[tuple[bytes, str], ...] | None = None
+        self._wanted: set[int] | None = None  # range ids that can hold an answer; None: all
+        self._fingerprint = cursors.fingerprint_of([text, self._low, self._high])
+        self._cursor = Cursor((), self._low)
+        if options.continuation is not None:
+            self._cursor = cursors.decode(options.continuation, account.secret, container.record.rid, self._fingerprint)
+        self._continuation: str | None = None
+        self._visited: list[Partition] = []
+        self._size_bytes = 0
+        self.rows: list[bytes] = []
+        self.work = QueryWork()
+
+    def _scope(self) -> tuple[bytes, bytes]:
+        """The stretch of the hash space that the request is about: range id, EPK pair and key together."""
+        low, high = SPACE_LOW, SPACE_HIGH
+        options, container = self._options, self._container
+        if options.range_id is not None:
+            key_range = container.partition_by_id(options.range_id).range
+            low, high = key_range.low, key_range.high
+        if options.epk_range is not None:
+            low, high = max(low, options.epk_range[0]), min(high, options.epk_range[1])
+        if options.key is not None:
+            key_low, key_high = container.key_range(options.key)
+            low, high = max(low, key_low), min(high, key_high)
+        return low, high
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether the request says where to look, or there is only one place."""
+        options = self._options
+        is_scoped = options.range_id is not None or options.epk_range is not None or bool(options.key)
+        return is_scoped or self._wanted is not None or len(self._container.partitions) == 1
+
+    def confine(self, bound: BoundQuery) -> None:
+        """Leave out partitions that cannot hold an answer because the filter pins the partition key."""
+        definition = self._container.key
+        if definition is None:
+            return
+        paths = key_index_paths(definition)
+        keys = pinned_keys(bound.condition, paths)
+        if keys is None:
+            return
+        container = self._container
+        self._wanted = {container.map.find(container.effective_key(key)).id for key in keys}  # type: ignore[arg-type]
+        points = pinned_points(bound.condition, paths)
+        if points is not None:
+            self._points = tuple((container.effective_key(key), item_id) for key, item_id in points)  # type: ignore[arg-type]
+
+    # Walking.
+
+    async def run(self) -> None:
+        deadline_s = self._account.clock.monotonic_s() + limits.PAGE_SECONDS_MAX
+        slices = self._slices()
+        if self._options.session is not None:
+            for each in slices:
+                check_session(each.partition, self._options.session)
+        self._visited = [each.partition for each in slices]
+        for index, current in enumerate(slices):
+            is_first = current.after_rid < 0
+            self.work.partitions_begun += is_first
+            while True:
+                room = self._options.page_items - len(self.rows)
+                # With a full page we only look whether anything follows: a page too many is a request too many.
+                page, is_out_of_time = await self._read(current, max(room, 1))
+                if room <= 0 and page.rows:
+                    self._stop_at(slices[index:])
+                    return
+                self._take(page, is_first)
+                is_first = False
+                if page.last_rid is None:
+                    break
+                current.after_rid = page.last_rid
+                is_full_of_bytes = len(page.rows) < room and not is_out_of_time
+                if is_full_of_bytes or self._account.clock.monotonic_s() > deadline_s:
+                    self._stop_at(slices[index:])
+                    return
+                await asyncio.sleep(0)
+
+    def _slices(self) -> list[_Slice]:
+        """What is left to read, one partition at a time. A position of before a split goes on in all its children."""
+        slices = []
+        for low, high, after_rid in self._cursor.positions:
+            slices += self._partitions_of(max(low, self._low), min(high, self._high), after_rid)
+        if self._cursor.tail is not None:
+            slices += self._partitions_of(max(self._cursor.tail, self._low), self._high, -1)
+        return slices
+
+    def _partitions_of(self, low: bytes, high: bytes, after_rid: int) -> list[_Slice]:
+        slices = []
+        for key_range in self._container.map.overlapping(low, high):
+            if self._wanted is not None and key_range.id not in self._wanted:
+                continue
+            cut_low, cut_high = max(low, key_range.low), min(high, key_range.high)
+            slices.append(
+                _Slice(
+                    self._container.partitions[key_range.id],
+                    self._scope_of(cut_low, cut_high, key_range),
+                    cut_low,
+                    cut_high,
+                    after_rid,
+                )
+            )
+        return slices
+
+    def _scope_of(self, low: bytes, high: bytes, key_range: KeyRange) -> Scope:
+        if self._points is not None:
+            # The order of the points decides nothing: candidates come in the order of their rids.
+            points = tuple(point for point in self._points if low <= point[0] < high)
+            return Scope(low, high, points=points)
+        if high == low + b"\x00" and low:
+            return Scope(low, high, epk=low)
+        if low <= key_range.low and high >= key_range.high:
+            return Scope()  # all of the partition: no item's key needs to be looked at
+        return Scope(low, high)
+
+    async def _read(self, current: _Slice, max_items: int) -> tuple[Page, bool]:
+        """The next rows of a slice, and whether they end because the time slice is over."""
+        clock, schema = self._account.clock, self._container.schema
+        slice_end_s = clock.monotonic_s() + limits.SLICE_SECONDS
+        now_s = clock.now_s()
+        is_indexed = _never if self._container.is_restating else schema.rules.indexing.is_indexed
+        is_out_of_time = False
+
+        def is_live(header: ItemHeader) -> bool:
+            return schema.is_live(header, now_s)
+
+        def is_due() -> bool:
+            nonlocal is_out_of_time
+            is_out_of_time = clock.monotonic_s() > slice_end_s
+            return is_out_of_time
+
+        page = await current.partition.read(
+            lambda view: run_page(
+                view,
+                self._selection,
+                scope=current.scope,
+                is_indexed=is_indexed,
+                is_live=is_live if schema.rules.default_ttl is not None else None,
+                after_rid=current.after_rid,
+                max_items=max_items,
+                max_bytes=limits.PAGE_BYTES_MAX - self._size_bytes,
+                is_due=is_due,
+            )
+        )
+        return page, is_out_of_time
+
+    def _take(self, page: Page, is_first: bool) -> None:
+        self.rows += page.rows
+        self._size_bytes += page.sizes_bytes
+        work = self.work
+        if is_first:
+            work.seeks += page.counters.seeks
+            work.precise_scans += page.counters.precise_scans
+        work.returned_ru += sum([charges.read_ru(len(row)) for row in page.rows])
+        work.loaded_bytes += max(0, page.counters.bytes_loaded - page.sizes_bytes)
+
+    def _stop_at(self, rest: list[_Slice]) -> None:
+        """Note where the next page goes on: the slices begun, then everything behind them."""
+        positions = tuple(Position(each.low, each.high, each.after_rid) for each in rest if each.after_rid >= 0)
+        tail = next((each.low for each in rest if each.after_rid < 0), None)
+        cursor = Cursor(positions, tail, self._cursor.page + 1)
+        self._continuation = cursor.encode(self._account.secret, self._container.record.rid, self._fingerprint)
+
+    def answer(self, charge_ru: float) -> PageAnswer:
+        partitions = self._visited or [
+            self._container.partitions[each.id] for each in self._container.map.overlapping(self._low, self._high)
+        ]
+        if not partitions:
+            partitions = list(self._container.partitions.values())[:1]
+        lsns = list(dict.fromkeys((partition.range.id, partition.lsn) for partition in partitions))
+        return PageAnswer(self.rows, self._continuation, charge_ru, lsns)
+
+
+def _never(_path: str) -> bool:
+    return False

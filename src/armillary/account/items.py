@@ -85,19 +85,16 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
 
 
 async def create(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await _store(Verb.CREATE, container, document, options, clock)
+    return await _write(container, _stored(Verb.CREATE, container, document, options, clock))
 
 
 async def upsert(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await _store(Verb.UPSERT, container, document, options, clock)
+    return await _write(container, _stored(Verb.UPSERT, container, document, options, clock))
 
 
 async def replace(container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    if items.validate_item_id(document) != item_id:
-        raise bad_request(
-            f"The item's id cannot be changed: the request replaces '{item_id}', the body has '{document['id']}'."
-        )
-    return await _store(Verb.REPLACE, container, document, options, clock)
+    """Another id in the body renames the item, as the service does."""
+    return await _write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id))
 
 
 async def patch(container: Container, item_id: str, changes: Patch, options: ItemOptions) -> Answer:
@@ -224,9 +221,8 @@ def _operation(container: Container, member: Member, key: Key, clock: Clock) -> 
     keyed = ItemOptions(key, options.if_match, options.if_none_match, directive=options.directive)
     if member.verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE):
         assert member.document is not None
-        if member.verb is Verb.REPLACE and items.validate_item_id(member.document) != member.item_id:
-            raise bad_request(f"The id of the item and of its body differ: '{member.item_id}'.")
-        return _stored(member.verb, container, member.document, keyed, clock)
+        item_id = member.item_id if member.verb is Verb.REPLACE else None
+        return _stored(member.verb, container, member.document, keyed, clock, item_id)
     assert member.item_id is not None
     operation = _keyed(member.verb, container, member.item_id, keyed)
     if member.patch is not None:
@@ -235,11 +231,15 @@ def _operation(container: Container, member: Member, key: Key, clock: Clock) -> 
     return operation
 
 
-async def _store(verb: Verb, container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await _write(container, _stored(verb, container, document, options, clock))
-
-
-def _stored(verb: Verb, container: Container, document: Document, options: ItemOptions, clock: Clock) -> Operation:
+def _stored(
+    verb: Verb,
+    container: Container,
+    document: Document,
+    options: ItemOptions,
+    clock: Clock,
+    item_id: str | None = None,
+) -> Operation:
+    """An operation that brings a whole item. `item_id`: of the item to replace, if that is not the body's."""
     made = draft(container.schema, document, int(clock.now_s()), options.directive)
     key = container.key_of(document)
     epk = container.effective_key(key)
@@ -249,7 +249,7 @@ def _stored(verb: Verb, container: Container, document: Document, options: ItemO
         verb,
         epk,
         key,
-        made.item_id,
+        item_id if item_id is not None else made.item_id,
         draft=made,
         if_match=options.if_match,
         if_none_match=options.if_none_match,

@@ -73,7 +73,10 @@ def validate_item_id(document: Mapping[str, Any]) -> str:
         raise bad_request(f"The property 'id' must be a string, not {_type_name(item_id)}.")
     # Up to 255 characters are at most 1,020 bytes, so the usual id is never encoded to be measured.
     if len(item_id) > 255 and len(item_id.encode()) > limits.ITEM_ID_BYTES_MAX:
-        raise bad_request(f"The property 'id' is longer than {limits.ITEM_ID_BYTES_MAX} bytes. Use a shorter one.")
+        raise bad_request(
+            f"The property 'id' is longer than {limits.ITEM_ID_BYTES_MAX} bytes. Ensure to provide a unique non-empty "
+            f"string less than '{limits.ITEM_ID_BYTES_MAX + 1}' characters."
+        )
     _check_id_characters(item_id)
     return item_id
 
@@ -86,7 +89,8 @@ def validate_name(name: Any) -> str:
         raise bad_request(f"The property 'id' must be a string, not {_type_name(name)}.")
     if len(name) > limits.NAME_CHARACTERS_MAX:
         raise bad_request(
-            f"The property 'id' is longer than {limits.NAME_CHARACTERS_MAX} characters. Use a shorter one."
+            f"The property 'id' is longer than {limits.NAME_CHARACTERS_MAX} characters. Ensure to provide a unique "
+            f"non-empty string less than '{limits.NAME_CHARACTERS_MAX}' characters."
         )
     _check_id_characters(name)
     return name

@@ -6,6 +6,8 @@ memory (lsn, path numbers) is taken from it by the caller after the commit is du
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 
 from armillary.errors import Failure, Kind
@@ -58,16 +60,8 @@ class Writer:
         made = self._current_draft(operation)
         found = self._find(operation, removing_expired=True)
         if found is not None:
-            number, stored = found
-            charge_ru = charges.failed_write_ru(len(stored))
-            if operation.if_none_match == "*":
-                raise _precondition_failed(charge_ru)
-            raise Failure(
-                Kind.CONFLICT,
-                "Entity with the specified id already exists in the system: "
-                f"an item with id '{operation.item_id}' is in this logical partition.",
-                charge_ru=charge_ru,
-            )
+            charge_ru = charges.failed_write_ru(len(found[1]))
+            raise _precondition_failed(charge_ru) if operation.if_none_match == "*" else _taken(made.item_id, charge_ru)
         return self._insert(operation, made)
 
     def _upsert(self, operation: Operation) -> Outcome:
@@ -83,7 +77,18 @@ class Writer:
 
     def _replace(self, operation: Operation) -> Outcome:
         number, stored = self._existing(operation)
-        return self._overwrite(operation, number, stored, self._current_draft(operation))
+        self._check_etag(operation, number, stored)
+        made = self._current_draft(operation)
+        if made.item_id != operation.item_id:
+            self._rename(operation, made.item_id, number)
+        return self._overwrite(operation, number, stored, made)
+
+    def _rename(self, operation: Operation, item_id: str, number: int) -> None:
+        """Give an item another id in its logical partition; it stays the same item, with the same rid."""
+        if self._find(replace(operation, item_id=item_id), removing_expired=True) is not None:
+            raise _taken(item_id, charges.failed_write_ru())
+        self._txn.delete(layout.id_key(operation.epk, operation.item_id))
+        self._txn.put(layout.id_key(operation.epk, item_id), number.to_bytes(8, "big"))
 
     def _patch(self, operation: Operation) -> Outcome:
         assert operation.patch is not None
@@ -356,6 +361,15 @@ class Writer:
         self._put_expiry(after, number)
         self._txn.put(layout.item_key(number), pack_item(after, payload))
         self._txn.put(layout.HEAD_KEY, self.head.pack())  # restating may number new paths
+
+
+def _taken(item_id: str, charge_ru: float) -> Failure:
+    return Failure(
+        Kind.CONFLICT,
+        "Entity with the specified id already exists in the system: "
+        f"an item with id '{item_id}' is in this logical partition.",
+        charge_ru=charge_ru,
+    )
 
 
 def _precondition_failed(charge_ru: float) -> Failure:

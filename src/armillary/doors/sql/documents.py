@@ -95,8 +95,10 @@ def header_key(call: Call, container: Container, document: Document | None = Non
 
 async def addressed_id(call: Call, container: Container, key: Key | None) -> str:
     """The id of the item that the path names, which may be its rid."""
-    name = call.route.segments[2]
-    return await items.id_behind_rid(container, name, key) if call.route.is_rid_based else name
+    database, _, name = call.route.segments
+    # The database's segment decides, and a database may have a name that looks like a rid.
+    is_rid = call.route.is_rid_based and database != container.database.name
+    return await items.id_behind_rid(container, name, key) if is_rid else name
 
 
 def _write_options(call: Call, container: Container, document: Document | None = None) -> ItemOptions:

@@ -71,9 +71,10 @@ def _answer(call: Call, container: Container, answer: PageAnswer) -> Response:
     extra = [
         (b"x-ms-session-token", h.render_session_tokens(answer.lsns)),
         *container_paths(container),
-        (b"x-ms-documentdb-partitionkeyrangeid", b"%d" % answer.lsns[0][0]),
-        (b"lsn", b"%d" % answer.lsns[0][1]),
     ]
+    if len(answer.lsns) == 1:
+        range_id, lsn = answer.lsns[0]
+        extra += [(b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id), (b"lsn", b"%d" % lsn)]
     return call.answer_feed(
         answer.charge_ru, container.rid_text, ResourceType.ITEM.feed, answer.rows, answer.continuation, extra
     )
