@@ -1,6 +1,6 @@
 """One page of a query over one partition: candidates are loaded, filtered, projected, one after the other, and nothing
-is kept but the rows of the page. What is wanted comes in as a Selection from any language; where candidates come from is
-`access.py`'s choice, charges and continuations are the caller's part.
+is kept but the rows of the page. What is wanted comes in as a Selection from any language; where candidates come from
+is `access.py`'s choice, charges and continuations are the caller's part.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from armillary import limits
 from armillary.errors import bad_request
 from armillary.languages.sql import runtime, tree
 from armillary.languages.sql.check import Checked, check_query
-from armillary.languages.sql.emit import Code, Constants, Emitter, kind_of
+from armillary.languages.sql.constants import Code, Constants, kind_of
+from armillary.languages.sql.emit import Emitter
 from armillary.languages.sql.filters import FilterReader
 from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.parser import parse_filter, parse_query

@@ -9,27 +9,16 @@ bound, so the source depends only on the query and on the types of its parameter
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from armillary import limits
 from armillary.languages.sql import tree
 from armillary.languages.sql.check import children_of
+from armillary.languages.sql.constants import Code, Constants
 from armillary.languages.sql.functions import FUNCTIONS
 from armillary.languages.sql.lexer import query_error
-from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, Value
+from armillary.languages.sql.paths import Path, missing_path, path_of
 
-# What is known of a value before the query runs. "trilean" is true, false or undefined; "big" is a number beyond the
-# doubles that Python's own comparison treats like doubles.
-_KINDS: dict[type, str] = {
-    Undefined: "undefined",
-    type(None): "null",
-    bool: "boolean",
-    int: "number",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-}
 _HASHED = frozenset(["null", "boolean", "number", "string"])
 
 _OPERATORS = {
@@ -59,104 +48,6 @@ _LOGIC = {"AND": "every", "OR": "some", "??": "coalesce"}
 _DEPTH_MAX = 12  # of brackets in one emitted expression
 _STEPS_INLINE_MAX = 3
 _ROWS_HASHED_MIN = 4  # an OR of fewer equalities is as fast one by one
-
-
-class Code(NamedTuple):
-    source: str
-    depth: int = 0
-    kind: str = ""
-
-
-Path = tuple[str | int, ...]
-
-
-def kind_of(value: Value) -> str:
-    kind = _KINDS[value.__class__]
-    if kind == "number" and not -EXACT_INT_MAX < value < EXACT_INT_MAX:  # type: ignore[operator]
-        return "big"
-    return kind
-
-
-class Constants:
-    """The places of literals and parameters in the list that a compiled query is bound to: parameters first."""
-
-    def __init__(self, parameters: Sequence[str], kinds: Sequence[str]) -> None:
-        self._places = {name: place for place, name in enumerate(parameters)}
-        self._kinds = list(kinds)
-        self._seen: dict[int, int | None] = {}  # by the identity of nodes, which the tree keeps alive
-        self.literals: list[Value] = []
-        self.used: set[int] = set()
-
-    def place(self, node: tree.Expression) -> int | None:
-        """Where the value of a constant expression is; None if it is not constant."""
-        if isinstance(node, tree.Parameter):
-            return self._places[node.name]
-        if not isinstance(node, (tree.Literal, tree.ArrayLiteral, tree.ObjectLiteral)):
-            return None
-        if id(node) not in self._seen:
-            value = folded(node)
-            is_constant = value is not UNDEFINED or isinstance(node, tree.Literal)
-            self._seen[id(node)] = self.keep(value) if is_constant else None
-        return self._seen[id(node)]
-
-    def keep(self, value: Value) -> int:
-        self.literals.append(value)
-        self._kinds.append(kind_of(value))
-        return len(self._kinds) - 1
-
-    def kind(self, place: int) -> str:
-        return self._kinds[place]
-
-    def code(self, place: int) -> Code:
-        self.used.add(place)
-        return Code(f"c{place}", 0, self._kinds[place])
-
-
-def folded(node: tree.Expression) -> Value:
-    """The value of an array or object written out in literals; UNDEFINED if anything in it is not one."""
-    if isinstance(node, tree.Literal):
-        return node.value
-    if isinstance(node, tree.ArrayLiteral):
-        elements = [folded(element) for element in node.elements]
-        return UNDEFINED if any(element is UNDEFINED for element in elements) else elements
-    if isinstance(node, tree.ObjectLiteral):
-        pairs = [(name, folded(value)) for name, value in node.pairs]
-        return UNDEFINED if any(value is UNDEFINED for _, value in pairs) else dict(pairs)
-    return UNDEFINED
-
-
-def path_of(node: tree.Expression) -> Path | None:
-    """The steps of `c.a["b"][0]`; None for anything that is not a path from the item with literal steps."""
-    steps: list[str | int] = []
-    while True:
-        if isinstance(node, tree.Member):
-            steps.append(node.name)
-            node = node.source
-        elif isinstance(node, tree.Index):
-            index = node.index.value if isinstance(node.index, tree.Literal) else None
-            if index.__class__ is not int:
-                return None
-            steps.append(index)
-            node = node.source
-        elif isinstance(node, tree.Name):
-            return tuple(reversed(steps))
-        else:
-            return None
-
-
-def missing_path(node: tree.Expression) -> Path | None:
-    """The path of `IS_DEFINED(path) = false` or `NOT IS_DEFINED(path)`."""
-    if isinstance(node, tree.Unary) and node.operator == "NOT":
-        call = node.operand
-    elif isinstance(node, tree.Binary) and node.operator == "=":
-        sides = (node.left, node.right)
-        calls = [side for side in sides if isinstance(side, tree.Call)]
-        if len(calls) != 1 or not any(isinstance(side, tree.Literal) and side.value is False for side in sides):
-            return None
-        call = calls[0]
-    else:
-        return None
-    return path_of(call.arguments[0]) if isinstance(call, tree.Call) and call.name == "IS_DEFINED" else None
 
 
 class Emitter:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from armillary.languages.sql import tree
-from armillary.languages.sql.emit import Path, folded, missing_path, path_of
+from armillary.languages.sql.constants import folded
+from armillary.languages.sql.paths import Path, missing_path, path_of
 from armillary.model.index_paths import path_text
 from armillary.model.values import UNDEFINED, Value
 from armillary.query import conditions
