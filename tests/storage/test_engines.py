@@ -214,7 +214,7 @@ async def test_a_read_never_sees_half_a_transaction(engine: Engine) -> None:
     is_done = False
 
     async def writer() -> None:
-        for number in range(200):
+        for number in range(100):
             value = b"%d" % number
 
             def fn(txn: Txn, value: bytes = value) -> None:
@@ -233,7 +233,7 @@ async def test_a_read_never_sees_half_a_transaction(engine: Engine) -> None:
             assert len(set(values)) <= 1
             assert len(set(again)) == 1
             count += 1
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.0005)
         return count
 
     reading = asyncio.ensure_future(reader())
