@@ -1,0 +1,145 @@
+"""A server with a planted defect, to prove that the fault tests notice: `python -m faults.defective DEFECT serve ...`.
+
+Each defect is one that a hurried change could bring in. They are planted by replacing methods of the product's classes
+in this process only; the product itself has no switch for them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from armillary.errors import Failure
+from armillary.model import layout
+from armillary.partition import log
+from armillary.partition.operations import MemberFailed, Operation, Outcome
+from armillary.partition.partition import Partition
+from armillary.partition.writer import Writer
+from armillary.storage.engine import Txn
+from armillary.storage.overlay import Layer
+from armillary.storage.rocks import Answer, RocksEngine
+from armillary.tools.cli import main
+
+EARLY_S = 0.03
+LSN_STEP = 50
+
+
+def acknowledge_before_commit() -> None:
+    """Writers get their answers a moment before their group is written."""
+    write_group = RocksEngine._write_group
+
+    def answer_first(self: RocksEngine, layer: Layer, answers: list[Answer]) -> None:
+        if self._stalled is not None or layer.is_empty():
+            write_group(self, layer, answers)
+            return
+        for future, result, error in answers:
+            if not future.done():
+                future.set_result(result) if error is None else future.set_exception(error)
+        self._stalled = layer, answers
+        self._loop.call_later(EARLY_S, self._retry_stalled)
+
+    _replace(RocksEngine, "_write_group", answer_first)
+
+
+def terms_in_a_second_transaction() -> None:
+    """The item first, its index terms when it is stored; acknowledged when both are."""
+
+    async def write(self: Partition, operation: Operation) -> Outcome:
+        return (await write_all(self, [operation], is_batch=False))[0]
+
+    async def write_all(self: Partition, operations: list[Operation], is_batch: bool = True) -> list[Outcome]:
+        terms: dict[bytes, bytes | None] = {}
+
+        def run(txn: Txn) -> tuple[list[Outcome], log.Head, dict[str, int]]:
+            terms.clear()
+            writer = self._writer(_WithoutTerms(txn, terms))
+            outcomes = []
+            for index, operation in enumerate(operations):
+                try:
+                    outcomes.append(writer.apply(operation))
+                except Failure as failure:
+                    if is_batch:
+                        raise MemberFailed(index, failure) from failure
+                    raise
+            writer.finish()
+            return outcomes, writer.head, writer.new_paths
+
+        def run_terms(txn: Txn) -> None:
+            for key, value in terms.items():
+                if value is None:
+                    txn.delete(key)
+                else:
+                    txn.put(key, value)
+
+        outcomes, head, new_paths = await self._store.write(run)
+        self._remember(head, new_paths)
+        await self._store.write(run_terms)
+        return outcomes
+
+    _replace(Partition, "write", write)
+    _replace(Partition, "write_all", write_all)
+
+
+class _WithoutTerms:
+    """A transaction that keeps the writes of index terms for later."""
+
+    def __init__(self, txn: Txn, terms: dict[bytes, bytes | None]) -> None:
+        self._txn = txn
+        self._terms = terms
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if key.startswith(layout.TERMS):
+            self._terms[key] = value
+        else:
+            self._txn.put(key, value)
+
+    def delete(self, key: bytes) -> None:
+        if key.startswith(layout.TERMS):
+            self._terms[key] = None
+        else:
+            self._txn.delete(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._txn, name)
+
+
+def reuse_lsn() -> None:
+    """The lsn is counted in memory and stored now and then, so that it goes back when the process dies."""
+    make_writer, finish = Partition._writer, Writer.finish
+    counted: dict[int, int] = {}  # by partition
+
+    def writer(self: Partition, txn: Txn) -> Writer:
+        made = make_writer(self, txn)
+        made.head.lsn = max(made.head.lsn, counted.get(id(self), 0))
+        made._first_lsn = made.head.lsn + 1
+        owners[id(made)] = id(self)
+        return made
+
+    def store_now_and_then(self: Writer) -> None:
+        finish(self)
+        counted[owners.pop(id(self))] = self.head.lsn
+        stored = replace(self.head, lsn=self.head.lsn - self.head.lsn % LSN_STEP)
+        self._txn.put(layout.HEAD_KEY, stored.pack())
+
+    owners: dict[int, int] = {}
+    _replace(Partition, "_writer", writer)
+    _replace(Writer, "finish", store_now_and_then)
+
+
+DEFECTS: dict[str, Callable[[], None]] = {
+    "acknowledge-before-commit": acknowledge_before_commit,
+    "terms-in-a-second-transaction": terms_in_a_second_transaction,
+    "lsn-reused": reuse_lsn,
+}
+
+
+def _replace(owner: type, name: str, function: Callable[..., Any]) -> None:
+    assert name in vars(owner), f"{owner.__name__}.{name} is gone: plant this defect elsewhere"
+    setattr(owner, name, function)
+
+
+if __name__ == "__main__":
+    DEFECTS[sys.argv[1]]()
+    sys.exit(main(sys.argv[2:]))

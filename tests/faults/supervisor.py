@@ -1,0 +1,214 @@
+"""Starts a server, loads it, kills it, starts it again and compares: the cycle of the fault tests.
+
+The state that a kill leaves behind is copied before anything else touches it, and `armillary check` looks at the copy
+while the next server is already starting on the original.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import signal
+import sys
+import time
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+
+from faults.client import connected
+from faults.ledger import Ledger
+from faults.workload import CLIENTS, DOCS, Writer, key_header, prepare, read_everything
+from support.process import clean_environment
+
+ARMILLARY = ("-m", "armillary")
+READY_S = 20.0
+LOAD_S_MIN, LOAD_S_MAX = 0.15, 0.6
+KILLED_EARLY_SHARE = 0.25  # of the starts, killed before the server is ready
+KILLED_EARLY_S_MAX = 0.5
+POINT_READS = 40
+
+
+class Supervisor:
+    def __init__(
+        self, directory: Path, durability: str, seed: int, *, command: Sequence[str] = ARMILLARY, prints: bool = True
+    ) -> None:
+        self.directory = directory
+        self.ledger = Ledger()
+        self.port = 0
+        self._dice = random.Random(seed)
+        self._durability = durability
+        self._command = command
+        self._prints = prints
+        self._server: Process | None = None
+        self._log = directory.with_name(f"{directory.name}.log")
+        self._stopping = asyncio.Event()
+        self._running: list[asyncio.Task[None]] = []
+        self._writers = [Writer(each, self.ledger, random.Random(f"{seed}/{each}")) for each in range(CLIENTS)]
+        self._say(f"durability {durability}, --seed {seed}")
+
+    async def run(self, cycles: int, *, until: str | None = None) -> int:
+        """Cycles until the count is reached or something is wrong (of the kind `until`, if given). How many it took."""
+        began_s = time.monotonic()
+        checking: asyncio.Task[None] | None = None
+        done = 0
+        try:
+            await self.start()
+            async with connected(self.port) as client:
+                await prepare(client, self.ledger)
+            for done in range(1, cycles + 1):
+                await self.load(self._dice.uniform(LOAD_S_MIN, LOAD_S_MAX))
+                await self.kill()
+                await self.end_load()
+                checking = asyncio.create_task(self._check_copy(self._copy(done)))
+                await self._start_after_crash()
+                await self.verify()
+                await checking
+                if any(until in (None, violation.kind) for violation in self.ledger.violations):
+                    break
+            await self.stop()
+            await self.check(self.directory)
+        finally:
+            await self.kill()
+            if checking is not None:
+                await asyncio.wait([checking])
+        self._say(f"{done} cycles in {time.monotonic() - began_s:.0f} s: {dict(self.ledger.tally)}")
+        return done
+
+    # The server.
+
+    async def start(self, *, is_waiting: bool = True) -> None:
+        assert self._server is None
+        with self._log.open("ab") as log:
+            self._server = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *self._command,
+                *("serve", "--sql-port", "0", "--data", str(self.directory)),
+                *("--durability", self._durability, "--log-level", "warning"),
+                env=clean_environment(),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )
+        if is_waiting:
+            await self._wait_until_ready()
+
+    async def _wait_until_ready(self) -> None:
+        assert self._server is not None
+        assert self._server.stdout is not None
+        line = (await asyncio.wait_for(self._server.stdout.readline(), READY_S)).decode()
+        if not line.startswith("ready "):
+            raise AssertionError(f"the server did not start: {line!r}\n{self.log_text}")
+        self.port = int(line.split("sql=")[1].split()[0].rpartition(":")[2])
+
+    async def _start_after_crash(self) -> None:
+        """Sometimes the machine has a second accident while the first is being repaired."""
+        while self._dice.random() < KILLED_EARLY_SHARE:
+            await self.start(is_waiting=False)
+            await asyncio.sleep(self._dice.uniform(0, KILLED_EARLY_S_MAX))
+            await self.kill()
+        await self.start()
+
+    async def kill(self) -> None:
+        if self._server is not None:
+            if self._server.returncode is None:
+                self._server.kill()
+            await self._gone()
+
+    async def stop(self) -> None:
+        """As an operator would: SIGTERM, and the server ends by itself without a complaint."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGTERM)
+        code = await self._gone()
+        if code != 0:
+            self.ledger.accuse("stop", f"the server ended with {code}\n{self.log_text}")
+
+    async def _gone(self) -> int:
+        server, self._server = self._server, None
+        assert server is not None
+        assert server.stdout is not None
+        await server.stdout.read()
+        return await asyncio.wait_for(server.wait(), READY_S)
+
+    @property
+    def pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
+
+    @property
+    def log_text(self) -> str:
+        return self._log.read_text("utf-8", "replace")[-4000:]
+
+    # Load and comparison.
+
+    async def load(self, seconds: float) -> None:
+        """All clients at work, until the time is over; their requests are still under way then."""
+        self._stopping = asyncio.Event()
+        self._running = [asyncio.create_task(writer.run(self.port, self._stopping)) for writer in self._writers]
+        await asyncio.sleep(seconds)
+
+    async def end_load(self) -> None:
+        """Let the clients finish what they began."""
+        self._stopping.set()
+        await asyncio.gather(*self._running)
+        self._running = []
+
+    @property
+    def refused_full(self) -> int:
+        return sum(writer.refused_full for writer in self._writers)
+
+    async def verify(self, *, is_final: bool = True) -> None:
+        """Compare everything that the server shows with the ledger. Not final: unknown writes stay unknown."""
+        ledger = self.ledger if is_final else deepcopy(self.ledger)
+        open_ids = [
+            (group, item_id)
+            for group in ledger.groups.values()
+            if group.open_event is not None
+            for item_id in group.open_event.after.keys() | group.settled.keys()
+        ]
+        async with connected(self.port) as client:
+            items, wrong = await read_everything(client, ledger.lsn_floor)
+            for text in wrong:
+                ledger.accuse("lsn" if "404" in text else "answer", text)
+            ledger.compare(items)
+            # The list and the point read must tell the same.
+            shown = {item["id"]: item for item in items}
+            sample = self._dice.sample(open_ids, min(len(open_ids), POINT_READS))
+            for group, item_id in sample:
+                answer = await client.request("GET", f"{DOCS}/{item_id}", None, key_header(group.key))
+                is_same = answer.json == shown[item_id] if item_id in shown else answer.status == 404
+                if not is_same:
+                    ledger.accuse("answer", f"{item_id} is listed as {shown.get(item_id)} and read as {answer}")
+        self.ledger.violations = ledger.violations
+
+    # armillary check.
+
+    def _copy(self, cycle: int) -> Path:
+        copy = self.directory.with_name(f"{self.directory.name}-{cycle}")
+        shutil.copytree(self.directory, copy)
+        return copy
+
+    async def _check_copy(self, copy: Path) -> None:
+        count = len(self.ledger.violations)
+        await self.check(copy)
+        if len(self.ledger.violations) == count:
+            shutil.rmtree(copy)  # else it is of use to whoever looks into it
+
+    async def check(self, directory: Path) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "armillary", "check", str(directory)),
+            env=clean_environment(),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        if process.returncode != 0:
+            self.ledger.accuse("check", f"exit code {process.returncode}: {output.decode()[:2000]}")
+
+    def _say(self, text: str) -> None:
+        if self._prints:
+            print(text, flush=True)
+
+    def report(self) -> str:
+        """What is wrong; nothing: the empty text."""
+        return "\n".join(str(violation) for violation in self.ledger.violations[:20])

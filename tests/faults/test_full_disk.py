@@ -1,0 +1,94 @@
+"""A disk that fills up under a loaded server: writers are told, readers go on, and with room everything goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import uvloop
+from faults.client import connected
+from faults.supervisor import Supervisor
+from faults.workload import prepare
+
+from armillary.limits import MB
+
+DISK_BYTES = 224 * MB
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, small enough to fill."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounting = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)], capture_output=True, text=True
+    )
+    if mounting.returncode != 0:
+        pytest.skip(f"mounting a small file system is not permitted here: {mounting.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(disk: Path, leave_bytes: int) -> None:
+    """Let other files of the machine take the room."""
+    with (disk / "ballast").open("wb", buffering=0) as file:
+        while (free_bytes := os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize) > leave_bytes:
+            try:
+                file.write(b"\0" * min(MB, free_bytes - leave_bytes))
+            except OSError:  # the server took the last of it
+                return
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("durability", ["full", "relaxed"])
+@pytest.mark.parametrize("leave_bytes", [32 * MB, 0], ids=["nearly", "entirely"])
+def test_full_disk(disk: Path, seed: int, durability: str, leave_bytes: int) -> None:
+    async def run() -> None:
+        supervisor = Supervisor(disk / "data", durability, seed)
+        ledger = supervisor.ledger
+        try:
+            await supervisor.start()
+            async with connected(supervisor.port) as client:
+                await prepare(client, ledger)
+            for _ in range(2):
+                await supervisor.load(0.4)
+                fill(disk, leave_bytes)
+                await until(partial(refuses_more_than, supervisor, supervisor.refused_full), "no write is refused")
+                await supervisor.end_load()
+                await supervisor.verify(is_final=False)  # readers go on
+                (disk / "ballast").unlink()
+                await writes_again(supervisor)
+                await supervisor.verify()
+            await supervisor.stop()
+            await supervisor.check(supervisor.directory)
+        finally:
+            await supervisor.kill()
+        assert not supervisor.report(), f"--seed {seed}\n{supervisor.report()}"
+
+    uvloop.run(run())
+
+
+def refuses_more_than(supervisor: Supervisor, count: int) -> bool:
+    return supervisor.refused_full > count + 50
+
+
+async def until(condition: Callable[[], bool], complaint: str) -> None:
+    for _ in range(int(PATIENCE_S / 0.02)):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(complaint)
+
+
+async def writes_again(supervisor: Supervisor) -> None:
+    """Without a restart."""
+    before = supervisor.ledger.tally["OK"]
+    await supervisor.load(0)
+    await until(lambda: supervisor.ledger.tally["OK"] > before + 50, "writes are not accepted again")
+    await supervisor.end_load()
