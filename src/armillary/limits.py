@@ -104,8 +104,8 @@ BLOCK_CACHE_BYTES = 96 * MB
 GROUP_BYTES_MAX = 8 * MB  # of writes made durable together; one transaction may be larger
 GROUP_SECONDS_MAX = 0.003  # how long transaction functions run before the loop gets its turn
 RELAXED_SYNC_SECONDS = 0.1
-# How soon a busy loop must give way to the syncing thread. A write beside a reader that never pauses: median 3.0 ms, with
-# the interpreter's default of 5 ms 4.3 (8 runs each, overlapping); going lower showed no further gain.
+# How soon a busy loop must give way to the syncing thread. A write beside a reader that never pauses: median 3.0 ms,
+# with the interpreter's default of 5 ms 4.3 (8 runs each, overlapping); going lower showed no further gain.
 THREAD_SWITCH_SECONDS = 0.0002
 STALL_RETRY_SECONDS = 0.002
 REOPEN_SECONDS_MIN, REOPEN_SECONDS_MAX = 0.05, 5.0  # between attempts to open storage again after it failed
