@@ -21,7 +21,7 @@ class Answers:
     """The beginnings of answers, one per status, renewed with the Date."""
 
     def __init__(self, constant_headers: Headers, now_s: float) -> None:
-        self._constant = b"".join([b"%b: %b\r\n" % header for header in constant_headers])
+        self._constant = b"".join([b"\r\n%b: %b" % header for header in constant_headers])
         self._constant_lines = len(constant_headers) + 2  # the status line and the Date
         self._beginnings: dict[int, bytes] = {}
         self._second = -1
@@ -44,33 +44,26 @@ class Answers:
             beginning = self._begin(status)
         headers = response.headers
         body = response.body
-        parts = [beginning]
-        for name, value in headers:
-            parts += (name, b": ", value, b"\r\n")
-        lines = self._constant_lines + len(headers) + (1 if ending is STAYS_OPEN else 2)
-        if status != 204 and status != 304:
-            parts.append(b"Content-Length: %d\r\n" % len(body))
-            lines += 1
-        else:
-            body = b""
-        parts.append(ending)
-        if is_head:
-            body = b""
-        parts.append(body)
-        wire = b"".join(parts)
+        has_body = status != 204 and status != 304
+        lines = [beginning, *map(_join_pair, headers)]
+        if has_body:
+            lines.append(b"Content-Length: %d" % len(body))
+        lines.append(ending)
+        head = b"\r\n".join(lines)
         # An id or token that carries a line break into a header would let its sender write answers of his own.
-        if wire.count(b"\n", 0, len(wire) - len(body)) != lines:
+        if head.count(b"\n") != self._constant_lines + len(headers) + has_body + (1 if len(ending) == 2 else 2):
             raise ValueError("a response header contains a line break")
-        return wire
+        return head + body if has_body and not is_head else head
 
     def _begin(self, status: int) -> bytes:
         try:
             phrase = HTTPStatus(status).phrase
         except ValueError:
             phrase = _PHRASES.get(status, "Unknown")  # a client reads the number
-        beginning = b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, phrase.encode(), self._date, self._constant)
+        beginning = b"HTTP/1.1 %d %b\r\nDate: %b%b" % (status, phrase.encode(), self._date, self._constant)
         self._beginnings[status] = beginning
         return beginning
 
 
+_join_pair = b": ".join
 _PHRASES = {449: "Retry With"}

@@ -59,6 +59,11 @@ def read(
             return 400, f"HTTP/{version} is not spoken here; use HTTP/1.1."
         ending = STAYS_OPEN_SAID if stays_open else CLOSES
 
+    method = _METHODS.get(parser.get_method())
+    if method is None:
+        method = parser.get_method().decode("ascii")
+        if method == "CONNECT":
+            return 405, "This server is no proxy; CONNECT is not offered."
     if len(target) > limits.TARGET_BYTES_MAX:
         return 414, f"The target of the request is longer than {limits.TARGET_BYTES_MAX} bytes."
     if len(headers) > limits.HEAD_LINES_MAX:
@@ -102,11 +107,4 @@ def read(
         if headers[b"expect"].lower() != b"100-continue":
             return 417, "The only expectation that is met is 100-continue."
         expects_continue = not is_old and bool(body_bytes or is_chunked)
-
-    method = parser.get_method()
-    name = _METHODS.get(method)
-    if name is None:
-        name = method.decode("ascii")
-        if name == "CONNECT":
-            return 405, "This server is no proxy; CONNECT is not offered."
-    return Head(name, target, headers, host, ending, body_bytes, expects_continue)
+    return Head(method, target, headers, host, ending, body_bytes, expects_continue)

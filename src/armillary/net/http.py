@@ -83,4 +83,4 @@ def crash_as_json(request: Request, exception: BaseException) -> Response:
     return refuse_as_json(500, "The server failed to answer this request. Its log has the reason.")
 
 
-_NAMES = {413: "RequestEntityTooLarge", 500: "InternalServerError"}
+_NAMES = {413: "RequestEntityTooLarge", 414: "UriTooLong", 500: "InternalServerError"}

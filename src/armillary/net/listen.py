@@ -51,7 +51,8 @@ class Listener:
         """Take no more connections, let running requests finish for `grace_s`, close everything."""
         if self._resume_timer is not None:
             self._resume_timer.cancel()
-        for listening in self._sockets:
+        while self._sockets:
+            listening = self._sockets.pop()
             self._loop.remove_reader(listening)
             listening.close()
         for silent in list(self._silent):

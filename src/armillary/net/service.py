@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from armillary import limits
 from armillary.clock import Clock, SystemClock
@@ -27,6 +26,8 @@ from armillary.net.http import (
 )
 
 log = logging.getLogger("armillary.net")
+
+_CANCEL_S: Final = 5.0  # for a request that was cancelled to come to its end
 
 
 class Served(Protocol):
@@ -60,6 +61,7 @@ class Service:
         self.now_s = self._clock.monotonic_s()  # exact to a second, free to read
         self.answers = Answers(constant_headers, self._clock.now_s())
         self._connections: set[Served] = set()
+        self._shed: set[Served] = set()  # those among them that only wait to be refused
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -70,12 +72,16 @@ class Service:
 
     def admit(self, connection: Served) -> bool:
         """Count a connection in. False when there are too many: it is to refuse its first request and to close."""
+        is_admitted = len(self._connections) - len(self._shed) < self.connections_max
         self._connections.add(connection)
         self._is_empty.clear()
-        return len(self._connections) <= self.connections_max
+        if not is_admitted:
+            self._shed.add(connection)
+        return is_admitted
 
     def forget(self, connection: Served) -> None:
         self._connections.discard(connection)
+        self._shed.discard(connection)
         if not self._connections:
             self._is_empty.set()
 
@@ -110,12 +116,15 @@ class Service:
         self.is_closing = True
         for connection in list(self._connections):
             connection.retire()
-        if self._connections and grace_s > 0:
-            try:
-                await asyncio.wait_for(self._is_empty.wait(), grace_s)
-            except TimeoutError:
-                log.warning("%d connections did not finish in %g s and are cut off", len(self._connections), grace_s)
-        await _settle(connection.abort() for connection in list(self._connections))
+        if self._connections and grace_s > 0 and not await _wait(self._is_empty, grace_s):
+            log.warning("%d connections did not finish in %g s and are cut off", len(self._connections), grace_s)
+        cancelled = [connection.abort() for connection in list(self._connections)]
+        running = [task for task in cancelled if task is not None]
+        if running:
+            # So that nothing of theirs runs after the close.
+            await asyncio.wait(running, timeout=_CANCEL_S)
+        if self._connections:
+            await _wait(self._is_empty, _CANCEL_S)
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
@@ -125,8 +134,8 @@ class Service:
         self.sweep()
 
 
-async def _settle(tasks: Iterable[asyncio.Task[None] | None]) -> None:
-    """Wait until cancelled tasks have ended, so that nothing of theirs runs after the close."""
-    running = [task for task in tasks if task is not None]
-    if running:
-        await asyncio.wait(running, timeout=5.0)
+async def _wait(event: asyncio.Event, limit_s: float) -> bool:
+    try:
+        return await asyncio.wait_for(event.wait(), limit_s)
+    except TimeoutError:
+        return False
