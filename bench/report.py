@@ -1,0 +1,156 @@
+"""Figures to tables: rates, ratios, and the aims beside what was reached."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from bench.idle import Idle
+from bench.load import Measured
+
+CONNECTIONS: Final = (1, 16, 64)
+
+# The contests.
+READ = "point read, requests/s"
+CREATE = "create 1 KB, items/s"
+UPSERT = "upsert of existing 1 KB items, items/s"
+BATCH = "batch of 100 creates, items/s"
+READ_LARGE = "point read, large container, requests/s"
+CREATE_LARGE = "create 1 KB, small and large container, items/s"
+
+# The rows.
+FULL = "armillary, full"
+RELAXED = "armillary, relaxed"
+BARE = "bare HTTP"
+RAW_FULL = "raw rocksdb, full"
+RAW_RELAXED = "raw rocksdb, relaxed"
+VERCEL = "cosmosdb-server"
+COSMIUM = "cosmium"
+
+Results = dict[str, dict[str, dict[int, list[Measured]]]]
+
+# Which rows are divided by which, below the rates.
+_RATIOS: Final = {
+    READ: [(FULL, BARE), (FULL, VERCEL), (FULL, COSMIUM)],
+    CREATE: [
+        (FULL, RAW_FULL),
+        (RELAXED, RAW_RELAXED),
+        (FULL, VERCEL),
+        (RELAXED, VERCEL),
+        (FULL, COSMIUM),
+        (RELAXED, COSMIUM),
+    ],
+    UPSERT: [(FULL, VERCEL), (RELAXED, VERCEL), (FULL, COSMIUM), (RELAXED, COSMIUM)],
+    BATCH: [(FULL, RAW_FULL), (RELAXED, RAW_RELAXED), (FULL, VERCEL), (RELAXED, VERCEL)],
+}
+
+
+class Aim(NamedTuple):
+    text: str
+    found: float | None
+    wanted: float
+    is_most: bool = False  # at most; else at least
+
+    @property
+    def is_reached(self) -> bool:
+        return self.found is not None and (self.found <= self.wanted if self.is_most else self.found >= self.wanted)
+
+
+def render(
+    results: Results, idle: Idle, *, large: int, puts_per_item: float, skipped: list[str], taken_s: float
+) -> str:
+    lines = [
+        f"Armillary on this machine: {os.cpu_count()} cores, shared by the load generator (wrk, one thread) and the",
+        f"server; signed requests over http, data on disk. {taken_s / 60:.0f} minutes. Columns: connections.",
+        f"An item is 1 KB with the default index: {puts_per_item:.1f} puts. cosmosdb-server and cosmium store nothing",
+        "on disk. 'raw rocksdb' commits what so many connections have under way in one group, in the same way.",
+    ]
+    lines += [f"Skipped: {reason}." for reason in skipped]
+    for title, table in results.items():
+        lines += ["", title, _row("", [f"{each}" for each in CONNECTIONS] + ["p99 ms at 64", "CPU µs at 64"])]
+        for name, cells in table.items():
+            rates = [f"{_rate(results, title, name, each):,.0f}" for each in CONNECTIONS]
+            last = cells[CONNECTIONS[-1]]
+            p99_ms = statistics.median(each.p99_ms for each in last)
+            cpu_us = statistics.median(each.server_cpu_us for each in last)
+            errors = sum(each.errors for every in cells.values() for each in every)
+            lines.append(
+                _row(name, [*rates, f"{p99_ms:.1f}", f"{cpu_us:.0f}" if cpu_us else ""])
+                + (f"  {errors} ERRORS" if errors else "")
+            )
+        for over, under in _ratios_of(title, table):
+            ratios = [_ratio(results, title, over, under, each) for each in CONNECTIONS]
+            lines.append(_row(f"  {over} / {under}", ["-" if each is None else f"{each:.2f}" for each in ratios]))
+    lines += [
+        "",
+        f"Start to ready: median {idle.start_median_s:.2f} s, worst {idle.start_worst_s:.2f} s. "
+        f"Idle: {idle.rss_mb:.0f} MB, {idle.cpu_percent:.1f} % CPU.",
+        "",
+        "Aims",
+    ]
+    for aim in aims(results, idle, large):
+        verdict = "not measured" if aim.found is None else "PASS" if aim.is_reached else "miss"
+        found = "" if aim.found is None else f"{aim.found:.2f}"
+        lines.append(f"  {verdict:<12} {aim.text:<66} {'≤' if aim.is_most else '≥'} {aim.wanted:g}: {found}")
+    return "\n".join(lines)
+
+
+def aims(results: Results, idle: Idle, large: int) -> Iterator[Aim]:
+    """The aims, each with what was reached. Where no number of connections is said, the worst of them counts."""
+
+    def worst(title: str, over: str, under: str) -> float | None:
+        ratios = [_ratio(results, title, over, under, each) for each in CONNECTIONS]
+        known = [each for each in ratios if each is not None]
+        return min(known) if known else None
+
+    yield Aim("point read / bare HTTP", worst(READ, FULL, BARE), 0.5)
+    yield Aim("point read / cosmosdb-server", worst(READ, FULL, VERCEL), 3)
+    for row, wanted in ((FULL, 1.2), (RELAXED, 1.5)):
+        text = f"create at 64 connections, {row} / cosmosdb-server"
+        yield Aim(text, _ratio(results, CREATE, row, VERCEL, 64), wanted)
+    for row in (FULL, RELAXED):
+        slower = _ratio(results, CREATE_LARGE, f"{row}, 10,000 items", f"{row}, {large:,} items", 64)
+        yield Aim(f"create at 64, {row}, 10,000 / {large:,} items", slower, 1.5, is_most=True)
+    yield Aim("batch of 100, full / raw rocksdb", worst(BATCH, FULL, RAW_FULL), 0.3)
+    yield Aim("process start to ready, s (worst)", idle.start_worst_s, 1, is_most=True)
+    yield Aim("idle memory, MB", idle.rss_mb, 100, is_most=True)
+    yield Aim("idle CPU, %", idle.cpu_percent, 1, is_most=True)
+
+
+def to_json(results: Results, idle: Idle, skipped: list[str]) -> dict[str, object]:
+    return {
+        "results": {
+            title: {
+                name: {str(connections): [each.to_json() for each in every] for connections, every in cells.items()}
+                for name, cells in table.items()
+            }
+            for title, table in results.items()
+        },
+        "idle": idle.to_json(),
+        "skipped": skipped,
+    }
+
+
+def _ratios_of(title: str, table: dict[str, dict[int, list[Measured]]]) -> Iterator[tuple[str, str]]:
+    if title == CREATE_LARGE:
+        names = list(table)
+        yield from zip(names[1::2], names[::2], strict=True)
+    for over, under in _RATIOS.get(title, ()):
+        if over in table and under in table:
+            yield over, under
+
+
+def _rate(results: Results, title: str, row: str, connections: int) -> float | None:
+    every = results.get(title, {}).get(row, {}).get(connections)
+    return statistics.median(each.per_s for each in every) if every else None
+
+
+def _ratio(results: Results, title: str, over: str, under: str, connections: int) -> float | None:
+    dividend, divisor = _rate(results, title, over, connections), _rate(results, title, under, connections)
+    return dividend / divisor if dividend is not None and divisor else None
+
+
+def _row(name: str, cells: list[str]) -> str:
+    return f"  {name:<42}" + "".join(f"{cell:>14}" for cell in cells)
