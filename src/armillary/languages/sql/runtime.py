@@ -153,10 +153,8 @@ def key_set(constants: Sequence[Value], rows: Sequence[tuple[int, ...]]) -> froz
 # Arithmetic.
 
 
-def _number(result: int | float) -> int | float:
+def _number(result: float) -> int | float:
     """Whole results are integers, as a reader of JSON expects (6 / 2 is 3), while doubles hold them exactly."""
-    if result.__class__ is int:
-        return result if -EXACT_INT_MAX <= result <= EXACT_INT_MAX else as_double(result)
     if -EXACT_INT_MAX <= result <= EXACT_INT_MAX and result == int(result):
         return int(result)
     return result
@@ -164,19 +162,19 @@ def _number(result: int | float) -> int | float:
 
 def add(first: Any, second: Any) -> Value:
     if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
-        return _number(first + second)
+        return _number(as_double(first) + as_double(second))
     return UNDEFINED
 
 
 def subtract(first: Any, second: Any) -> Value:
     if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
-        return _number(first - second)
+        return _number(as_double(first) - as_double(second))
     return UNDEFINED
 
 
 def multiply(first: Any, second: Any) -> Value:
     if first.__class__ in NUMBERS and second.__class__ in NUMBERS:
-        return _number(first * second)
+        return _number(as_double(first) * as_double(second))
     return UNDEFINED
 
 
@@ -201,7 +199,7 @@ def remainder(first: Any, second: Any) -> Value:
 
 
 def minus(operand: Any) -> Value:
-    return _number(-operand) if operand.__class__ in NUMBERS else UNDEFINED
+    return _number(-as_double(operand)) if operand.__class__ in NUMBERS else UNDEFINED
 
 
 def plus(operand: Any) -> Value:

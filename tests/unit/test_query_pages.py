@@ -1,0 +1,273 @@
+"""Access paths and pages over a real store: whatever path is chosen, the answer is that of a plain scan."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from armillary import limits
+from armillary.languages.sql.compile import compile_query
+from armillary.model import layout
+from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, pack_item
+from armillary.model.indexing import IndexingPolicy
+from armillary.model.keys import PartitionKeyDefinition
+from armillary.query.access import WHOLE, Scope
+from armillary.query.operators import Page, Selection, run_page
+from armillary.storage.engine import Txn, View
+from armillary.storage.memory import MemoryEngine
+
+KEY = PartitionKeyDefinition.parse({"paths": ["/pk"], "kind": "Hash", "version": 2})
+TREE_KEY = PartitionKeyDefinition.parse({"paths": ["/pk", "/a"], "kind": "MultiHash", "version": 2})
+POLICIES = {
+    "all": IndexingPolicy.parse(None, key_definition=KEY, has_ttl=False),
+    "some": IndexingPolicy.parse(
+        {"includedPaths": [{"path": "/a/?"}, {"path": "/tags/*"}], "excludedPaths": [{"path": "/*"}]},
+        key_definition=KEY,
+        has_ttl=False,
+    ),
+    "none": IndexingPolicy.parse({"indexingMode": "none", "automatic": False}, key_definition=KEY, has_ttl=False),
+}
+
+
+class CountingView:
+    """A view that knows how many keys were read from it."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.keys = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        self.keys += 1
+        return self._view.get(key)
+
+    def get_many(self, keys: Any) -> list[bytes | None]:
+        self.keys += len(keys)
+        return self._view.get_many(keys)
+
+    def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        for pair in self._view.scan(low, high, reverse):
+            self.keys += 1
+            yield pair
+
+
+class Shelf:
+    """Items in a store as a partition keeps them."""
+
+    def __init__(self, policy: IndexingPolicy, definition: PartitionKeyDefinition = KEY) -> None:
+        self._store = MemoryEngine().store(1)
+        self._definition = definition
+        self.policy = policy
+        self.items: dict[int, tuple[bytes, dict[str, Any]]] = {}
+
+    async def put(self, items: list[dict[str, Any]], first_rid: int = 1000) -> None:
+        numbers: dict[str, int] = {}
+
+        def run(txn: Txn) -> None:
+            for rid, item in enumerate(items, first_rid):
+                epk = self._definition.effective_key(self._definition.extract(item))
+                self.items[rid] = (epk, item)
+                header = ItemHeader(FORMAT_JSON, FLAG_INDEXED, 0, rid, item.get("_ts", 0), 0, epk)
+                txn.put(layout.item_key(rid), pack_item(header, orjson.dumps(item)))
+                txn.put(layout.id_key(epk, item["id"]), rid.to_bytes(8, "big"))
+                txn.put(layout.member_key(epk, rid), b"")
+                for path, term in self.policy.terms(item, 0).terms:
+                    number = numbers.setdefault(path, len(numbers) + 1)
+                    txn.put(layout.path_key(path), number.to_bytes(4, "big"))
+                    txn.put(layout.term_key(number, term, rid), b"")
+
+        await self._store.write(run)
+
+    async def page(self, text: str, parameters: dict[str, Any] | None = None, **options: Any) -> tuple[Page, int]:
+        bound = compile_query(text).bind(parameters or {})
+        selection = Selection(bound.condition, bound.predicate, bound.project)
+        options.setdefault("scope", WHOLE)
+
+        def run(view: View) -> tuple[Page, int]:
+            counting = CountingView(view)
+            return run_page(counting, selection, is_indexed=self.policy.is_indexed, **options), counting.keys
+
+        return await self._store.read(run)
+
+    async def all_rows(self, text: str, parameters: dict[str, Any] | None = None, **options: Any) -> list[Any]:
+        rows: list[Any] = []
+        after_rid = -1
+        for _ in range(10_000):
+            page, _ = await self.page(text, parameters, after_rid=after_rid, **options)
+            rows.extend(map(orjson.loads, page.rows))
+            if page.last_rid is None:
+                return rows
+            assert page.last_rid > after_rid, "every page makes progress"
+            after_rid = page.last_rid
+        raise AssertionError("it never ends")
+
+    def expected(self, text: str, parameters: dict[str, Any] | None, holds: Callable[[bytes], bool]) -> list[Any]:
+        bound = compile_query(text).bind(parameters or {})
+        return bound.evaluate_over([item for _, (epk, item) in sorted(self.items.items()) if holds(epk)])
+
+
+def make_item(dice: random.Random, number: int) -> dict[str, Any]:
+    item: dict[str, Any] = {"id": f"i{number}", "pk": dice.choice(["x", "y", "z", 5, None])}
+    for name in ("a", "b"):
+        if dice.random() < 0.8:
+            item[name] = dice.choice(
+                [0, 1, 2, 2.5, -3, 2**60, "s", "st", "stu", "\x00", True, False, None, [1], {"q": 1}]
+            )
+    if dice.random() < 0.5:
+        item["tags"] = dice.choices(["red", "blue", 7, None, ["red"], {"n": 1}], k=dice.randrange(4))
+    if dice.random() < 0.2:
+        item["long"] = "x" * dice.choice([100, 124, 125, 126, 127, 128, 200]) + dice.choice(["", "a", "b"])
+    return item
+
+
+FILTERS = [
+    "true",
+    "false",
+    "c.a = 1",
+    "c.a = 1 AND c.b = 2",
+    "c.a = 1 AND c.b = 2 AND c.pk = 'x'",
+    "c.a = [1]",
+    "c.a = null OR c.b = true",
+    "c.a IN (1, 2, 's', null, [1])",
+    "c.a IN (1, 2, 's', null)",
+    "c.a > 0",
+    "c.a >= 2 AND c.a < 3",
+    "c.a <= 's'",
+    "c.a > 's' AND c.b <= 2",
+    "c.a >= null",
+    "c.a < true",
+    "STARTSWITH(c.a, 'st')",
+    "IS_DEFINED(c.a)",
+    "NOT IS_DEFINED(c.a)",
+    "IS_OBJECT(c.b)",
+    "ARRAY_CONTAINS(c.tags, 'red')",
+    "ARRAY_CONTAINS(c.tags, 'red') AND ARRAY_CONTAINS(c.tags, 7)",
+    "c.tags[0] = 'red' OR c.tags[1] > 5",
+    "c.long >= @long AND c.long < @longer",
+    "c.long = @long",
+    "c.long > @long",
+    "c.id = 'i7'",
+    "c.id IN ('i7', 'i8', 'nobody')",
+    "c.id > 'i5'",
+    "(c.id = 'i7' AND c.pk = 'x') OR (c.id = 'i8' AND c.pk = 'y') OR (c.id = 'i9' AND IS_DEFINED(c.pk) = false)",
+    "c.nowhere = 1",
+    "c.nowhere = 1 OR c.a = 1",
+    "(c.a = 1 OR c.a = 2) AND (c.b > 0 OR c.b = 's')",
+    "c.a != 1",
+    "c.a + 1 = 2",
+]
+PARAMETERS = {"@long": "x" * 126, "@longer": "x" * 127 + "b"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_every_path_gives_what_a_scan_gives(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = 99
+    dice = random.Random(f"{seed} {policy}")
+    shelf = Shelf(POLICIES[policy])
+    await shelf.put([make_item(dice, number) for number in range(400)])
+    epk = KEY.effective_key(("x",))
+    middle = KEY.effective_key((5,))
+    scopes = [WHOLE, Scope(epk=epk), Scope(low=b"", high=middle), Scope(low=middle, high=b"\xff")]
+    for where in FILTERS:
+        for scope in scopes:
+            text = f"SELECT c.id, c.a FROM c WHERE {where}"
+            given = {name: value for name, value in PARAMETERS.items() if name in compile_query(text).parameters}
+            expected = shelf.expected(text, given, scope.holds)
+            for probe, gather in ((256, 10_000), (3, 10_000), (3, 5)):
+                monkeypatch.setattr(limits, "QUERY_PROBE_ENTRIES", probe)
+                monkeypatch.setattr(limits, "QUERY_GATHER_MAX", gather)
+                size = dice.choice([1, 7, 100, 1000])
+                rows = await shelf.all_rows(text, given, scope=scope, max_items=size)
+                assert rows == expected, f"seed {seed}: {where} {scope} probe {probe} gather {gather} page {size}"
+
+
+async def test_star_is_passed_through_unparsed() -> None:
+    shelf = Shelf(POLICIES["all"])
+    await shelf.put([{"id": "1", "pk": "x", "n": 1.0}])
+    page, _ = await shelf.page("SELECT * FROM c")
+    assert page.rows == [b'{"id":"1","pk":"x","n":1.0}'] and page.last_rid is None
+    assert page.counters.items_loaded == 1 and page.counters.bytes_loaded == page.size_bytes == len(page.rows[0])
+    page, _ = await shelf.page("SELECT VALUE c FROM c WHERE c.n = 1")
+    assert page.rows == [b'{"id":"1","pk":"x","n":1.0}']
+
+
+async def test_pages_end_on_count_size_and_time() -> None:
+    shelf = Shelf(POLICIES["all"])
+    await shelf.put([{"id": f"{number}", "pk": "x", "text": "t" * 100} for number in range(200)])
+    page, _ = await shelf.page("SELECT * FROM c", max_items=3)
+    assert len(page.rows) == 3 and page.last_rid == 1002
+    page, _ = await shelf.page("SELECT * FROM c", max_items=200)
+    assert len(page.rows) == 200 and page.last_rid is None
+    page, _ = await shelf.page("SELECT * FROM c", max_items=1000, max_bytes=1000)
+    assert 1 < len(page.rows) < 10 and page.size_bytes <= 1000 and page.last_rid is not None
+    page, _ = await shelf.page("SELECT * FROM c", max_items=1000, max_bytes=10)
+    assert len(page.rows) == 1, "a page makes progress even if its first row is too large"
+    page, _ = await shelf.page("SELECT * FROM c WHERE c.pk = 'y' OR c.text = ''", is_due=lambda: True, scope=WHOLE)
+    assert page.rows == []
+    page, _ = await shelf.page("SELECT * FROM c WHERE c.text != 't'", max_items=1000, is_due=lambda: True)
+    assert 0 < len(page.rows) < 200 and page.last_rid is not None
+    rows = await shelf.all_rows("SELECT VALUE c.id FROM c WHERE c.text != 't'", is_due=lambda: True, max_items=1000)
+    assert rows == [str(number) for number in range(200)]
+
+
+async def test_expired_items_are_not_there() -> None:
+    shelf = Shelf(POLICIES["all"])
+    await shelf.put([{"id": f"{number}", "pk": "x", "_ts": number} for number in range(10)])
+    rows = await shelf.all_rows("SELECT VALUE c.id FROM c", is_live=lambda header: header.ts > 6, max_items=2)
+    assert rows == ["7", "8", "9"]
+
+
+async def test_points_and_hierarchical_prefixes() -> None:
+    shelf = Shelf(POLICIES["all"], TREE_KEY)
+    await shelf.put([{"id": f"{number}", "pk": number % 3, "a": number % 5} for number in range(60)])
+    low, high = TREE_KEY.prefix_range((1,))
+    rows = await shelf.all_rows("SELECT VALUE c.id FROM c", scope=Scope(low=low, high=high), max_items=7)
+    assert rows == [str(number) for number in range(60) if number % 3 == 1]
+    points = tuple((TREE_KEY.effective_key((number % 3, number % 5)), str(number)) for number in (9, 4, 4, 700))
+    rows = await shelf.all_rows("SELECT VALUE c.id FROM c", scope=Scope(points=points))
+    assert rows == ["4", "9"]
+
+
+async def test_the_index_is_used() -> None:
+    shelf = Shelf(POLICIES["all"])
+    count = 3000
+    await shelf.put([{"id": f"i{n}", "pk": f"p{n % 10}", "n": n, "half": n % 2, "t": n % 1000} for n in range(count)])
+    epk = KEY.effective_key(("p7",))
+    for text, scope, keys_max in [
+        ("SELECT * FROM c WHERE c.id = 'i7'", WHOLE, 5),
+        ("SELECT * FROM c WHERE c.id = 'i7'", Scope(epk=epk), 3),
+        ("SELECT * FROM c WHERE c.t = 7", WHOLE, 10),
+        ("SELECT * FROM c WHERE c.t = 7 AND c.half = 1", WHOLE, 20),
+        ("SELECT * FROM c WHERE c.half = 1 AND c.t = 7", WHOLE, 300),
+        ("SELECT * FROM c WHERE c.half = 1 AND c.n < 20", WHOLE, 400),
+        ("SELECT * FROM c WHERE c.t = 7", Scope(epk=epk), 20),
+        ("SELECT * FROM c WHERE c.n BETWEEN 100 AND 120", WHOLE, 60),
+        ("SELECT * FROM c WHERE c.id IN ('i1', 'i2', 'i3')", WHOLE, 15),
+        ("SELECT * FROM c WHERE c.absent = 1", WHOLE, 2),
+        ("SELECT * FROM c WHERE c.half = 1 AND c.pk = 'p7'", Scope(epk=epk), 3500),
+        ("SELECT * FROM c WHERE false", WHOLE, 0),
+    ]:
+        page, keys = await shelf.page(text, scope=scope, max_items=1000)
+        assert [orjson.loads(row) for row in page.rows] == shelf.expected(text, None, scope.holds), text
+        assert keys <= keys_max, f"{text} read {keys} keys"
+        assert not page.counters.is_full_scan
+
+
+async def test_counters_do_not_depend_on_paging() -> None:
+    shelf = Shelf(POLICIES["all"])
+    await shelf.put([{"id": f"i{n}", "pk": "p", "n": n} for n in range(100)])
+    whole, _ = await shelf.page("SELECT * FROM c WHERE c.n > 20 AND c.pk = 'p' AND CONTAINS(c.id, '3')", max_items=1000)
+    assert (whole.counters.seeks, whole.counters.precise_scans) == (1, 1)
+    loaded, after_rid = 0, -1
+    while True:
+        page, _ = await shelf.page(
+            "SELECT * FROM c WHERE c.n > 20 AND c.pk = 'p' AND CONTAINS(c.id, '3')", max_items=2, after_rid=after_rid
+        )
+        loaded += page.counters.bytes_loaded
+        if page.last_rid is None:
+            break
+        after_rid = page.last_rid
+    assert loaded == whole.counters.bytes_loaded
