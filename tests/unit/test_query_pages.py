@@ -167,7 +167,7 @@ async def test_every_path_gives_what_a_scan_gives(policy: str, monkeypatch: pyte
     seed = 99
     dice = random.Random(f"{seed} {policy}")
     shelf = Shelf(POLICIES[policy])
-    await shelf.put([make_item(dice, number) for number in range(400)])
+    await shelf.put([make_item(dice, number) for number in range(150)])
     epk = KEY.effective_key(("x",))
     middle = KEY.effective_key((5,))
     scopes = [WHOLE, Scope(epk=epk), Scope(low=b"", high=middle), Scope(low=middle, high=b"\xff")]
