@@ -189,7 +189,7 @@ async def test_star_is_passed_through_unparsed() -> None:
     await shelf.put([{"id": "1", "pk": "x", "n": 1.0}])
     page, _ = await shelf.page("SELECT * FROM c")
     assert page.rows == [b'{"id":"1","pk":"x","n":1.0}'] and page.last_rid is None
-    assert page.counters.items_loaded == 1 and page.counters.bytes_loaded == page.sizes_bytes == len(page.rows[0])
+    assert page.counters.items_loaded == 1 and page.counters.bytes_loaded == page.size_bytes == len(page.rows[0])
     page, _ = await shelf.page("SELECT VALUE c FROM c WHERE c.n = 1")
     assert page.rows == [b'{"id":"1","pk":"x","n":1.0}']
 
@@ -202,7 +202,7 @@ async def test_pages_end_on_count_size_and_time() -> None:
     page, _ = await shelf.page("SELECT * FROM c", max_items=200)
     assert len(page.rows) == 200 and page.last_rid is None
     page, _ = await shelf.page("SELECT * FROM c", max_items=1000, max_bytes=1000)
-    assert 1 < len(page.rows) < 10 and page.sizes_bytes <= 1000 and page.last_rid is not None
+    assert 1 < len(page.rows) < 10 and page.size_bytes <= 1000 and page.last_rid is not None
     page, _ = await shelf.page("SELECT * FROM c", max_items=1000, max_bytes=10)
     assert len(page.rows) == 1, "a page makes progress even if its first row is too large"
     page, _ = await shelf.page("SELECT * FROM c WHERE c.pk = 'y' OR c.text = ''", is_due=lambda: True, scope=WHOLE)

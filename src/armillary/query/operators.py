@@ -40,7 +40,7 @@ class Page:
     rows: list[bytes]  # JSON
     last_rid: int | None  # where the next page goes on; None: there is nothing after this page
     counters: Counters
-    sizes_bytes: int  # of the rows together
+    size_bytes: int  # of the rows together
 
 
 def run_page(
