@@ -1,7 +1,7 @@
 """The development certificate: self-signed, for this machine's own names, made when the first TLS client comes.
 
 It lets SDKs that insist on https connect; it proves nothing to anybody. A server on a real network is given a
-certificate of its own. `cryptography` is imported only here, and only when needed: that takes a tenth of a second.
+certificate of its own. `cryptography` is imported only here, and only when needed: that takes tenths of a second.
 """
 
 from __future__ import annotations

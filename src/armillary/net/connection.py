@@ -206,6 +206,8 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _answer_crash(self, request: Request, ending: bytes, exception: BaseException) -> None:
+        if self._service.is_closing:
+            ending = CLOSES
         try:
             response = self._service.crash(request, exception)
             wire = self._service.answers.encode(response, ending, is_head=request.method == "HEAD")

@@ -152,7 +152,7 @@ class Listener:
         return Connection(self.service)
 
     async def _tls_context(self) -> ssl.SSLContext:
-        """Made with the first TLS connection, in a thread: making a certificate takes a tenth of a second."""
+        """Made with the first TLS connection, in a thread: making a certificate takes tenths of a second."""
         assert self._tls is not None, "TLS connections are dropped when there is no TLS"
         if self._context is None:
             self._context = self._loop.run_in_executor(None, self._tls)
