@@ -141,8 +141,8 @@ def test_text_of_an_item() -> None:
 
 
 def test_etags_tell_writes_apart() -> None:
-    assert items.etag(0x0102030405, 0x1122334455667788, 0x65) == '"55667788-3344-0405-0203-000000650001"'
-    assert len({items.etag(rid, lsn, 7) for rid in range(50) for lsn in range(50)}) == 2500
+    assert items.etag(0x010203040506, 0x1122334455667788, 9, 0x65) == '"55667788-3344-0009-0001-000000650506"'
+    assert len({items.etag(1, lsn, step, 7) for step in range(50) for lsn in range(50)}) == 2500
 
 
 def test_size() -> None:

@@ -29,13 +29,12 @@ def permission_body(given: Any) -> tuple[str, Body]:
         body, {"id", "permissionMode", "resource", "resourcePartitionKey", "_token"}, f"permission '{name}'"
     )
     mode = body.get("permissionMode")
-    modes = {"read": "Read", "all": "All"}
-    if not isinstance(mode, str) or mode.lower() not in modes:
+    if not isinstance(mode, str) or mode.lower() not in ("read", "all"):
         raise bad_request(f"'permissionMode' must be Read or All, not {mode!r}.")
     resource = body.get("resource")
     if not isinstance(resource, str) or not resource.strip("/"):
         raise bad_request("'resource' of a permission must be the link of what it permits, e.g. dbs/<db>/colls/<coll>.")
-    made: Body = {"id": name, "permissionMode": modes[mode.lower()], "resource": resource}
+    made: Body = {"id": name, "permissionMode": mode, "resource": resource}
     key = body.get("resourcePartitionKey")
     if key is not None:
         if not isinstance(key, list) or any(isinstance(part, list) for part in key):

@@ -148,6 +148,13 @@ class Account:
     def containers(self) -> list[Container]:
         return list(self._containers.values())
 
+    @property
+    def highest_lsn(self) -> int:
+        """New containers start counting here: a session token that a client kept from an earlier container of the
+        same name, or from another one, must not look as if it were ahead of the new one."""
+        lsns = [partition.lsn for container in self.containers for partition in container.partitions.values()]
+        return max(lsns, default=0)
+
     # Work that goes on by itself.
 
     def restate(self, container: Container) -> None:

@@ -301,7 +301,7 @@ class Catalog:
 
     def _stamp(self, txn: Txn) -> tuple[str, int]:
         ts = int(self._clock.now_s())
-        return items.etag(0, _count(txn, b"etag"), ts), ts
+        return items.etag(0, _count(txn, b"etag"), 0, ts), ts
 
     def _tree(self, root: Record) -> list[Record]:
         doomed, waiting = [], [root]

@@ -44,8 +44,10 @@ class Container:
             logical_partition_bytes_max=logical_bytes_max,
         )
         self.map = PartitionMap([_range(each) for each in record.state["ranges"]])
+        first_lsn = record.state["first_lsn"]
         self.partitions = {
-            each.id: Partition(engine.store(each.store), self.schema, each, clock) for each in self.map.ranges
+            each.id: Partition(engine.store(each.store), self.schema, each, clock, first_lsn)
+            for each in self.map.ranges
         }
         self._rename()
 

@@ -64,7 +64,8 @@ async def create_container(
 
     def state(_rid: bytes, new_store: Callable[[], int]) -> Body:
         boundaries = even_boundaries(count, key.version) if key is not None else []
-        return {"ranges": new_ranges(boundaries, new_store), "next_range": count, "rules": 1}
+        ranges = new_ranges(boundaries, new_store)
+        return {"ranges": ranges, "next_range": count, "rules": 1, "first_lsn": account.highest_lsn}
 
     companions = (lambda made: [new_offer(own, made)]) if own is not None else None
     record = await account.catalog.create(ResourceType.CONTAINER, database, name, body, state, companions)

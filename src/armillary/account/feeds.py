@@ -76,7 +76,8 @@ async def query(
     walk = _Walk(account, container, options, selection, text)
     if bound.has_source:
         walk.confine(bound)
-        if not options.is_cross_partition_allowed and not walk.is_confined:
+        is_keyless = options.key == () and container.key is not None and not container.key.is_system
+        if not options.is_cross_partition_allowed and (is_keyless or not walk.is_confined):
             raise bad_request(_CROSS_PARTITION_OFF)
         await walk.run()
     else:
@@ -255,13 +256,13 @@ class _Walk:
 
     def _take(self, page: Page, is_first: bool) -> None:
         self.rows += page.rows
-        self._size_bytes += page.sizes_bytes
+        self._size_bytes += page.size_bytes
         work = self.work
         if is_first:
             work.seeks += page.counters.seeks
             work.precise_scans += page.counters.precise_scans
         work.returned_ru += sum([charges.read_ru(len(row)) for row in page.rows])
-        work.loaded_bytes += max(0, page.counters.bytes_loaded - page.sizes_bytes)
+        work.loaded_bytes += max(0, page.counters.bytes_loaded - page.size_bytes)
 
     def _stop_at(self, rest: list[_Slice]) -> None:
         """Note where the next page goes on: the slices begun, then everything behind them."""

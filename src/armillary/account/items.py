@@ -74,7 +74,7 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
             ),
         )
     number, header, stored = found
-    etag = items.etag(number, header.lsn, header.ts)
+    etag = items.etag(number, header.lsn, header.step, header.ts)
     head = partition.head
     if options.if_none_match is not None and options.if_none_match in ("*", etag):
         charge_ru = charges.failed_read_ru(options.read_factor)

@@ -24,17 +24,17 @@ def script_body(resource_type: ResourceType, given: Any) -> tuple[str, Body]:
     known = {"id", "body"}
     if resource_type is ResourceType.TRIGGER:
         known |= {"triggerType", "triggerOperation"}
-        body["triggerType"] = _choice(body, "triggerType", _TRIGGER_TYPES)
-        body["triggerOperation"] = _choice(body, "triggerOperation", _TRIGGER_OPERATIONS)
+        # Kept as written: Python says "pre" and wants to read that back.
+        _check_choice(body, "triggerType", _TRIGGER_TYPES)
+        _check_choice(body, "triggerOperation", _TRIGGER_OPERATIONS)
     unknown = sorted(body.keys() - known)
     if unknown:
         raise bad_request(f"Unknown property '{unknown[0]}' in {resource_type.value} '{name}'.")
     return name, body
 
 
-def _choice(body: Body, name: str, choices: tuple[str, ...]) -> str:
+def _check_choice(body: Body, name: str, choices: tuple[str, ...]) -> None:
     value = body.get(name)
-    for choice in choices:
-        if isinstance(value, str) and value.lower() == choice.lower():
-            return choice
+    if isinstance(value, str) and value.lower() in [choice.lower() for choice in choices]:
+        return
     raise bad_request(f"'{name}' must be one of {', '.join(choices)}, not {value!r}.")

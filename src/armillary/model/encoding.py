@@ -202,21 +202,22 @@ class ItemHeader(NamedTuple):
     ts: int
     ttl: int
     epk: bytes
+    step: int = 0  # place among the changes of its transaction, which share one lsn
 
 
-_HEADER = struct.Struct(">BBHQIiB")
+_HEADER = struct.Struct(">BBHQIiHB")
 _HEADER_BYTES = _HEADER.size
 _EPK_LENGTH_AT = _HEADER_BYTES - 1
 
 
 def pack_item(header: ItemHeader, payload: bytes) -> bytes:
-    kind, flags, policy, lsn, ts, ttl, epk = header
-    return _HEADER.pack(kind, flags, policy, lsn, ts, ttl, len(epk)) + epk + payload
+    kind, flags, policy, lsn, ts, ttl, epk, step = header
+    return _HEADER.pack(kind, flags, policy, lsn, ts, ttl, step, len(epk)) + epk + payload
 
 
 def unpack_header(stored: bytes) -> ItemHeader:
-    kind, flags, policy, lsn, ts, ttl, epk_length = _HEADER.unpack_from(stored)
-    return ItemHeader(kind, flags, policy, lsn, ts, ttl, stored[_HEADER_BYTES : _HEADER_BYTES + epk_length])
+    kind, flags, policy, lsn, ts, ttl, step, epk_length = _HEADER.unpack_from(stored)
+    return ItemHeader(kind, flags, policy, lsn, ts, ttl, stored[_HEADER_BYTES : _HEADER_BYTES + epk_length], step)
 
 
 def payload_of(stored: bytes) -> bytes:

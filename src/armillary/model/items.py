@@ -144,10 +144,10 @@ def close_text(rid_text: str, self_text: str, etag_text: str, ts: int) -> bytes:
     ).encode()
 
 
-def etag(rid: int, lsn: int, ts: int) -> str:
+def etag(rid: int, lsn: int, step: int, ts: int) -> str:
     """A new value for every write, in the GUID-like form of the service. The quotes belong to it."""
     digits = _pack_etag(
-        lsn & 0xFFFFFFFF, lsn >> 32 & 0xFFFF, rid & 0xFFFF, rid >> 16 & 0xFFFF, ts & 0xFFFFFFFF, rid >> 32 & 0xFFFF
+        lsn & 0xFFFFFFFF, lsn >> 32 & 0xFFFF, step, rid >> 40 & 0xFFFF, ts & 0xFFFFFFFF, rid & 0xFFFF
     ).hex()
     return f'"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"'
 

@@ -7,7 +7,7 @@ numeric order. Everything that reads or writes a partition's bytes builds its ke
 | ids     | epk + id                          | rid                           | the primary key                        |
 | members | epk + rid                         | -                             | a logical partition in insertion order |
 | terms   | path number + encoded value + rid | -                             | the index                              |
-| changes | lsn                               | rid, or rid + tombstone       | the change feed                        |
+| changes | lsn + step in its transaction     | rid, or rid + tombstone       | the change feed                        |
 | unique  | epk + constraint number + values  | rid                           | unique keys, per logical partition     |
 | expiry  | time + rid                        | -                             | TTL                                    |
 | sizes   | epk                               | count, bytes, partition key   | limits and storage pictures            |
@@ -23,6 +23,7 @@ ITEMS, IDS, MEMBERS, TERMS, CHANGES, UNIQUE, EXPIRY, SIZES, META = b"i", b"k", b
 
 RID_BYTES = 8
 PATH_BYTES = 4
+STEPS_MAX = 1 << 16  # changes in one transaction
 
 
 def space_end(space: bytes) -> bytes:
@@ -50,8 +51,8 @@ def term_key(path_number: int, term: bytes, rid: int) -> bytes:
     return TERMS + path_number.to_bytes(4, "big") + term + rid.to_bytes(8, "big")
 
 
-def change_key(lsn: int) -> bytes:
-    return CHANGES + lsn.to_bytes(8, "big")
+def change_key(lsn: int, step: int = 0) -> bytes:
+    return CHANGES + (lsn << 16 | step).to_bytes(10, "big")
 
 
 def unique_key(epk: bytes, constraint_number: int, values: bytes) -> bytes:

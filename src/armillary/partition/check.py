@@ -42,7 +42,7 @@ class _Check:
         self._view = view
         self._schema = schema
         self._range = key_range
-        self._head = log.load_head(view, first_item_number(key_range.id))
+        self._head = log.load_head(view, first_item_number(key_range.id), 0)
         self._paths: dict[str, int] = {}
         self._counts: Counter[bytes] = Counter()
         self._expected: Counter[bytes] = Counter()
@@ -112,7 +112,7 @@ class _Check:
             yield f"{what} is not found by its id"
         if self._view.get(layout.member_key(epk, number)) is None:
             yield f"{what} is not a member of its logical partition"
-        change = self._view.get(layout.change_key(header.lsn))
+        change = self._view.get(layout.change_key(header.lsn, header.step))
         if change is None or log.unpack_change(change)[:2] != (number, log.ITEM_WRITTEN):
             yield f"{what} has no change entry at its lsn {header.lsn}"
         self._expected[layout.IDS] += 1
@@ -139,7 +139,7 @@ class _Check:
     ) -> Iterator[str]:
         wanted = {
             "_rid": item_rid_text(self._schema.rid, number),
-            "_etag": items.etag(number, header.lsn, header.ts),
+            "_etag": items.etag(number, header.lsn, header.step, header.ts),
             "_ts": header.ts,
         }
         for name, value in wanted.items():
@@ -168,13 +168,13 @@ class _Check:
     def _check_changes(self) -> Iterator[str]:
         written = 0
         for key, value in self._view.scan(layout.CHANGES, layout.space_end(layout.CHANGES)):
-            lsn, change = int.from_bytes(key[1:], "big"), log.unpack_change(value)
+            lsn, change = log.change_lsn(key), log.unpack_change(value)
             if lsn > self._head.lsn:
                 yield f"change {lsn} lies beyond the partition's lsn {self._head.lsn}"
             stored = self._view.get(layout.item_key(change.number))
             if change.kind == log.ITEM_WRITTEN:
                 written += 1
-                if stored is None or unpack_header(stored).lsn != lsn:
+                if stored is None or layout.change_key(*_place(stored)) != key:
                     yield f"change {lsn} names item {change.number}, which was not last written there"
             elif stored is not None:
                 yield f"change {lsn} is the tombstone of item {change.number}, which exists"
@@ -193,3 +193,8 @@ class _Check:
     def _check_count(self, space: bytes, name: str) -> Iterator[str]:
         if self._counts[space] != self._expected[space]:
             yield f"there are {self._counts[space]} {name}, the items account for {self._expected[space]}"
+
+
+def _place(stored: bytes) -> tuple[int, int]:
+    header = unpack_header(stored)
+    return header.lsn, header.step

@@ -28,18 +28,19 @@ _RULES_KEY = layout.META + b"rules"
 
 
 class Partition:
-    def __init__(self, store: Store, schema: Schema, key_range: KeyRange, clock: Clock) -> None:
+    def __init__(self, store: Store, schema: Schema, key_range: KeyRange, clock: Clock, first_lsn: int) -> None:
         self._store = store
         self._schema = schema
         self._clock = clock
         self._paths: dict[str, int] = {}
         self._first_number = first_item_number(key_range.id)
+        self._first_lsn = first_lsn
         self.range = key_range
-        self.head = log.Head(0, self._first_number, 0, 0, 1)  # as last acknowledged
+        self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
         self.restated_count = 0  # items that a running change of rules has reached
 
     async def open(self) -> None:
-        self.head = await self._store.read(lambda view: log.load_head(view, self._first_number))
+        self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
 
     @property
     def lsn(self) -> int:
@@ -101,7 +102,7 @@ class Partition:
         return outcomes, writer.head, writer.new_paths
 
     def _writer(self, txn: Txn) -> Writer:
-        head = log.load_head(txn, self._first_number)
+        head = log.load_head(txn, self._first_number, self._first_lsn)
         return Writer(txn, self._schema, head, self._paths, self._clock.now_s())
 
     def _remember(self, head: log.Head, new_paths: dict[str, int]) -> None:

@@ -53,7 +53,7 @@ async def forget_tombstones(partition: Partition, from_lsn: int, now_s: float) -
                 if change.deleted_s >= oldest_s:
                     break
                 old.append(key)
-            next_lsn = int.from_bytes(key[1:], "big") + 1
+            next_lsn = log.change_lsn(key) + 1
         return old, next_lsn
 
     old, next_lsn = await partition.read(stretch)

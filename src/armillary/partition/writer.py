@@ -31,7 +31,8 @@ class Writer:
         self._schema = schema
         self._paths = paths  # read only: what is known to be durable
         self._now_s = now_s
-        self._first_lsn = head.lsn + 1
+        self._lsn = head.lsn + 1  # of everything that this transaction changes
+        self._steps = 0
         self.head = head
         self.new_paths: PathNumbers = {}
 
@@ -51,7 +52,7 @@ class Writer:
                 return self._read(operation)
 
     def finish(self) -> None:
-        if self.head.lsn >= self._first_lsn:
+        if self._steps:
             self._txn.put(layout.HEAD_KEY, self.head.pack())
 
     # The six verbs.
@@ -115,7 +116,7 @@ class Writer:
     def _read(self, operation: Operation) -> Outcome:
         number, stored = self._existing(operation)
         header = unpack_header(stored)
-        etag = items.etag(number, header.lsn, header.ts)
+        etag = items.etag(number, header.lsn, header.step, header.ts)
         payload = payload_of(stored)
         charge_ru = charges.read_ru(len(payload))
         if operation.if_none_match is not None and operation.if_none_match in ("*", etag):
@@ -157,7 +158,7 @@ class Writer:
         if wanted is None or wanted == "*":
             return
         header = unpack_header(stored)
-        if wanted != items.etag(number, header.lsn, header.ts):
+        if wanted != items.etag(number, header.lsn, header.step, header.ts):
             raise _precondition_failed(charges.failed_write_ru(len(stored)))
 
     def _current_draft(self, operation: Operation) -> Draft:
@@ -193,7 +194,7 @@ class Writer:
         before_terms = self._terms_of(before, before_payload)
         if self._schema.unique:
             self._claim_unique(epk, made.document, number, before=orjson.loads(before_payload))
-        txn.delete(layout.change_key(before.lsn))
+        txn.delete(layout.change_key(before.lsn, before.step))
         header, payload, etag = self._seal(made, epk, number)
         self._resize(operation, 0, len(payload) - len(before_payload))
         txn.put(layout.item_key(number), pack_item(header, payload))
@@ -217,29 +218,30 @@ class Writer:
         txn.delete(layout.item_key(number))
         txn.delete(layout.id_key(epk, item_id))
         txn.delete(layout.member_key(epk, number))
-        txn.delete(layout.change_key(header.lsn))
-        lsn = self._next_lsn()
-        tombstone = log.pack_tombstone(number, kind, lsn - self._first_lsn, int(self._now_s), epk, item_id)
-        txn.put(layout.change_key(lsn), tombstone)
+        txn.delete(layout.change_key(header.lsn, header.step))
+        tombstone = log.pack_tombstone(number, kind, int(self._now_s), epk, item_id)
+        txn.put(layout.change_key(self._lsn, self._next_step()), tombstone)
         self._resize_stored(epk, -1, -len(payload))
         return terms.charged + len(self._schema.unique.paths)
 
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
         """Give a draft its lsn, etag and system properties, and enter it in the log."""
-        lsn = self._next_lsn()
-        etag = items.etag(number, lsn, made.ts)
+        lsn, step = self._lsn, self._next_step()
+        etag = items.etag(number, lsn, step, made.ts)
         schema = self._schema
         rid = item_rid_text(schema.rid, number)
         payload = made.text + items.close_text(rid, f"{schema.self_link}docs/{rid}/", etag, made.ts)
         items.check_size(len(payload))
         flags = FLAG_INDEXED if made.is_indexed else 0
-        header = ItemHeader(FORMAT_JSON, flags, made.rules_number, lsn, made.ts, made.ttl, epk)
-        self._txn.put(layout.change_key(lsn), log.pack_written(number, lsn - self._first_lsn))
+        header = ItemHeader(FORMAT_JSON, flags, made.rules_number, lsn, made.ts, made.ttl, epk, step)
+        self._txn.put(layout.change_key(lsn, step), log.pack_written(number))
         return header, payload, etag
 
-    def _next_lsn(self) -> int:
-        self.head.lsn += 1
-        return self.head.lsn
+    def _next_step(self) -> int:
+        self.head.lsn = self._lsn
+        self._steps += 1
+        assert self._steps <= layout.STEPS_MAX, "more changes than one transaction can number"
+        return self._steps - 1
 
     # The spaces beside the item.
 

@@ -165,6 +165,7 @@ async def create_resource(call: Call) -> Response:
         return await _replace(call, present, name, body)
     if resource_type is ResourceType.PERMISSION:
         access.refuse_second_permission(call.account, owner, body)
+        _check_token_request(call, body)
     record = await call.account.catalog.create(resource_type, owner, name, body)
     return _answer(call, 201, record)
 
@@ -179,6 +180,8 @@ async def replace_resource(call: Call) -> Response:
 
 
 async def _replace(call: Call, record: Record, name: str, body: Body) -> Response:
+    if record.type is ResourceType.PERMISSION:
+        _check_token_request(call, body)
     changed = await call.account.catalog.replace(record, body, name=name, if_match=h.text(call.headers, h.IF_MATCH))
     return _answer(call, 200, changed)
 
@@ -223,11 +226,17 @@ def permission_content(call: Call, record: Record) -> Body:
     return {**record.to_json(), "_token": _permission_token(call, record)}
 
 
+def _check_token_request(call: Call, body: Body) -> None:
+    """Refuse what no token can be issued for before the permission is stored, not after."""
+    h.token_lifetime_s(call.headers)
+    _both_links(call, body["resource"].strip("/"))
+
+
 def _permission_token(call: Call, record: Record) -> str:
     name_link, rid_link = _both_links(call, record.body["resource"].strip("/"))
     return call.door.tokens.issue(
         permission_rid=record.rid_text,
-        mode=record.body["permissionMode"],
+        mode=record.body["permissionMode"].capitalize(),
         name_link=name_link,
         rid_link=rid_link,
         partition_key=record.body.get("resourcePartitionKey"),

@@ -67,7 +67,15 @@ STATIC_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 
 CONSISTENCY_LEVELS = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")  # strongest first
 _CONSISTENCY_BY_TEXT = {level.lower().encode(): level for level in CONSISTENCY_LEVELS}
-_INDEXING_DIRECTIVES = {b"default": "Default", b"include": "Include", b"exclude": "Exclude"}
+_INDEXING_DIRECTIVES = {
+    b"default": "Default",
+    b"include": "Include",
+    b"exclude": "Exclude",
+    # Python's client sends the numbers of its own enumeration.
+    b"0": "Default",
+    b"1": "Exclude",
+    b"2": "Include",
+}
 _PRIORITY_LEVELS = {b"high": "High", b"low": "Low"}
 _BOOLEANS = {b"True": True, b"true": True, b"False": False, b"false": False, b"": False}
 
@@ -321,7 +329,7 @@ def _choice(headers: Headers, name: bytes, choices: Mapping[bytes, str]) -> str 
         return None
     value = choices.get(given.lower())
     if value is None:
-        raise _refusal(name, given, f"one of {', '.join(choices.values())}")
+        raise _refusal(name, given, f"one of {', '.join(dict.fromkeys(choices.values()))}")
     return value
 
 
