@@ -1,0 +1,67 @@
+"""The released Python clients on a real server: every test that asks for `client` runs with both of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from azure.cosmos import PartitionKey
+from sdk.clients import Blocking, open_client
+from support.process import ServerProcess
+
+_numbers = count(1)
+
+Connect = Callable[..., Awaitable[Any]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        # The asynchronous client hands large bodies to aiohttp as they are; not ours to mend.
+        item.add_marker(pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"))
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses."""
+    return f"test-{next(_numbers)}"
+
+
+@pytest.fixture(params=["sync", "aio"])
+def flavour(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def connect(flavour: str, server: ServerProcess) -> AsyncIterator[Connect]:
+    """await connect(): another client of the shared server, or of `url`, with `credential` instead of the key."""
+    opened: list[Any] = []
+
+    async def open_one(url: str = server.url, credential: Any = server.key, **options: Any) -> Any:
+        client = await open_client(flavour, url, credential, **options)
+        opened.append(client)
+        return client
+
+    yield open_one
+    for client in opened:
+        closing = client.close()
+        if not isinstance(client, Blocking):
+            await closing
+
+
+@pytest.fixture
+async def client(connect: Connect) -> Any:
+    return await connect()
+
+
+@pytest.fixture
+async def database(client: Any, name: str) -> AsyncIterator[Any]:
+    yield await client.create_database(name)
+    await client.delete_database(name)
+
+
+@pytest.fixture
+async def container(database: Any) -> Any:
+    """Partitioned by /pk."""
+    return await database.create_container("items", PartitionKey("/pk"))
