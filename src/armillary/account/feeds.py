@@ -25,6 +25,7 @@ from armillary.model.charges import QueryWork
 from armillary.model.encoding import ItemHeader
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW, Key
 from armillary.model.ranges import KeyRange
+from armillary.model.values import UNDEFINED, Value
 from armillary.partition.partition import Partition
 from armillary.query import cursor as cursors
 from armillary.query.access import Scope
@@ -76,8 +77,7 @@ async def query(
     walk = _Walk(account, container, options, selection, text)
     if bound.has_source:
         walk.confine(bound)
-        is_keyless = options.key == () and container.key is not None and not container.key.is_system
-        if not options.is_cross_partition_allowed and (is_keyless or not walk.is_confined):
+        if not options.is_cross_partition_allowed and not walk.is_confined:
             raise bad_request(_CROSS_PARTITION_OFF)
         await walk.run()
     else:
@@ -136,10 +136,12 @@ class _Walk:
 
     @property
     def is_confined(self) -> bool:
-        """Whether the request says where to look, or there is only one place."""
-        options = self._options
-        is_scoped = options.range_id is not None or options.epk_range is not None or bool(options.key)
-        return is_scoped or self._wanted is not None or len(self._container.partitions) == 1
+        """Whether the request says where to look. A container that has just one partition today may have more
+        tomorrow, so its clients must say so too."""
+        options, definition = self._options, self._container.key
+        if definition is None or options.range_id is not None or options.epk_range is not None:
+            return True
+        return bool(options.key) or self._wanted is not None or (definition.is_system and options.key == ())
 
     def confine(self, bound: BoundQuery) -> None:
         """Leave out partitions that cannot hold an answer because the filter pins the partition key."""
@@ -151,10 +153,17 @@ class _Walk:
         if keys is None:
             return
         container = self._container
-        self._wanted = {container.map.find(container.effective_key(key)).id for key in keys}  # type: ignore[arg-type]
+        self._wanted = {container.map.find(self._effective_key(key)).id for key in keys}
         points = pinned_points(bound.condition, paths)
         if points is not None:
-            self._points = tuple((container.effective_key(key), item_id) for key, item_id in points)  # type: ignore[arg-type]
+            self._points = tuple((self._effective_key(key), item_id) for key, item_id in points)
+
+    def _effective_key(self, pinned: tuple[Value, ...]) -> bytes:
+        definition = self._container.key
+        assert definition is not None
+        if definition.is_system and pinned == (UNDEFINED,):
+            pinned = ()  # the empty key of a migrated container
+        return self._container.effective_key(pinned)  # type: ignore[arg-type]
 
     # Walking.
 
@@ -165,6 +174,8 @@ class _Walk:
             for each in slices:
                 check_session(each.partition, self._options.session)
         self._visited = [each.partition for each in slices]
+        if not slices:
+            self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
         for index, current in enumerate(slices):
             is_first = current.after_rid < 0
             self.work.partitions_begun += is_first
