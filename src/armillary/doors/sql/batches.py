@@ -62,6 +62,7 @@ async def run_batch(call: Call) -> Response:
             Kind.UNSUPPORTED_MEDIA,
             "A batch must be a JSON array of operations; the binary form (HybridRow) is not supported.",
         )
+    is_minimal = h.prefers_minimal(call.headers)
     is_atomic = h.flag(call.headers, h.IS_BATCH_ATOMIC)
     if is_atomic and h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR):
         raise bad_request("A batch cannot be atomic and continue on errors.")
@@ -85,7 +86,7 @@ async def run_batch(call: Call) -> Response:
         answer = await items.batch(container, key, members, options, call.account.clock)
     else:
         answer = await _bulk(call, container, members)
-    return _answer(call, container, answer)
+    return _answer(call, container, answer, is_minimal)
 
 
 async def _bulk(call: Call, container: Container, members: list[Member]) -> BatchAnswer:
@@ -138,8 +139,7 @@ def _text(given: dict[str, Any], name: str, index: int) -> str | None:
     return value
 
 
-def _answer(call: Call, container: Container, answer: BatchAnswer) -> Response:
-    is_minimal = h.prefers_minimal(call.headers)
+def _answer(call: Call, container: Container, answer: BatchAnswer, is_minimal: bool) -> Response:
     rows = [_row(each, is_minimal) for each in answer.members]
     has_failed = any(isinstance(each, Failure) for each in answer.members)
     return call.answer(

@@ -80,6 +80,7 @@ async def create_container(call: Call) -> Response:
 async def replace_container(call: Call) -> Response:
     container = call.account.container(*call.route.segments)
     if_match = h.text(call.headers, h.IF_MATCH)
+    h.flag(call.headers, h.POPULATE_QUOTA)  # refused before anything is stored, if it is wrong
     record = await containers.replace_container(call.account, container, parse_json(call.body), if_match)
     return call.answer_record(200, METADATA_WRITE_RU, record, None, _container_headers(call, container))
 

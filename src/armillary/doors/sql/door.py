@@ -144,9 +144,10 @@ for _type in ("dbs", "colls", "offers", "conflicts", *CONTROL_TYPES):
 _ACTIONS.update(
     {
         (RouteKind.KEY_DELETE, "colls", "POST"): documents.delete_by_key,
-        (RouteKind.ADDRESSES, "docs", "GET"): _addresses,
     }
 )
+for _type in ("dbs", "colls", "docs", "pkranges", "offers", "conflicts", *CONTROL_TYPES):
+    _ACTIONS[(RouteKind.ADDRESSES, _type, "GET")] = _addresses
 
 _POSTS: dict[tuple[str, PostMeaning], Action] = {
     ("docs", PostMeaning.BATCH): batches.run_batch,

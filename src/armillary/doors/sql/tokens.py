@@ -58,7 +58,7 @@ class TokenAuthority:
         assert lifetime_s > 0, lifetime_s
         # A scope that is empty, or cut short by a missing word, would be wider than the permission.
         lengths = {link.count("/") for link in (name_link, rid_link) if link}
-        assert len(lengths) == 1 and lengths <= {1, 3, 5}, (name_link, rid_link)  # noqa: PT018
+        assert len(lengths) == 1 and lengths <= {1, 3, 5}, (name_link, rid_link)
         expires_s = int(self._clock.now_s()) + lifetime_s
         claims = Claims(self._account, permission_rid, mode, name_link, rid_link, partition_key, expires_s)
         nonce = self._clock.random_bytes(_NONCE_BYTES).hex()
