@@ -58,6 +58,7 @@ class Container:
         # As they stand in every answer about its items.
         self.link_header = quote(self.link, safe=_HEADER_TEXT).encode("ascii")
         self.rid_header = self.rid_text.encode("ascii")
+        self.path_lines = b"x-ms-alt-content-path: %b\r\nx-ms-content-path: %b" % (self.link_header, self.rid_header)
 
     async def open(self) -> None:
         for partition in self.partitions.values():

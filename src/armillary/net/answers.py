@@ -45,6 +45,11 @@ class Answers:
         headers = response.headers
         body = response.body
         has_body = status != 204 and status != 304
+        if response.lines:
+            assert not headers, "header lines or headers, not both"
+            length = b"\r\nContent-Length: %d\r\n" % len(body) if has_body else b"\r\n"
+            head = b"%b\r\n%b%b%b" % (beginning, response.lines, length, ending)
+            return head + body if has_body and not is_head else head
         lines = [beginning, *map(_join_pair, headers)]
         if has_body:
             lines.append(b"Content-Length: %d" % len(body))

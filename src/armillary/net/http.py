@@ -36,14 +36,19 @@ class Request:
 
 
 class Response:
-    """One answer. Date, Content-Length and Connection are the network's to add: a door leaves them out."""
+    """One answer. Date, Content-Length and Connection are the network's to add: a door leaves them out.
 
-    __slots__ = ("body", "headers", "status")
+    `lines` is for the hottest answers: header lines that a door has made itself, with a line end after each but the
+    last, from values of which it knows that they contain none.
+    """
 
-    def __init__(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
+    __slots__ = ("body", "headers", "lines", "status")
+
+    def __init__(self, status: int, headers: Headers = (), body: bytes = b"", lines: bytes = b"") -> None:
         self.status = status
         self.headers = headers
         self.body = body
+        self.lines = lines
 
     def __repr__(self) -> str:
         return f"Response({self.status}, {len(self.body)} bytes)"
