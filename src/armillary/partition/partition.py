@@ -16,7 +16,7 @@ from armillary.model.resources import first_item_number
 from armillary.partition import log
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.schema import Schema
-from armillary.partition.writer import Writer
+from armillary.partition.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Partition:
         self._store = store
         self._schema = schema
         self._clock = clock
-        self._paths: dict[str, int] = {}
+        self._paths: PathPrefixes = {}
         self._first_number = first_item_number(key_range.id)
         self._first_lsn = first_lsn
         self.range = key_range
@@ -84,13 +84,13 @@ class Partition:
         self._remember(head, new_paths)
         return outcomes
 
-    def _run_one(self, txn: Txn, operation: Operation) -> tuple[Outcome, log.Head, dict[str, int]]:
+    def _run_one(self, txn: Txn, operation: Operation) -> tuple[Outcome, log.Head, PathPrefixes]:
         writer = self._writer(txn)
         outcome = writer.apply(operation)
         writer.finish()
         return outcome, writer.head, writer.new_paths
 
-    def _run_all(self, txn: Txn, operations: Sequence[Operation]) -> tuple[list[Outcome], log.Head, dict[str, int]]:
+    def _run_all(self, txn: Txn, operations: Sequence[Operation]) -> tuple[list[Outcome], log.Head, PathPrefixes]:
         writer = self._writer(txn)
         outcomes = []
         for index, operation in enumerate(operations):
@@ -105,7 +105,7 @@ class Partition:
         head = log.load_head(txn, self._first_number, self._first_lsn)
         return Writer(txn, self._schema, head, self._paths, self._clock.now_s())
 
-    def _remember(self, head: log.Head, new_paths: dict[str, int]) -> None:
+    def _remember(self, head: log.Head, new_paths: PathPrefixes) -> None:
         # Acknowledgements may arrive in another order than the commits.
         if head.lsn >= self.head.lsn:
             self.head = head
@@ -133,7 +133,7 @@ class Partition:
     async def restate(self, numbers: Sequence[int]) -> None:
         """Store these items' terms and expiry by the present rules, in one transaction."""
 
-        def run(txn: Txn) -> tuple[log.Head, dict[str, int]]:
+        def run(txn: Txn) -> tuple[log.Head, PathPrefixes]:
             writer = self._writer(txn)
             for number in numbers:
                 writer.restate(number)

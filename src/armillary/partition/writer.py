@@ -22,11 +22,11 @@ from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, pack_size, unpack_size
 from armillary.storage.engine import Txn
 
-PathNumbers = dict[str, int]
+PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
 
 
 class Writer:
-    def __init__(self, txn: Txn, schema: Schema, head: log.Head, paths: PathNumbers, now_s: float) -> None:
+    def __init__(self, txn: Txn, schema: Schema, head: log.Head, paths: PathPrefixes, now_s: float) -> None:
         self._txn = txn
         self._schema = schema
         self._paths = paths  # read only: what is known to be durable
@@ -34,7 +34,7 @@ class Writer:
         self._lsn = head.lsn + 1  # of everything that this transaction changes
         self._steps = 0
         self.head = head
-        self.new_paths: PathNumbers = {}
+        self.new_paths: PathPrefixes = {}
 
     def apply(self, operation: Operation) -> Outcome:
         match operation.verb:
@@ -181,8 +181,9 @@ class Writer:
         txn.put(layout.item_key(number), pack_item(header, payload))
         txn.put(layout.id_key(epk, made.item_id), number.to_bytes(8, "big"))
         txn.put(layout.member_key(epk, number), b"")
+        put, prefix_of, rid = txn.put, self._term_prefix, number.to_bytes(8, "big")
         for path, term in made.terms.terms:
-            txn.put(layout.term_key(self._path_number(path), term, number), b"")
+            put(prefix_of(path) + term + rid, b"")
         self._put_expiry(header, number)
         charge_ru = charges.create_ru(len(payload), made.terms.charged + len(self._schema.unique.paths))
         return Outcome(Result.CREATED, payload, etag, header.lsn, charge_ru)
@@ -209,8 +210,9 @@ class Writer:
         txn = self._txn
         header, payload = unpack_header(stored), payload_of(stored)
         terms = self._terms_of(header, payload)
+        rid = number.to_bytes(8, "big")
         for path, term in terms.terms:
-            txn.delete(layout.term_key(self._path_number(path), term, number))
+            txn.delete(self._term_prefix(path) + term + rid)
         if self._schema.unique:
             for constraint, values in enumerate(self._schema.unique.values(orjson.loads(payload))):
                 txn.delete(layout.unique_key(epk, constraint, values))
@@ -254,25 +256,25 @@ class Writer:
         """Replace one set of terms by another. Returns how many of those removed or added are charged for."""
         old, new = set(before.terms), set(after.terms)
         removed, added = old - new, new - old
+        rid = number.to_bytes(8, "big")
         for path, term in removed:
-            self._txn.delete(layout.term_key(self._path_number(path), term, number))
+            self._txn.delete(self._term_prefix(path) + term + rid)
         for path, term in added:
-            self._txn.put(layout.term_key(self._path_number(path), term, number), b"")
+            self._txn.put(self._term_prefix(path) + term + rid, b"")
         return count_charged(removed) + count_charged(added)
 
-    def _path_number(self, path: str) -> int:
-        number = self._paths.get(path) or self.new_paths.get(path)
-        if number is None:
+    def _term_prefix(self, path: str) -> bytes:
+        """What the term keys of a path begin with. A path that is new to the partition gets a number here."""
+        prefix = self._paths.get(path) or self.new_paths.get(path)
+        if prefix is None:
             key = layout.path_key(path)
             stored = self._txn.get(key)
             if stored is None:
-                number = self.head.next_path
+                stored = self.head.next_path.to_bytes(layout.PATH_BYTES, "big")
                 self.head.next_path += 1
-                self._txn.put(key, number.to_bytes(layout.PATH_BYTES, "big"))
-            else:
-                number = int.from_bytes(stored, "big")
-            self.new_paths[path] = number
-        return number
+                self._txn.put(key, stored)
+            prefix = self.new_paths[path] = layout.TERMS + stored
+        return prefix
 
     def _claim_unique(self, epk: bytes, document: Document, number: int, before: Document | None) -> None:
         unique = self._schema.unique
