@@ -65,8 +65,8 @@ class Done:
         self._result = result
 
     def __await__(self) -> Generator[Any, Any, Any]:
+        yield from ()  # makes this the generator that `await` wants
         return _wrapped(self._result)
-        yield  # makes this the generator that `await` wants
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         for each in self._result:

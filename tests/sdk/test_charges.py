@@ -8,7 +8,7 @@ import orjson
 import pytest
 from azure.core import MatchConditions
 from azure.cosmos import PartitionKey
-from sdk.clients import charge_of, everything
+from sdk.clients import charge_of, everything, refused
 
 # Nothing is indexed but what the service indexes anyway, so that sizes alone count.
 SIZE_ONLY = {"indexingMode": "none", "automatic": False}
@@ -87,15 +87,15 @@ async def test_the_more_is_indexed_the_more_it_costs(database: Any, container: A
 
 async def test_failures_are_charged(container: Any) -> None:
     await container.create_item({"id": "1", "pk": "a"})
-    for operation in (
-        lambda: container.read_item("missing", "a"),
-        lambda: container.create_item({"id": "1", "pk": "a"}),
-        lambda: container.replace_item(
+    with refused(404) as missing:
+        await container.read_item("missing", "a")
+    with refused(409) as taken:
+        await container.create_item({"id": "1", "pk": "a"})
+    with refused(412) as changed:
+        await container.replace_item(
             "1", {"id": "1", "pk": "a"}, etag='"x"', match_condition=MatchConditions.IfNotModified
-        ),
-    ):
-        with pytest.raises(Exception) as caught:
-            await operation()
+        )
+    for caught in (missing, taken, changed):
         assert float(caught.value.headers["x-ms-request-charge"]) >= 1
 
 

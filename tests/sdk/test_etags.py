@@ -66,7 +66,7 @@ async def test_read(container: Any, first: Any) -> None:
 
 async def test_writes_race(container: Any, first: Any) -> None:
     """Of many who saw the same version, one wins."""
-    outcomes = []
+    outcomes: list[int | None] = []
     for number in range(5):
         try:
             await container.replace_item(

@@ -97,7 +97,7 @@ async def test_an_id_is_needed(container: Any) -> None:
 
 
 async def test_values_come_back_exactly(container: Any) -> None:
-    document = {
+    document: dict[str, Any] = {
         "id": "1",
         "pk": "a",
         "z": 1,

@@ -44,6 +44,7 @@ class Account:
         self._upkeep: asyncio.Task[None] | None = None
         self._restating: dict[bytes, asyncio.Task[None]] = {}
         self._swept_lsn: dict[tuple[bytes, int], int] = {}
+        self._left_lsn = 0  # the highest of the containers that were deleted since the start
 
     @classmethod
     async def open(cls, engine: Engine, clock: Clock, settings: AccountSettings | None = None) -> Account:
@@ -139,7 +140,9 @@ class Account:
         """Forget containers that the catalog no longer has."""
         self._by_names.clear()
         for record in doomed:
-            self._containers.pop(record.rid, None)
+            container = self._containers.pop(record.rid, None)
+            if container is not None:
+                self._left_lsn = max(self._left_lsn, *(each.lsn for each in container.partitions.values()))
             task = self._restating.pop(record.rid, None)
             if task is not None:
                 task.cancel()
@@ -153,7 +156,7 @@ class Account:
         """New containers start counting here: a session token that a client kept from an earlier container of the
         same name, or from another one, must not look as if it were ahead of the new one."""
         lsns = [partition.lsn for container in self.containers for partition in container.partitions.values()]
-        return max(lsns, default=0)
+        return max(self._left_lsn, *lsns, 0)
 
     # Work that goes on by itself.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 import orjson
 
@@ -188,7 +188,7 @@ async def batch(
 
 
 async def bulk(container: Container, range_id: str, members: Sequence[Member], clock: Clock) -> BatchAnswer:
-    """Independent operations on one physical partition. Each succeeds or fails for itself."""
+    """Independent operations on one physical partition. Each succeeds or fails for itself, in the order given."""
     partition = container.partition_by_id(range_id)
 
     async def one(member: Member) -> Outcome | Failure:
@@ -205,7 +205,10 @@ async def bulk(container: Container, range_id: str, members: Sequence[Member], c
         except Failure as failure:
             return failure
 
-    answers = await asyncio.gather(*[one(member) for member in members])
+    # The partition keeps the order of writes that are handed over together; a read must wait for those before it.
+    answers: list[Outcome | Failure] = []
+    for _, run in groupby(members, key=lambda member: member.verb is Verb.READ):
+        answers += await asyncio.gather(*[one(member) for member in run])
     return BatchAnswer(answers, True, sum(each.charge_ru for each in answers), partition.range.id, partition.lsn)
 
 

@@ -120,13 +120,12 @@ def _member(index: int, given: Any, container: Container, is_atomic: bool) -> Me
     if not is_atomic and isinstance(given.get("partitionKey"), str):
         options.key = container.parse_key(given["partitionKey"])
     member = Member(verb, _text(given, "id", index), options=options)
-    if verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE, Verb.PATCH):
+    if verb is Verb.PATCH:
+        member.patch = parse_patch(body)
+    elif verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE):
         if not isinstance(body, dict):
             raise bad_request(f"Operation {index} of the batch needs a JSON object as 'resourceBody'.")
-        if verb is Verb.PATCH:
-            member.patch = parse_patch(body)
-        else:
-            member.document = body
+        member.document = body
     if member.item_id is None and verb not in (Verb.CREATE, Verb.UPSERT):
         raise bad_request(f"Operation {index} of the batch needs the 'id' of an item.")
     return member

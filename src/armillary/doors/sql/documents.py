@@ -9,7 +9,7 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
 from armillary.doors.sql.call import Call, HeaderList, refuse_header
 from armillary.errors import bad_request
-from armillary.model.items import parse_document
+from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, Key
 from armillary.model.patch import parse_patch
 from armillary.net.http import Response
@@ -68,7 +68,7 @@ async def replace_item(call: Call) -> Response:
 async def patch_item(call: Call) -> Response:
     container = call.owner_container()
     options = _write_options(call, container)
-    changes = parse_patch(parse_document(call.body))
+    changes = parse_patch(parse_json(call.body))  # an object, or the bare list that JavaScript may send
     item_id = await addressed_id(call, container, options.key)
     return answer_item(call, container, await items.patch(container, item_id, changes, options))
 
