@@ -20,7 +20,7 @@ from armillary.model.unique import UniqueKeyPolicy
 from armillary.partition import log
 from armillary.partition.operations import Operation, Verb, draft
 from armillary.partition.schema import Rules, Schema
-from armillary.partition.writer import Writer
+from armillary.partition.writer import PathPrefixes, Writer
 from armillary.storage import rocks_database
 from bench import protocol
 from bench.load import Measured
@@ -33,6 +33,8 @@ class RawRocks:
     def __init__(self, directory: Path, *, is_relaxed: bool) -> None:
         # The engine's own settings: what is compared is the work around the database, not its tuning.
         self._rdict = rocksdict.Rdict(str(directory), rocks_database._options())
+        self._write_options = rocksdict.WriteOptions()
+        self._write_options.memtable_insert_hint_per_batch = True
         self._is_relaxed = is_relaxed
         self._synced_s = 0.0
         self._source = _Source()
@@ -71,9 +73,9 @@ class RawRocks:
     def _write(self, writes: dict[bytes, bytes]) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
         put = batch.put
-        for key, value in writes.items():
-            put(key, value)
-        self._rdict.write(batch)
+        for key in sorted(writes):  # as the engine does: the skip list takes them faster
+            put(key, writes[key])
+        self._rdict.write(batch, self._write_options)
         now_s = time.monotonic()
         if not self._is_relaxed or now_s - self._synced_s >= _SYNC_EVERY_S:
             self._rdict.flush_wal(True)
@@ -96,7 +98,7 @@ class _Source:
             rules=Rules(1, indexing, None),
         )
         self._head = log.Head(0, resources.first_item_number(0), 0, 0, 1)
-        self._paths: dict[str, int] = {}
+        self._paths: PathPrefixes = {}
         self._template = protocol.item()
         self._kept: dict[bytes, bytes] = {}
         self._number = protocol.NUMBER_FIRST

@@ -27,23 +27,19 @@ BARE = "bare HTTP"
 RAW_FULL = "raw rocksdb, full"
 RAW_RELAXED = "raw rocksdb, relaxed"
 VERCEL = "cosmosdb-server"
+VERCEL_ALIVE = "cosmosdb-server, keep-alive"
 COSMIUM = "cosmium"
 
 Results = dict[str, dict[str, dict[int, list[Measured]]]]
 
 # Which rows are divided by which, below the rates.
+_OTHERS: Final = (VERCEL, VERCEL_ALIVE, COSMIUM)
+_STORED: Final = [*((FULL, other) for other in _OTHERS), *((RELAXED, other) for other in _OTHERS)]
 _RATIOS: Final = {
-    READ: [(FULL, BARE), (FULL, VERCEL), (FULL, COSMIUM)],
-    CREATE: [
-        (FULL, RAW_FULL),
-        (RELAXED, RAW_RELAXED),
-        (FULL, VERCEL),
-        (RELAXED, VERCEL),
-        (FULL, COSMIUM),
-        (RELAXED, COSMIUM),
-    ],
-    UPSERT: [(FULL, VERCEL), (RELAXED, VERCEL), (FULL, COSMIUM), (RELAXED, COSMIUM)],
-    BATCH: [(FULL, RAW_FULL), (RELAXED, RAW_RELAXED), (FULL, VERCEL), (RELAXED, VERCEL)],
+    READ: [(FULL, BARE), *((FULL, other) for other in _OTHERS)],
+    CREATE: [(FULL, RAW_FULL), (RELAXED, RAW_RELAXED), *_STORED],
+    UPSERT: _STORED,
+    BATCH: [(FULL, RAW_FULL), (RELAXED, RAW_RELAXED), *_STORED],
 }
 
 
@@ -62,14 +58,17 @@ def render(
     results: Results, idle: Idle, *, large: int, puts_per_item: float, skipped: list[str], taken_s: float
 ) -> str:
     lines = [
-        f"Armillary on this machine: {os.cpu_count()} cores, shared by the load generator (wrk, one thread) and the",
-        f"server; signed requests over http, data on disk. {taken_s / 60:.0f} minutes. Columns: connections.",
-        f"An item is 1 KB with the default index: {puts_per_item:.1f} puts. cosmosdb-server and cosmium store nothing",
-        "on disk. 'raw rocksdb' commits what so many connections have under way in one group, in the same way.",
+        f"Armillary on this machine: {os.cpu_count()} cores, shared by the load generator (wrk, one thread), the server",
+        "and whatever else runs here; contestants take turns, medians of the rounds. Signed requests over http, data on",
+        f"disk. Measured in {taken_s / 60:.0f} minutes. Columns: rate with 1, 16 and 64 connections; with 64, the 99th",
+        "percentile of the time to an answer and the processor time that the server spends on an item.",
+        f"An item is 1 KB with the default index: {puts_per_item:.0f} puts. cosmosdb-server and cosmium store nothing on",
+        "disk; cosmosdb-server is measured as its command line starts it (it closes the connection after every answer)",
+        "and, embedded, with keep-alive. 'raw rocksdb' commits what so many connections have under way as one group.",
     ]
     lines += [f"Skipped: {reason}." for reason in skipped]
     for title, table in results.items():
-        lines += ["", title, _row("", [f"{each}" for each in CONNECTIONS] + ["p99 ms at 64", "CPU µs at 64"])]
+        lines += ["", title, _row("", [f"{each}" for each in CONNECTIONS] + ["p99 ms", "CPU µs"])]
         for name, cells in table.items():
             rates = [f"{_rate(results, title, name, each):,.0f}" for each in CONNECTIONS]
             last = cells[CONNECTIONS[-1]]
@@ -93,7 +92,7 @@ def render(
     for aim in aims(results, idle, large):
         verdict = "not measured" if aim.found is None else "PASS" if aim.is_reached else "miss"
         found = "" if aim.found is None else f"{aim.found:.2f}"
-        lines.append(f"  {verdict:<12} {aim.text:<66} {'≤' if aim.is_most else '≥'} {aim.wanted:g}: {found}")
+        lines.append(f"  {verdict:<12} {aim.text:<76} {'≤' if aim.is_most else '≥'} {aim.wanted:g}: {found}")
     return "\n".join(lines)
 
 
@@ -106,10 +105,12 @@ def aims(results: Results, idle: Idle, large: int) -> Iterator[Aim]:
         return min(known) if known else None
 
     yield Aim("point read / bare HTTP", worst(READ, FULL, BARE), 0.5)
-    yield Aim("point read / cosmosdb-server", worst(READ, FULL, VERCEL), 3)
+    for other in (VERCEL, VERCEL_ALIVE):
+        yield Aim(f"point read / {other}", worst(READ, FULL, other), 3)
     for row, wanted in ((FULL, 1.2), (RELAXED, 1.5)):
-        text = f"create at 64 connections, {row} / cosmosdb-server"
-        yield Aim(text, _ratio(results, CREATE, row, VERCEL, 64), wanted)
+        for other in (VERCEL, VERCEL_ALIVE):
+            text = f"create at 64 connections, {row} / {other}"
+            yield Aim(text, _ratio(results, CREATE, row, other, 64), wanted)
     for row in (FULL, RELAXED):
         slower = _ratio(results, CREATE_LARGE, f"{row}, 10,000 items", f"{row}, {large:,} items", 64)
         yield Aim(f"create at 64, {row}, 10,000 / {large:,} items", slower, 1.5, is_most=True)
@@ -153,4 +154,4 @@ def _ratio(results: Results, title: str, over: str, under: str, connections: int
 
 
 def _row(name: str, cells: list[str]) -> str:
-    return f"  {name:<42}" + "".join(f"{cell:>14}" for cell in cells)
+    return f"  {name:<64}" + "".join(f"{cell:>10}" for cell in cells)

@@ -37,7 +37,7 @@ class Plan:
     idle_s: float
 
 
-FULL = Plan(seconds=4, rounds=2, large=1_000_000, starts=10, idle_s=10)
+FULL = Plan(seconds=3, rounds=3, large=1_000_000, starts=10, idle_s=10)
 QUICK = Plan(seconds=2, rounds=1, large=100_000, starts=10, idle_s=10)
 
 Row = tuple[str, Callable[[int], Measured]]
@@ -178,7 +178,8 @@ def main() -> None:
         starters: list[Callable[[], Server]] = [
             lambda: servers.start_armillary(directory / "full", "full"),
             lambda: servers.start_armillary(directory / "relaxed", "relaxed"),
-            servers.start_vercel,
+            lambda: servers.start_vercel(keeps_alive=False),
+            lambda: servers.start_vercel(keeps_alive=True),
             lambda: servers.start_cosmium(options.cosmium),
         ]
         for start in starters:

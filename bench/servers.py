@@ -71,16 +71,19 @@ def start_bare() -> Server:
     return _start_saying("bare HTTP", [sys.executable, "-m", "bench.bare"])
 
 
-def start_vercel() -> Server:
-    """In memory. With keep-alive, which its command line leaves off: without, it is several times slower."""
+def start_vercel(*, keeps_alive: bool) -> Server:
+    """In memory. Its command line answers every request with `connection: close`; embedded in a program it can be told
+    not to, and is several times faster. Both are measured."""
     node = shutil.which("node")
     if node is None or not (_NODE_MODULES / "@vercel/cosmosdb-server").is_dir():
         raise Unavailable("@vercel/cosmosdb-server is not installed: run make bench, which installs it")
     program = (
-        "const server = require('@vercel/cosmosdb-server').createHttpServer({ keepAlive: true });"
+        f"const options = {{ keepAlive: {'true' if keeps_alive else 'false'} }};"
+        "const server = require('@vercel/cosmosdb-server').createHttpServer(options);"
         "server.listen(0, '127.0.0.1', () => console.log('ready http://127.0.0.1:' + server.address().port));"
     )
-    return _start_saying("cosmosdb-server", [node, "-e", program], {"NODE_PATH": str(_NODE_MODULES)})
+    name = "cosmosdb-server, keep-alive" if keeps_alive else "cosmosdb-server"
+    return _start_saying(name, [node, "-e", program], {"NODE_PATH": str(_NODE_MODULES)})
 
 
 def start_cosmium(binary: Path | None) -> Server:
