@@ -58,13 +58,14 @@ def render(
     results: Results, idle: Idle, *, large: int, puts_per_item: float, skipped: list[str], taken_s: float
 ) -> str:
     lines = [
-        f"Armillary on this machine: {os.cpu_count()} cores, shared by the load generator (wrk, one thread), the server",
-        "and whatever else runs here; contestants take turns, medians of the rounds. Signed requests over http, data on",
-        f"disk. Measured in {taken_s / 60:.0f} minutes. Columns: rate with 1, 16 and 64 connections; with 64, the 99th",
-        "percentile of the time to an answer and the processor time that the server spends on an item.",
-        f"An item is 1 KB with the default index: {puts_per_item:.0f} puts. cosmosdb-server and cosmium store nothing on",
-        "disk; cosmosdb-server is measured as its command line starts it (it closes the connection after every answer)",
-        "and, embedded, with keep-alive. 'raw rocksdb' commits what so many connections have under way as one group.",
+        f"Armillary on this machine: {os.cpu_count()} cores, shared by the load generator (wrk, one thread), the",
+        "server and whatever else runs here; contestants take turns, medians of the rounds. Signed requests over http,",
+        f"data on disk. Measured in {taken_s / 60:.0f} minutes. Columns: rate with 1, 16 and 64 connections; with 64,",
+        "the 99th percentile of the time to an answer, and the processor time that the server spends on an item.",
+        f"An item is 1 KB with the default index: {puts_per_item:.0f} puts. cosmosdb-server and cosmium store nothing",
+        "on disk; cosmosdb-server is measured as its command line starts it (it closes the connection after every",
+        "answer) and, embedded, with keep-alive. 'raw rocksdb' commits what so many connections have under way as one",
+        "group.",
     ]
     lines += [f"Skipped: {reason}." for reason in skipped]
     for title, table in results.items():
