@@ -270,3 +270,12 @@ async def test_the_check_sees_damage(damage: str) -> None:
     await store.write(lambda txn: txn.put(key[:-1] + bytes([key[-1] ^ 0x40]), value))
     assert await house.problems() != []
     await account.close()
+
+
+async def test_a_write_that_outlives_its_container_leaves_nothing(house: House) -> None:
+    container = await house.container()
+    await containers.delete_container(house.account, container, None)
+    work = items.create(container, {"id": "1", "pk": "a"}, ItemOptions(), house.clock)
+    assert await refused(work) is Kind.OWNER_NOT_FOUND
+    store = house.engine.store(container.map.ranges[0].store)
+    assert await store.read(lambda view: list(view.scan(b"", b"\xff"))) == []

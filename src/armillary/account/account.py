@@ -54,6 +54,7 @@ class Account:
         for record in account.catalog.of_type(ResourceType.CONTAINER):
             await account.enter(record)
         account._upkeep = asyncio.create_task(account._keep_up())
+        account._upkeep.add_done_callback(_report)
         return account
 
     async def close(self) -> None:
@@ -142,6 +143,7 @@ class Account:
         for record in doomed:
             container = self._containers.pop(record.rid, None)
             if container is not None:
+                container.retire()
                 self._left_lsn = max(self._left_lsn, *(each.lsn for each in container.partitions.values()))
             task = self._restating.pop(record.rid, None)
             if task is not None:
@@ -165,7 +167,8 @@ class Account:
         running = self._restating.pop(container.record.rid, None)
         if running is not None:
             running.cancel()
-        self._restating[container.record.rid] = asyncio.create_task(self._restate(container))
+        task = self._restating[container.record.rid] = asyncio.create_task(self._restate(container))
+        task.add_done_callback(_report)
 
     async def _restate(self, container: Container) -> None:
         rules_number = container.schema.rules.number
@@ -218,3 +221,9 @@ _PATHS: dict[ResourceType, tuple[ResourceType, ...]] = {
 
 def _missing(resource_type: ResourceType, name: str) -> Failure:
     return Failure(Kind.NOT_FOUND, f"Resource Not Found. {resource_type.value} '{name}' does not exist.", charge_ru=1.0)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """What runs by itself has nobody to answer to: when it breaks, the log has to know."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("background work ended", exc_info=task.exception())

@@ -261,7 +261,9 @@ class Catalog:
             await self._store.write(lambda txn: txn.put(_record_key(changed), changed.pack()))
             present.state = state
 
-    async def delete(self, record: Record, *, if_match: str | None = None) -> list[Record]:
+    async def delete(
+        self, record: Record, *, if_match: str | None = None, on_deleted: Callable[[list[Record]], None] | None = None
+    ) -> None:
         """Delete a resource with all below it and their offers. The stores of its ranges are emptied."""
         async with self._lock:
             present = self.get(record.type, record.rid)
@@ -279,8 +281,9 @@ class Catalog:
             await self._store.write(run)
             for each in doomed:
                 self._leave(each)
+            if on_deleted is not None:
+                on_deleted(doomed)  # before their stores are emptied: nobody may write there any more
         await self._collect_garbage()
-        return doomed
 
     # Account-wide settings (secrets made once).
 

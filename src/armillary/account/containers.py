@@ -36,7 +36,7 @@ async def create_database(account: Account, given: Any, wanted: Throughput | Non
 
 
 async def delete_database(account: Account, database: Record, if_match: str | None) -> None:
-    account.leave(await account.catalog.delete(database, if_match=if_match))
+    await account.catalog.delete(database, if_match=if_match, on_deleted=account.leave)
 
 
 async def create_container(
@@ -102,7 +102,7 @@ def _new_rules(present: Record) -> Body:
 
 
 async def delete_container(account: Account, container: Container, if_match: str | None) -> None:
-    account.leave(await account.catalog.delete(container.record, if_match=if_match))
+    await account.catalog.delete(container.record, if_match=if_match, on_deleted=account.leave)
 
 
 def container_body(given: Any, *, is_old_client: bool) -> tuple[str, Body]:
@@ -147,7 +147,7 @@ def _check_shared(account: Account, database: Record) -> None:
     if len(sharing) >= limits.SHARED_DATABASE_CONTAINERS_MAX:
         raise Failure(
             Kind.BAD_REQUEST,
-            f"The database '{database.name}' shares its throughput with {len(sharing)} containers already, the most are "
+            f"The database '{database.name}' shares its throughput with {len(sharing)} containers; the most are "
             f"{limits.SHARED_DATABASE_CONTAINERS_MAX}. Create the container with throughput of its own.",
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from armillary.clock import Clock
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import ItemHeader, unpack_header
 from armillary.model.ranges import KeyRange
@@ -37,6 +37,7 @@ class Partition:
         self._first_lsn = first_lsn
         self.range = key_range
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
+        self.is_retired = False  # its container is gone
         self.restated_count = 0  # items that a running change of rules has reached
 
     async def open(self) -> None:
@@ -102,6 +103,8 @@ class Partition:
         return outcomes, writer.head, writer.new_paths
 
     def _writer(self, txn: Txn) -> Writer:
+        if self.is_retired:
+            raise Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
         head = log.load_head(txn, self._first_number, self._first_lsn)
         return Writer(txn, self._schema, head, self._paths, self._clock.now_s())
 

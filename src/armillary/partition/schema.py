@@ -1,5 +1,5 @@
 """What a partition must know of its container: the key definition, unique keys, and the rules by which items are
-indexed and expire. One Schema is shared by all partitions of a container, so that a change of rules reaches all at once.
+indexed and expire. One Schema is shared by all partitions of a container, so a change of rules reaches all at once.
 """
 
 from __future__ import annotations

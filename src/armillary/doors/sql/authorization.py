@@ -73,6 +73,13 @@ def check_key(principal: Principal, route: Route, key: Sequence[Any] | None) -> 
         raise _forbidden("the resource token is for another partition key than the request's")
 
 
+def check_incarnation(claims: Claims, container_rid: str) -> None:
+    """Refuse with FORBIDDEN a token for an earlier container of the same name: permissions are for one resource."""
+    words = claims.rid_link.split("/")
+    if len(words) >= 4 and words[3] != container_rid:
+        raise _forbidden("the resource token is for an earlier container of this name; read its permission again")
+
+
 def _authorize_token(claims: Claims, route: Route, method: str, is_read: bool) -> None:
     if route.kind is RouteKind.ACCOUNT:
         return

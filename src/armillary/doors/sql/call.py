@@ -11,7 +11,7 @@ from armillary.account.account import Account
 from armillary.account.catalog import Record
 from armillary.account.container import Container
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.authorization import Principal
+from armillary.doors.sql.authorization import Principal, check_incarnation
 from armillary.doors.sql.routes import Route
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import parse_document
@@ -45,6 +45,11 @@ class Call:
         """The container whose items the request is about, refused if the client means an earlier one of that name."""
         segments = self.route.segments
         container = self.account.owner_container(segments[0], segments[1])
+        # Hints that change nothing here yet, but are not to be nonsense.
+        h.priority_level(self.headers)
+        h.throughput_bucket(self.headers)
+        if self.principal.claims is not None:
+            check_incarnation(self.principal.claims, container.rid_text)
         intended = self.headers.get(h.INTENDED_RID)
         if intended and intended != container.rid_text.encode():
             raise Failure(

@@ -117,8 +117,6 @@ def _write_options(call: Call, container: Container, document: Document | None =
     refuse_header(call, h.POST_TRIGGERS, "a trigger")
     # Looked at again when the answer is made; what is wrong with it must be said before anything is stored.
     h.prefers_minimal(headers)
-    h.priority_level(headers)
-    h.throughput_bucket(headers)
     h.consistency(headers, call.account.settings.consistency)
     return ItemOptions(
         key=header_key(call, container, document),
