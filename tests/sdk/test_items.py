@@ -215,3 +215,15 @@ async def test_delete_all_of_one_partition_key(container: Any) -> None:
     await container.delete_all_items_by_partition_key(None)
     assert sorted("pk" in each for each in await everything(container.read_all_items())) == [False, True]
     await container.create_item({"id": "1", "pk": "a"})
+
+
+async def test_hints_are_checked(container: Any) -> None:
+    await container.create_item({"id": "1", "pk": "a"}, priority="Low", throughput_bucket=1)
+    assert (await container.read_item("1", "a", priority="High", throughput_bucket=5))["id"] == "1"
+    with refused(400):
+        await container.read_item("1", "a", priority="Medium")
+    with refused(400):
+        await container.read_item("1", "a", throughput_bucket=6)
+    with refused(400):
+        await container.create_item({"id": "2", "pk": "a"}, priority="Medium")
+    assert len(await everything(container.read_all_items())) == 1
