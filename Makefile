@@ -47,8 +47,9 @@ bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, sid
 soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests
 	.venv/bin/python -m pytest -m soak --timeout 0 $(ARGS)
 
-docs: install ## write the documentation that is generated from the code
+docs: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## write the documentation that is made from code and test results
 	.venv/bin/python -m armillary.tools.settings > docs/settings.md
+	.venv/bin/python -m pytest -q tests/sdk --write-compatibility
 
 # The locks name versions and hashes only: no index, no download address, no path.
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --no-config --generate-hashes --strip-extras \

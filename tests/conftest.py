@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.process import ServerProcess
 
+pytest_plugins = ["support.compatibility"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, help="repeat a run of the random tests")

@@ -1,0 +1,75 @@
+"""What is understood and not offered yet is refused by name, whatever the client, and nothing is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+SCRIPT = "function () { getContext().getResponse().setBody(1); }"
+
+
+async def drain(rows: Any) -> None:
+    [row async for row in rows]
+
+
+async def change_feed(container: Any) -> None:
+    await drain(container.query_items_change_feed())
+
+
+async def stored_procedure(container: Any) -> None:
+    scripts = container.scripts
+    await scripts.create_stored_procedure({"id": "p", "body": SCRIPT})
+    await scripts.execute_stored_procedure("p", partition_key="a")
+
+
+async def trigger(container: Any) -> None:
+    await container.scripts.create_trigger(
+        {"id": "t", "body": SCRIPT, "triggerType": "Pre", "triggerOperation": "Create"}
+    )
+    await container.create_item({"id": "2", "pk": "a"}, pre_trigger_include="t")
+
+
+async def splitting(container: Any) -> None:
+    await container.replace_throughput(30_000)
+
+
+def query(text: str) -> Any:
+    async def run(container: Any) -> None:
+        await drain(container.query_items(text, partition_key="a"))
+
+    return run
+
+
+FEATURES = {
+    "the change feed": change_feed,
+    "running stored procedures": stored_procedure,
+    "running triggers": trigger,
+    "splitting partitions": splitting,
+    "ORDER BY": query("SELECT * FROM c ORDER BY c.pk"),
+    "GROUP BY": query("SELECT c.pk FROM c GROUP BY c.pk"),
+    "aggregates": query("SELECT VALUE COUNT(1) FROM c"),
+    "DISTINCT": query("SELECT DISTINCT c.pk FROM c"),
+    "TOP": query("SELECT TOP 1 * FROM c"),
+    "OFFSET and LIMIT": query("SELECT * FROM c OFFSET 1 LIMIT 1"),
+    "JOIN": query("SELECT VALUE t FROM c JOIN t IN c.tags"),
+    "LIKE": query("SELECT * FROM c WHERE c.pk LIKE 'a%'"),
+    "subqueries": query("SELECT * FROM c WHERE EXISTS(SELECT VALUE t FROM t IN c.tags)"),
+    "user-defined functions": query("SELECT VALUE udf.f(c) FROM c"),
+    "most built-in functions": query("SELECT VALUE ROUND(c.n) FROM c"),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+async def test_refused(client: Any, name: str, feature: str) -> None:
+    database = await client.create_database(name)
+    container = await database.create_container("c", PartitionKey("/pk"))
+    await container.create_item({"id": "1", "pk": "a"})
+    with pytest.raises(CosmosHttpResponseError) as caught:
+        await FEATURES[feature](container)
+    assert caught.value.status_code == 400
+    assert "not supported yet" in caught.value.message
+    rows = container.read_all_items()
+    assert [row["id"] async for row in rows] == ["1"]
