@@ -174,6 +174,9 @@ class Account:
         rules_number = container.schema.rules.number
         for partition in container.partitions.values():
             if await partition.rules_number() != rules_number:
+                # Readers see what is durable. Once a transaction of ours is, so is everything that ran before it, under
+                # the older rules.
+                await partition.restate(())
                 await upkeep.apply_rules(partition, container.schema)
         if container.schema.rules.number == rules_number:
             state = {name: value for name, value in container.record.state.items() if name != "older_rules"}
