@@ -90,9 +90,10 @@ class Ledger:
         self.groups: dict[str, Group] = {}
         self.counters: dict[str, Counter] = {}
         self.chains: dict[str, Chain] = {}
+        self.definitions = Group("definitions", "")  # containers and what tells one version of each from another
         self.violations: list[Violation] = []
         self.tally: Tally[str] = Tally()
-        self.lsn_floor: dict[int, int] = {}  # by range: the highest lsn acknowledged before the last crash
+        self._lsn_floor: dict[int, int] = {}  # by range: the highest lsn acknowledged before the last crash
         self._lsn_highest: dict[int, int] = {}
         self._lsns: dict[tuple[int, int], str] = {}  # acknowledged since the last crash
         self._etags: dict[str, str] = {}
@@ -151,10 +152,9 @@ class Ledger:
 
     def note_lsn(self, range_id: int, lsn: int, what: str) -> None:
         """An acknowledged write has an lsn of its own, above everything that was acknowledged before a crash."""
-        if lsn <= self.lsn_floor.get(range_id, 0):
-            self.accuse(
-                "lsn", f"{what} got lsn {lsn} of range {range_id}, where {self.lsn_floor[range_id]} was reached"
-            )
+        floor = self._lsn_floor.get(range_id, 0)
+        if lsn <= floor:
+            self.accuse("lsn", f"{what} got lsn {lsn} of range {range_id}, which had reached {floor} before the crash")
         other = self._lsns.setdefault((range_id, lsn), what)
         if other != what:
             self.accuse("lsn", f"lsn {lsn} of range {range_id} was given to {other} and again to {what}")
@@ -164,6 +164,11 @@ class Ledger:
         other = self._etags.setdefault(etag, what)
         if other != what:
             self.accuse("lsn", f"the etag {etag} was given to {other} and again to {what}")
+
+    @property
+    def session(self) -> dict[int, int]:
+        """What a client that has seen every acknowledged write may insist on, by range."""
+        return {**self._lsn_floor, **self._lsn_highest}
 
     # After a crash.
 
@@ -183,7 +188,7 @@ class Ledger:
             self._compare_counter(counter, found.get(counter.name, {}).get(counter.name))
         for chain in self.chains.values():
             self._compare_chain(chain, found.get(chain.name, {}).get(chain.name))
-        self.lsn_floor.update(self._lsn_highest)
+        self._lsn_floor.update(self._lsn_highest)
         self._lsns.clear()
         self._etags.clear()
 
@@ -192,6 +197,13 @@ class Ledger:
         for item in found.values():
             if item["filler"] != filler(item["origin"], len(item["filler"])) or item["key"] != group.key:
                 self.accuse("torn", f"{item['id']} has parts of different writes: {item}")
+        self._compare_state(group, state)
+        group.etags = {item_id: item["_etag"] for item_id, item in found.items()}
+
+    def compare_definitions(self, state: State) -> None:
+        self._compare_state(self.definitions, state)
+
+    def _compare_state(self, group: Group, state: State) -> None:
         event = group.open_event
         if event is not None:
             group.open_event = None
@@ -202,7 +214,6 @@ class Ledger:
             wanted = " or ".join(_brief(each) for each in possible)
             self.accuse(self._kind(state, possible), f"{group.name} is {_brief(state)}, not {wanted}:\n    {told}")
         group.settled = state
-        group.etags = {item_id: item["_etag"] for item_id, item in found.items()}
 
     @staticmethod
     def _kind(state: State, possible: list[State]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from faults.client import connected
 from faults.ledger import Ledger
-from faults.workload import CLIENTS, DOCS, Writer, key_header, prepare, read_everything
+from faults.workload import CLIENTS, DOCS, Writer, key_header, prepare, read_definitions, read_everything
 from support.process import clean_environment
 
 ARMILLARY = ("-m", "armillary")
@@ -167,10 +167,13 @@ class Supervisor:
             for item_id in group.open_event.after.keys() | group.settled.keys()
         ]
         async with connected(self.port) as client:
-            items, wrong = await read_everything(client, ledger.lsn_floor)
-            for text in wrong:
-                ledger.accuse("lsn" if "404" in text else "answer", text)
+            items, wrong = await read_everything(client, ledger.session)
+            ledger.violations += wrong
+            if any(violation.kind == "answer" for violation in wrong):
+                self.ledger.violations = ledger.violations
+                return  # what was not listed need not be lost
             ledger.compare(items)
+            ledger.compare_definitions(await read_definitions(client))
             # The list and the point read must tell the same.
             shown = {item["id"]: item for item in items}
             sample = self._dice.sample(open_ids, min(len(open_ids), POINT_READS))
@@ -211,4 +214,6 @@ class Supervisor:
 
     def report(self) -> str:
         """What is wrong; nothing: the empty text."""
-        return "\n".join(str(violation) for violation in self.ledger.violations[:20])
+        if not self.ledger.violations:
+            return ""
+        return "\n".join([*map(str, self.ledger.violations[:20]), "The server's log ends:", self.log_text])

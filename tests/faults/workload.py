@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from faults.client import Answer, Client, ConnectionLost
-from faults.ledger import Chain, Counter, Group, Ledger, Outcome, State, filler
+from faults.ledger import Chain, Counter, Group, Ledger, Outcome, State, Violation, filler
 
 DATABASE, CONTAINER = "faults", "items"
 LINK = f"dbs/{DATABASE}/colls/{CONTAINER}"
@@ -21,7 +21,7 @@ THROUGHPUT_RU = 24_000  # four partitions
 LOGICAL_PARTITIONS = 24
 SINGLES_EACH, BATCHES_EACH, SHARED = 12, 3, 4
 CLIENTS = 16
-STORAGE_FULL = (403, 1014)
+STORAGE_FULL, SESSION_BEHIND = (403, 1014), (404, 1002)
 
 DEFINITION = {
     "id": CONTAINER,
@@ -54,19 +54,20 @@ async def prepare(client: Client, ledger: Ledger) -> None:
         answers.append(await client.request("POST", DOCS, first, key_header(chain.key), is_feed=True))
     for answer in answers:
         assert answer.status == 201, answer
+    ledger.definitions.settled = {CONTAINER: ""}
 
 
 def key_header(key: str) -> dict[str, str]:
     return {"x-ms-documentdb-partitionkey": f'["{key}"]'}
 
 
-async def read_everything(client: Client, session: dict[int, int]) -> tuple[list[dict[str, Any]], list[str]]:
+async def read_everything(client: Client, session: dict[int, int]) -> tuple[list[dict[str, Any]], list[Violation]]:
     """Every item of the container, range by range, and what was wrong with the answers."""
     items: list[dict[str, Any]] = []
-    wrong: list[str] = []
+    wrong: list[Violation] = []
     ranges = await client.request("GET", f"{LINK}/pkranges", is_feed=True)
     if ranges.status != 200:
-        return items, [f"the ranges are answered {ranges.status}: {ranges.body!r}"]
+        return items, [Violation("answer", f"the ranges are answered {ranges.status}: {ranges.body!r}")]
     for each in ranges.json["PartitionKeyRanges"]:
         headers = {
             "x-ms-documentdb-partitionkeyrangeid": each["id"],
@@ -75,8 +76,13 @@ async def read_everything(client: Client, session: dict[int, int]) -> tuple[list
         }
         while True:
             answer = await client.request("GET", DOCS, None, headers, is_feed=True)
+            if (answer.status, answer.sub_status) == SESSION_BEHIND:
+                wrong.append(
+                    Violation("lsn", f"range {each['id']} has not reached {headers.pop('x-ms-session-token')}")
+                )
+                continue
             if answer.status != 200:
-                wrong.append(f"range {each['id']} is answered {answer.status}: {answer.body!r}")
+                wrong.append(Violation("answer", f"range {each['id']} is answered {answer.status}: {answer.body!r}"))
                 break
             items += answer.json["Documents"]
             continuation = answer.headers.get("x-ms-continuation")
@@ -86,6 +92,16 @@ async def read_everything(client: Client, session: dict[int, int]) -> tuple[list
     return items, wrong
 
 
+async def read_definitions(client: Client) -> State:
+    """The containers, each with the token that its indexing policy excludes."""
+    answer = await client.request("GET", f"dbs/{DATABASE}/colls", is_feed=True)
+    assert answer.status == 200, answer
+    return {
+        each["id"]: "".join(path["path"].split("/")[1] for path in each["indexingPolicy"]["excludedPaths"][:-1])
+        for each in answer.json["DocumentCollections"]
+    }
+
+
 class Writer:
     """One client. Goes on until it is told to stop or the connection ends."""
 
@@ -93,6 +109,7 @@ class Writer:
         self._ledger = ledger
         self._dice = dice
         self._client: Client
+        self._is_first = number == 0  # also looks after the containers
         self._singles = [self._group(f"c{number}s{each}") for each in range(SINGLES_EACH)]
         self._batches = [self._group(f"c{number}b{each}") for each in range(BATCHES_EACH)]
         self.refused_full = 0
@@ -104,6 +121,8 @@ class Writer:
     async def run(self, port: int, stopping: asyncio.Event) -> None:
         steps: list[Callable[[], Coroutine[Any, Any, None]]]
         steps = [self._single, self._single, self._single, self._single, self._batch, self._count, self._link]
+        if self._is_first:
+            steps.append(self._define)
         try:
             self._client = await Client.connect(port)
         except ConnectionLost:
@@ -321,6 +340,38 @@ class Writer:
         self._ledger.end_link(chain, token, outcome)
         if outcome is Outcome.OK:
             self._note(answer, what)
+
+    # Containers: made, deleted, and the one with the items indexed in ever new ways while everybody writes to it.
+
+    async def _define(self) -> None:
+        group = self._ledger.definitions
+        if group.open_event is not None:
+            return
+        name = self._dice.choice((CONTAINER, "other1", "other2"))
+        token = self._ledger.token()
+        link = f"dbs/{DATABASE}/colls/{name}"
+        if name != CONTAINER and name in group.settled:
+            after = {other: text for other, text in group.settled.items() if other != name}
+            await self._send_definition(group, f"delete {name} {token}", after, 204, "DELETE", link, None)
+            return
+        after = {**group.settled, name: token}
+        body = {**DEFINITION, "id": name, "indexingPolicy": {"excludedPaths": [{"path": f"/{token}/*"}]}}
+        if name == CONTAINER:
+            await self._send_definition(group, f"replace {name} {token}", after, 200, "PUT", link, body)
+        else:
+            link = f"dbs/{DATABASE}/colls"
+            await self._send_definition(group, f"create {name} {token}", after, 201, "POST", link, body)
+
+    async def _send_definition(
+        self, group: Group, what: str, after: State, status: int, method: str, link: str, body: object
+    ) -> None:
+        self._ledger.begin(group, what, after)
+        try:
+            answer = await self._client.request(method, link, body, is_feed=method == "POST")
+        except ConnectionLost:
+            self._ledger.end(group, Outcome.UNKNOWN)
+            raise
+        self._ledger.end(group, self._outcome(answer, status, what))
 
     # What they share.
 
