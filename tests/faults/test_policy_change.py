@@ -12,6 +12,7 @@ from pathlib import Path
 from armillary.account import containers, items
 from armillary.account.account import Account
 from armillary.account.check import check_account
+from armillary.account.container import Container
 from armillary.account.items import ItemOptions
 from armillary.clock import SystemClock
 from armillary.storage.rocks import RocksEngine
@@ -35,7 +36,7 @@ async def test_writes_during_a_change_of_policy(tmp_path: Path, seed: int) -> No
         name = f"c{turn}"
         container = await containers.create_container(account, database, {"id": name, **DEFINITION}, None)
 
-        async def write(item_id: str, container: containers.Container = container) -> None:
+        async def write(item_id: str, container: Container = container) -> None:
             await asyncio.sleep(dice.uniform(0, 0.003))
             await items.upsert(container, {"id": item_id, "key": "k", "p0": 1}, ItemOptions(), clock)
 
@@ -46,7 +47,7 @@ async def test_writes_during_a_change_of_policy(tmp_path: Path, seed: int) -> No
         )
         if turn % 2:
             await containers.replace_container(account, container, changed(name, 1), None)
-        while container.is_restating:
+        while container.is_restating:  # noqa: ASYNC110 - nobody is told when it is done
             await asyncio.sleep(0.002)
         await asyncio.gather(write("a"), write("c"))
     problems = [problem async for problem in check_account(engine, clock)]

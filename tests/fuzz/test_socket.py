@@ -72,46 +72,58 @@ def test_only_refusals(start_server: Callable[..., ServerProcess], seed: int) ->
 
 async def fuzz(port: int, seed: int) -> None:
     remote = Remote(port)
-    await remote.furnish()
-    await gather_continuations(remote)
     answered: dict[int, int] = {}
-    await asyncio.gather(*[attack(remote.port, seed, each, answered, remote) for each in range(AT_ONCE)])
+    try:
+        await remote.furnish()
+        await gather_continuations(remote)
+        async with asyncio.TaskGroup() as attackers:
+            for number in range(AT_ONCE):
+                attackers.create_task(attack(remote, seed, number, answered))
+    finally:
+        remote.close()
     print(dict(sorted(answered.items())))
-    remote.close()
     # The server has seen requests that it could answer and others that it could not.
     assert answered.get(200, 0) > COUNT // 20, answered
     assert answered.get(400, 0) > COUNT // 20, answered
 
 
-async def attack(port: int, seed: int, number: int, answered: dict[int, int], furniture: Furniture) -> None:
+async def attack(furnished: Remote, seed: int, number: int, answered: dict[int, int]) -> None:
     dice = random.Random(f"{seed}/{number}")
+    port = furnished.port
     mine = Remote(port)
-    mine.offer_rids, mine.token = furniture.offer_rids, furniture.token
-    for turn in range(COUNT // AT_ONCE):
-        given = [dice.choice(list(TARGETS.values()))(mine, dice) for _ in range(dice.choice((1, 1, 1, 4)))]
-        requests = [mine.signer.request(each.method, each.target, each.body, each.headers) for each in given]
-        raw = b"".join(map(as_bytes, requests))
-        where = f"--seed {seed}, client {number}, turn {turn}: {raw[:3000]!r}"
-        try:
-            match dice.randrange(10):
-                case 0:
-                    await abandon(port, raw[: dice.randrange(len(raw))])
-                    statuses = []
-                case 1 | 2 | 3 | 4:
-                    statuses = await converse(port, mutated_bytes(dice, raw), dice)
-                case 5:
-                    statuses = await converse(port, raw, dice)
-                    assert len(statuses) <= len(requests), where
-                case _:
-                    statuses = [(await mine.send(requests[0])).status]
-        except (TimeoutError, ConnectionLost) as error:
-            raise AssertionError(f"no answer and no end: {where}") from error
-        for status in statuses:
-            assert status < 500, f"{status}: {where}"
-            answered[status] = answered.get(status, 0) + 1
-        if turn % 25 == 0:
-            await check_health(port)
-    mine.close()
+    mine.offer_rids, mine.token = furnished.offer_rids, furnished.token
+    try:
+        for turn in range(COUNT // AT_ONCE):
+            for status in await bother(mine, dice, f"--seed {seed}, client {number}, turn {turn}"):
+                answered[status] = answered.get(status, 0) + 1
+            if turn % 25 == 0:
+                await check_health(port)
+    finally:
+        mine.close()
+
+
+async def bother(mine: Remote, dice: random.Random, which: str) -> list[int]:
+    """One or a few requests in one of the ways that clients go wrong. What they were answered."""
+    given = [dice.choice(list(TARGETS.values()))(mine, dice) for _ in range(dice.choice((1, 1, 1, 4)))]
+    requests = [mine.signer.request(each.method, each.target, each.body, each.headers) for each in given]
+    raw = b"".join(map(as_bytes, requests))
+    where = f"{which}: {raw[:3000]!r}"
+    statuses: list[int] = []
+    try:
+        match dice.randrange(10):
+            case 0:
+                await abandon(mine.port, raw[: dice.randrange(len(raw))])
+            case 1 | 2 | 3 | 4:
+                statuses = await converse(mine.port, mutated_bytes(dice, raw), dice)
+            case 5:
+                statuses = await converse(mine.port, raw, dice)
+                assert len(statuses) <= len(requests), where
+            case _:
+                statuses = [(await mine.send(requests[0])).status]
+    except (TimeoutError, ConnectionLost) as error:
+        raise AssertionError(f"no answer and no end: {where}") from error
+    assert all(status < 500 for status in statuses), f"{statuses}: {where}"
+    return statuses
 
 
 async def converse(port: int, raw: bytes, dice: random.Random) -> list[int]:
