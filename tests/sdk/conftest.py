@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import count
 from typing import Any
 
 import pytest
-from azure.cosmos import PartitionKey
+from azure.cosmos import CosmosClient, PartitionKey
 from sdk.clients import Blocking, open_client
 from support.process import ServerProcess
 
@@ -71,3 +72,16 @@ async def database(client: Any, name: str) -> AsyncIterator[Any]:
 async def container(database: Any) -> Any:
     """Partitioned by /pk."""
     return await database.create_container("items", PartitionKey("/pk"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def aging_token(server: ServerProcess) -> Iterator[tuple[str, float]]:
+    """A token of the shortest life, ten seconds, and when it ends: it grows old while the other tests run."""
+    with CosmosClient(server.url, server.key) as client:
+        database = client.create_database("aging")
+        database.create_container("items", PartitionKey("/pk"))
+        user = database.create_user({"id": "ann"})
+        body = {"id": "p", "permissionMode": "Read", "resource": "dbs/aging/colls/items"}
+        made = user.create_permission(body, resource_token_expiry_seconds=10)
+        yield made.properties["_token"], time.time() + 10
+        client.delete_database("aging")

@@ -79,9 +79,7 @@ async def test_ids_of_any_form(container: Any, item_id: str) -> None:
     assert await everything(container.read_all_items()) == []
 
 
-@pytest.mark.parametrize(
-    "item_id", ["x" * 1024, "é" * 512, "a/b", "a\\b", "a?b", "a#b", "a\tb", "a\r", "", "a ", 5, None]
-)
+@pytest.mark.parametrize("item_id", ["x" * 1024, "é" * 512, "a/b", "a\\b", "a#b", "", 5, None])
 async def test_ids_that_no_item_has(container: Any, item_id: Any) -> None:
     with pytest.raises(Exception) as caught:
         await container.create_item({"id": item_id, "pk": "a"})

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from azure.cosmos import CosmosClient, PartitionKey
+from azure.cosmos import PartitionKey
 from sdk.clients import everything, open_client, refused
 from support.process import ServerProcess
 
@@ -178,19 +177,6 @@ async def test_credentials_that_are_refused(connect: Any) -> None:
         await connect(credential={})
     with refused(401):
         await connect(credential="bm90IHRoZSBrZXkgb2YgdGhpcyBzZXJ2ZXI=")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def aging_token(server: ServerProcess) -> Iterator[tuple[str, float]]:
-    """A token of the shortest life, ten seconds, and when it ends: it grows old while the other tests run."""
-    with CosmosClient(server.url, server.key) as client:
-        database = client.create_database("aging")
-        database.create_container("items", PartitionKey("/pk"))
-        user = database.create_user({"id": "ann"})
-        body = {"id": "p", "permissionMode": "Read", "resource": "dbs/aging/colls/items"}
-        made = user.create_permission(body, resource_token_expiry_seconds=10)
-        yield made.properties["_token"], time.time() + 10
-        client.delete_database("aging")
 
 
 async def test_a_token_that_is_still_good(connect: Any, database: Any, container: Any, name: str) -> None:

@@ -9,19 +9,21 @@ import pytest
 from azure.cosmos import PartitionKey
 from sdk.clients import everything, refused
 
-OVER_S = 2.2  # more than a second, whatever its beginning
+# _ts counts whole seconds: an item with a ttl of 2 lives between one and two.
+LIFE_S = 2
+OVER_S = LIFE_S + 0.1
 
 
 async def test_expiry(database: Any) -> None:
     """One sleep for all that can be seen after it."""
-    default = await database.create_container("default", PartitionKey("/pk"), default_ttl=1)
+    default = await database.create_container("default", PartitionKey("/pk"), default_ttl=LIFE_S)
     on = await database.create_container("on", PartitionKey("/pk"), default_ttl=-1)
     off = await database.create_container("off", PartitionKey("/pk"))
     unique = {"uniqueKeys": [{"paths": ["/u"]}]}
-    taken = await database.create_container("unique", PartitionKey("/pk"), default_ttl=1, unique_key_policy=unique)
+    taken = await database.create_container("unique", PartitionKey("/pk"), default_ttl=LIFE_S, unique_key_policy=unique)
     for container in (default, on, off):
         await container.create_item({"id": "plain", "pk": "a"})
-        await container.create_item({"id": "short", "pk": "a", "ttl": 1})
+        await container.create_item({"id": "short", "pk": "a", "ttl": LIFE_S})
         await container.create_item({"id": "long", "pk": "a", "ttl": 1000})
         await container.create_item({"id": "never", "pk": "a", "ttl": -1})
     await taken.create_item({"id": "1", "pk": "a", "u": 1})
@@ -50,17 +52,17 @@ async def test_expiry(database: Any) -> None:
 
 
 async def test_a_write_starts_the_time_anew(database: Any) -> None:
-    container = await database.create_container("c", PartitionKey("/pk"), default_ttl=2)
+    container = await database.create_container("c", PartitionKey("/pk"), default_ttl=3)
     await container.create_item({"id": "1", "pk": "a"})
-    await asyncio.sleep(1.1)
+    await asyncio.sleep(1.6)
     await container.upsert_item({"id": "1", "pk": "a", "n": 1})
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(1.5)
     assert (await container.read_item("1", "a"))["n"] == 1
 
 
 async def test_a_default_that_comes_later(database: Any) -> None:
     container = await database.create_container("c", PartitionKey("/pk"))
-    await container.create_item({"id": "1", "pk": "a", "ttl": 1})
+    await container.create_item({"id": "1", "pk": "a", "ttl": LIFE_S})
     await container.create_item({"id": "2", "pk": "a"})
     await asyncio.sleep(OVER_S)
     assert await _ids(container) == ["1", "2"]
