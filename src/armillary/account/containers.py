@@ -21,6 +21,10 @@ from armillary.model.ranges import even_boundaries
 from armillary.model.resources import ResourceType
 from armillary.model.unique import UniqueKeyPolicy
 
+# How a container without partition key looks to clients that know none without: its items have the empty key.
+SYSTEM_KEY = {"paths": ["/_partitionKey"], "kind": "Hash", "systemKey": True}
+
+RULES_NUMBER_MAX = 65_535
 _DEFAULT_THROUGHPUT = Throughput(limits.THROUGHPUT_MIN_RU)
 
 
@@ -78,7 +82,10 @@ async def replace_container(account: Account, container: Container, given: Any, 
         present = container.record
         if isinstance(given, dict) and "partitionKey" not in given and "partitionKey" in present.body:
             raise bad_request("The partitionKey of the container is missing in the replacement: it cannot be changed.")
-        _, body = container_body(given, is_old_client="partitionKey" not in present.body)
+        is_fixed = "partitionKey" not in present.body
+        if is_fixed and isinstance(given, dict) and given.get("partitionKey") == SYSTEM_KEY:
+            given = {name: value for name, value in given.items() if name != "partitionKey"}
+        _, body = container_body(given, is_old_client=is_fixed)
         check_replacement(present.body, body)
         is_ruled_anew = any(present.body.get(each) != body.get(each) for each in ("indexingPolicy", "defaultTtl"))
         state = _new_rules(present) if is_ruled_anew else present.state
@@ -96,7 +103,7 @@ def _new_rules(present: Record) -> Body:
     older = {each: present.body[each] for each in kept if each in present.body}
     return {
         **state,
-        "rules": state["rules"] + 1,
+        "rules": state["rules"] % RULES_NUMBER_MAX + 1,  # two bytes in each item's header
         "older_rules": {**state.get("older_rules", {}), str(state["rules"]): older},
     }
 

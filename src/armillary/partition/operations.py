@@ -49,6 +49,7 @@ def draft(schema: Schema, document: Document, ts: int, directive: str = "Default
     item_id = items.validate_item_id(document)
     ttl = items.item_ttl(document)
     text = items.open_text(document)
+    items.check_size(len(text))  # before the terms: what is too large is not worth indexing
     rules = schema.rules
     is_indexed = rules.indexing.applies(directive)
     terms = rules.indexing.terms(document, ts) if is_indexed else NO_TERMS
