@@ -144,6 +144,21 @@ def test_bad_segments(segment: str) -> None:
             parse_route(b"/dbs")
 
 
+def test_item_ids_take_more_than_names() -> None:
+    for segment, name in (("a%3Fb", "a?b"), ("a%09", "a\t"), ("a%0d", "a\r"), ("a%0A", "a\n"), ("a%20", "a ")):
+        assert parse_route(f"/dbs/a/colls/b/docs/{segment}".encode()).segments[2] == name
+    for segment in ("a%2Fb", "a%5Cb", "a\\b", "a%23b", "a#b", "%", "%4", "a%zz", "%ff", "%C3%28", "%ED%A0%80"):
+        with pytest.raises(Failure) as caught:
+            parse_route(f"/dbs/a/colls/b/docs/{segment}".encode())
+        assert caught.value.kind is Kind.BAD_REQUEST
+
+
+def test_the_link_of_an_offer_is_not_its_rid() -> None:
+    with pytest.raises(Failure) as caught:
+        parse_route(b"/offers/offers/AAAB/")
+    assert caught.value.kind is Kind.BAD_REQUEST
+
+
 def test_query_strings() -> None:
     with pytest.raises(Failure) as caught:
         parse_route(b"/dbs/a?x=1")

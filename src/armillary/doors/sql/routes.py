@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, quote, unquote_to_bytes
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.limits import ROUTE_REMEMBERED_BYTES_MAX, ROUTES_REMEMBERED_MAX
+from armillary.model.items import find_illegal_in_item_id, find_illegal_in_name
 
 
 class RouteKind(Enum):
@@ -78,7 +79,6 @@ _KEY_DELETE = (b"operations", b"partitionkeydelete")
 _DATABASE_RID = re.compile(r"[A-Za-z0-9+/-]{6}==")
 _is_plain = re.compile(rb"[A-Za-z0-9_.~=-]+").fullmatch  # ids that need neither decoding nor checking
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_find_illegal = re.compile(r"[/\\?#\t\r\n]").search
 
 
 class _Feed(NamedTuple):
@@ -124,7 +124,7 @@ def parse_route(target: bytes) -> Route:
 def _resource(feed: _Feed, raw_name: bytes) -> Route:
     # Unpacked, not by attribute: this runs for every request on an item.
     (_, resource_type, segments, _, is_rid_based, _), link_prefix, verbs = feed
-    name = raw_name.decode("ascii") if _is_plain(raw_name) else _decode_name(raw_name)
+    name = raw_name.decode("ascii") if _is_plain(raw_name) else _decode_name(raw_name, is_item=resource_type == "docs")
     if not segments:
         is_rid_based = resource_type == "offers" or is_database_rid(name)
     return Route(_RESOURCE, resource_type, (*segments, name), link_prefix + name, is_rid_based, verbs)
@@ -152,6 +152,9 @@ def _parse_unknown(target: bytes) -> Route:
         container = parse_route(b"/" + b"/".join(words[:4]))
         if container.resource_type == "colls":
             return container._replace(kind=RouteKind.KEY_DELETE, verbs=("POST",))
+    if words[:2] == [b"offers", b"offers"]:
+        # A client that takes an offer's link for its rid asks for this, and hears of a bad request from the service.
+        raise bad_request(f"An offer is addressed as /offers/<its rid>, not as {_shown(target)}.")
     feed = _feed(words if len(words) % 2 else words[:-1])
     if feed is None or (len(words) % 2 == 0 and not (feed.resource_verbs and words[-1])):
         raise Failure(Kind.NOT_FOUND, f"There is nothing at {_shown(target)}; see the route table for known paths.")
@@ -199,7 +202,7 @@ def _addresses(query: bytes) -> Route:
     return feed.route._replace(kind=RouteKind.ADDRESSES, verbs=("GET",))
 
 
-def _decode_name(raw: bytes) -> str:
+def _decode_name(raw: bytes, *, is_item: bool = False) -> str:
     """One path segment, percent-decoded once."""
     if b"%" in raw:
         if _BROKEN_ESCAPE.search(raw):
@@ -209,8 +212,9 @@ def _decode_name(raw: bytes) -> str:
         name = raw.decode()
     except UnicodeDecodeError:
         raise bad_request(f"The path segment {_shown(raw)} is not UTF-8; percent-encode the UTF-8 bytes.") from None
-    if _find_illegal(name):
-        raise bad_request(f"The id in the path segment {_shown(raw)} has one of / \\ ? # tab CR LF, which no id has.")
+    if find_illegal_in_item_id(name) if is_item else find_illegal_in_name(name):
+        forbidden = "/ \\ #" if is_item else "/ \\ ? # tab CR LF"
+        raise bad_request(f"The id in the path segment {_shown(raw)} has one of {forbidden}, which no such id has.")
     return name
 
 
