@@ -15,12 +15,12 @@ TTL_SECONDS_MAX = 2_147_483_647
 PATCH_OPERATIONS_MAX = 10
 
 # Partition keys (service limits).
-KEY_BYTES_MAX = 2048
-KEY_BYTES_MAX_V1 = 101
+KEY_BYTES_MAX = 2048  # hash V1 tells keys apart by their first 101 bytes only, yet takes longer ones
 KEY_LEVELS_MAX = 3
 LOGICAL_PARTITION_BYTES_MAX = 20 * GB
 FIXED_CONTAINER_BYTES_MAX = 10 * GB  # the articles' fixed containers
 PARTITION_STORAGE_BYTES = 50 * GB
+PARTITION_QUOTA_BYTES = 10 * GB  # what the service tells clients that ask for a container's quota; enforces the others
 PARTITION_THROUGHPUT_RU = 10_000  # t of the articles
 # The service keeps headroom for manual throughput at creation: 11,000 RU/s make 2 partitions, 30,000 make 5.
 INITIAL_PARTITION_SHARE = 0.6

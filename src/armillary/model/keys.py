@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import mmh3
 import orjson
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.limits import KEY_BYTES_MAX, KEY_BYTES_MAX_V1, KEY_LEVELS_MAX
+from armillary.limits import KEY_BYTES_MAX, KEY_LEVELS_MAX
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, as_double
 
 KeyComponent: TypeAlias = bool | int | float | str | Undefined | None
@@ -36,6 +37,9 @@ WRONG_COUNT: Final = (
     "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key"
     " field values specified in the document."
 )
+# Strings of so few characters need no look at their size in bytes.
+_SHORT: Final = KEY_BYTES_MAX // 4
+
 KEY_DIFFERS: Final = "PartitionKey extracted from document doesn't match the one specified in the header."
 KEY_MISSING: Final = "PartitionKey value must be supplied for this operation."
 
@@ -51,14 +55,11 @@ class PartitionKeyDefinition:
     steps: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     # The property of a single one-step path, by far the commonest definition.
     _property: str | None = field(init=False, repr=False, compare=False)
-    # Strings of so few characters need no look at their size in bytes.
-    _short: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         steps = tuple(parse_path(path) for path in self.paths)
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "_property", steps[0][0] if len(steps) == 1 and len(steps[0]) == 1 else None)
-        object.__setattr__(self, "_short", self.bytes_max // 4)
 
     @classmethod
     def parse(cls, definition: Any, *, default_version: int = 2) -> PartitionKeyDefinition:
@@ -97,16 +98,11 @@ class PartitionKeyDefinition:
             definition["systemKey"] = True
         return definition
 
-    @property
-    def bytes_max(self) -> int:
-        """The longest string that a component may be."""
-        return KEY_BYTES_MAX_V1 if self.version == 1 else KEY_BYTES_MAX
-
     def extract(self, document: Mapping[str, Any]) -> Key:
         """The key of an item. What is missing, an object or an array counts as undefined."""
         if self._property is not None:
             value = document.get(self._property, UNDEFINED)
-            if type(value) is str and len(value) <= self._short:
+            if type(value) is str and len(value) <= _SHORT:
                 return (value,)
             component = self._component(value)
             return () if self.is_system and component is UNDEFINED else (component,)
@@ -127,7 +123,7 @@ class PartitionKeyDefinition:
             raise bad_request(f"Partition key {_excerpt(text)} is not a JSON array.")
         if len(parts) == 1:
             part = parts[0]
-            if type(part) is str and len(part) <= self._short:
+            if type(part) is str and len(part) <= _SHORT:
                 return (part,)
             if type(part) is list and not part:
                 return ()
@@ -167,11 +163,8 @@ class PartitionKeyDefinition:
     def _component(self, value: Any) -> KeyComponent:
         kind = type(value)
         if kind is str:
-            if len(value) > self._short and len(value.encode("utf-8", "surrogatepass")) > self.bytes_max:
-                raise bad_request(
-                    f"The partition key value is longer than {self.bytes_max} bytes, the most that a container with"
-                    f" partition key version {self.version} takes."
-                )
+            if len(value) > _SHORT and len(value.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
+                raise bad_request(f"The partition key value is longer than {KEY_BYTES_MAX} bytes; use a shorter one.")
             return value  # type: ignore[no-any-return]
         if kind is int:
             # Numbers are doubles: beyond this, keys that hash alike must also be equal.
@@ -259,11 +252,16 @@ def _bad_path(path: str, position: int) -> Failure:
     )
 
 
+# Without quotes a name has neither blanks nor wildcards. The service documents letters, digits and underscores only; of
+# the rest, its clients' tests show no more than the blank refused.
+_is_plain_name = re.compile(r"(?!\[\]$)[^\s*?]+").fullmatch
+
+
 def _check_key_path(path: str) -> None:
     position = 0
     try:
         for step in path_steps(path):
-            if not step.is_quoted and ("*" in step.name or step.name in ("?", "[]")):
+            if not step.is_quoted and not _is_plain_name(step.name):
                 position = path.index(step.name)
                 break
         else:
@@ -273,7 +271,7 @@ def _check_key_path(path: str) -> None:
     raise bad_request(
         f"The partition key component definition path '{path}' could not be accepted, failed near position"
         f" '{position}'. Partition key paths must contain only valid characters and not contain a trailing slash or"
-        " wildcard character."
+        " wildcard character. A name with any of these goes in double quotes."
     )
 
 
@@ -323,8 +321,8 @@ def _hashed_scalar(component: KeyComponent) -> bytes:
     return _pack_hashed_number(b"\x05", as_double(component))  # type: ignore[arg-type]
 
 
-# V1 hashes and keeps only the beginning of a string. Characters are code points here and UTF-16 units in other clients:
-# those strings are over KEY_BYTES_MAX_V1 and never stored.
+# V1 hashes and keeps only the beginning of a string: keys that begin alike are one logical partition, as the service
+# documents. Characters are code points, as in Python; JavaScript counts UTF-16 units and may ask a neighbouring range.
 _V1_CHARACTERS = 100
 _V1_BYTES = 100
 _PLUS_ONE = bytes((byte + 1) & 0xFF for byte in range(256))
