@@ -261,7 +261,8 @@ def test_bounding_boxes_belong_to_geometry() -> None:
     spatial = {"spatialIndexes": [{"path": "/a/*", "types": ["Polygon"], "boundingBox": box}]}
     assert parse(spatial, geospatial="Geometry").to_json()["spatialIndexes"] == spatial["spatialIndexes"]
     assert parse(spatial).to_json()["spatialIndexes"] == spatial["spatialIndexes"]
-    refused(spatial, "Geometry", geospatial="Geography")
+    refused(spatial, "boundingBox", geospatial="Geography")
+    refused(spatial, "Geography", geospatial="Geography")
     refused({"spatialIndexes": [{"path": "/a/*"}]}, "boundingBox", geospatial="Geometry")
     refused({"spatialIndexes": [{"path": "/a/*", "boundingBox": box | {"xmax": 0}}]}, geospatial="Geometry")
     refused({"spatialIndexes": [{"path": "/a/*", "boundingBox": box | {"xmax": "1"}}]}, geospatial="Geometry")

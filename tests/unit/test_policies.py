@@ -198,8 +198,11 @@ def test_full_text() -> None:
         {"defaultLanguage": "en-US"},
         {"defaultLanguage": "en-US", "fullTextPaths": [{"path": "/abstract"}]},
         {"defaultLanguage": "fr-FR", "fullTextPaths": [{"path": "/a/b", "language": "de-DE"}]},
+        {"defaultLanguage": "en-US", "fullTextPaths": [{"path": "/a", "language": "1033"}]},
     ):
         assert echo(fullTextPolicy=given)["fullTextPolicy"] == given
+    by_number = FullTextPolicy.parse({"fullTextPaths": [{"path": "/a", "language": "1033"}]})
+    assert by_number is not None and by_number.languages == {"/a": "en-US"}
     paths: list[dict[str, Any]] = [{"path": "abstract", "language": "en-US"}]
     refused_body("The Full Text Policy contains an invalid Path: abstract", fullTextPolicy={"fullTextPaths": paths})
     refused_body(

@@ -303,7 +303,9 @@ def _check_bounding_box(box: Any, geospatial: str | None) -> None:
         return
     if geospatial == "Geography":
         if box is not None:
-            raise bad_request(f"{INVALID_INPUT}: a boundingBox goes with geospatialConfig.type Geometry only.")
+            raise bad_request(
+                f"{INVALID_INPUT}: a boundingBox goes with geospatialConfig.type Geometry only, not Geography."
+            )
         return
     box = members(box, "boundingBox of a spatial index on Geometry", {"xmin", "ymin", "xmax", "ymax"})
     sides = [box.get(name) for name in ("xmin", "ymin", "xmax", "ymax")]

@@ -16,6 +16,7 @@ from armillary.model.index_paths import is_plain_path
 from armillary.model.shapes import INVALID_INPUT, members, shown
 
 FULL_TEXT_LANGUAGES = ("en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT")
+_ENGLISH_BY_NUMBER = "1033"  # how Windows counts en-US; JavaScript's tests write it so
 _DATA_TYPES = ("float32", "float16", "uint8", "int8")
 _DISTANCE_FUNCTIONS = ("cosine", "dotproduct", "euclidean")
 _VECTOR_INDEX_TYPES = ("flat", "quantizedFlat", "diskANN")
@@ -187,6 +188,8 @@ def _check_shard_key(shard_key: Any) -> None:
 
 
 def _language(language: Any) -> str:
+    if language == _ENGLISH_BY_NUMBER:
+        return FULL_TEXT_LANGUAGES[0]
     if language not in FULL_TEXT_LANGUAGES:
         raise bad_request(
             f"The Full Text Policy contains an unsupported language {shown(language)}. "
