@@ -57,7 +57,7 @@ def test_each_row_on_the_wire(kind: Kind) -> None:
     status, headers, body = respond(Failure(kind, "It broke; mend it.", charge_ru=1.24))
     assert (status, headers.get("x-ms-substatus"), body["code"]) == GOLDEN[kind]
     assert "It broke; mend it." in body["message"]
-    assert body["message"].endswith(f"\r\nActivityId: {ACTIVITY}")
+    assert f"\r\nActivityId: {ACTIVITY}" in body["message"]
     assert set(body) == {"code", "message"}
     assert headers["x-ms-activity-id"] == ACTIVITY
     assert headers["x-ms-request-charge"] == "1.24"
@@ -74,6 +74,13 @@ def test_text_of_400_has_the_errors_form() -> None:
     text = body["message"]
     assert text.startswith("Message: ")
     assert json.loads(text.removeprefix("Message: ").split("\r\n")[0]) == {"Errors": ['a "quoted" é']}
+
+
+def test_text_of_413_is_the_service_s_as_a_whole() -> None:
+    _, _, body = respond(Failure(Kind.TOO_LARGE, "It has 9 bytes."))
+    assert body["message"] == (
+        f'Message: {{"Errors":["Request size is too large"]}}\r\nActivityId: {ACTIVITY}, It has 9 bytes.'
+    )
 
 
 def test_throttled_says_when_to_come_back() -> None:

@@ -53,6 +53,7 @@ class Answer:
 
 
 _NO_OPTIONS = ItemOptions()
+_NOT_RUN = "Not executed because another operation of the batch failed."
 
 
 async def read(container: Container, item_id: str, options: ItemOptions) -> Answer:
@@ -176,9 +177,7 @@ async def batch(
         outcomes = await partition.write_all(operations)
     except MemberFailed as failed:
         answers: list[Outcome | Failure] = [
-            failed.failure
-            if index == failed.index
-            else Failure(Kind.FAILED_DEPENDENCY, "Not executed because another operation of the batch failed.")
+            failed.failure if index == failed.index else Failure(Kind.FAILED_DEPENDENCY, _NOT_RUN)
             for index in range(len(members))
         ]
         charge_ru = max(1.0, failed.failure.charge_ru)
@@ -187,8 +186,11 @@ async def batch(
     return BatchAnswer([*outcomes], True, charge_ru, partition.range.id, partition.lsn)
 
 
-async def bulk(container: Container, range_id: str, members: Sequence[Member], clock: Clock) -> BatchAnswer:
-    """Independent operations on one physical partition. Each succeeds or fails for itself, in the order given."""
+async def bulk(
+    container: Container, range_id: str, members: Sequence[Member], clock: Clock, *, continues: bool = True
+) -> BatchAnswer:
+    """Independent operations on one physical partition. Each succeeds or fails for itself, in the order given, and the
+    first to fail is the last to run unless the request `continues`."""
     partition = container.partition_by_id(range_id)
 
     async def one(member: Member) -> Outcome | Failure:
@@ -207,8 +209,15 @@ async def bulk(container: Container, range_id: str, members: Sequence[Member], c
 
     # The partition keeps the order of writes that are handed over together; a read must wait for those before it.
     answers: list[Outcome | Failure] = []
-    for _, run in groupby(members, key=lambda member: member.verb is Verb.READ):
-        answers += await asyncio.gather(*[one(member) for member in run])
+    if continues:
+        for _, run in groupby(members, key=lambda member: member.verb is Verb.READ):
+            answers += await asyncio.gather(*[one(member) for member in run])
+    else:
+        for member in members:
+            answers.append(await one(member))
+            if isinstance(answers[-1], Failure):
+                break
+        answers += [Failure(Kind.FAILED_DEPENDENCY, _NOT_RUN) for _ in members[len(answers) :]]
     return BatchAnswer(answers, True, sum(each.charge_ru for each in answers), partition.range.id, partition.lsn)
 
 

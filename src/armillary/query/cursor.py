@@ -19,6 +19,8 @@ _VERSION = 1
 _MAC_BYTES = 16
 _FINGERPRINT_BYTES = 12
 _RID_BYTES = 8
+_HEAD, _FOOT = '{"token":"', '"}'  # the service's tokens are JSON, and clients look whether it is one of their own
+_FORM = _HEAD + "%s" + _FOOT
 _NUMBER_BYTES = 5  # 40 bits: rows still to skip or to give
 
 
@@ -40,7 +42,7 @@ class Cursor(NamedTuple):
         parts.append(b"\x00" if self.tail is None else b"\x01" + _sized(self.tail))
         body = b"".join(parts)
         token = _mac(secret, container_rid, fingerprint, body) + body
-        return base64.urlsafe_b64encode(token).decode().rstrip("=")
+        return _FORM % base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
 def decode(token: str, secret: bytes, container_rid: bytes, fingerprint: bytes) -> Cursor:
@@ -48,13 +50,14 @@ def decode(token: str, secret: bytes, container_rid: bytes, fingerprint: bytes) 
     try:
         if len(token) > limits.CONTINUATION_BYTES_MAX:
             raise _bad_token()
-        raw = base64.b64decode(token.encode("ascii") + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        text = token[len(_HEAD) : -len(_FOOT)].encode("ascii")
+        raw = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error):
         raise _bad_token() from None
     mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
     expected = _mac(secret, container_rid, fingerprint, body)
     # The same bytes have several spellings in base64; only ours is ours.
-    is_ours = base64.urlsafe_b64encode(raw).decode().rstrip("=") == token
+    is_ours = _FORM % base64.urlsafe_b64encode(raw).decode().rstrip("=") == token
     if not hmac.compare_digest(mac, expected) or not is_ours or body[:1] != bytes([_VERSION]):
         raise _bad_token()
     return _Reader(body).cursor()
@@ -106,5 +109,6 @@ def _mac(secret: bytes, container_rid: bytes, fingerprint: bytes, body: bytes) -
 
 def _bad_token() -> Failure:
     return bad_request(
-        "The continuation token is not one that was given for this query on this container; start again without it."
+        "Invalid Continuation Token: it is not one that was given for this query on this container. Start again "
+        "without it."
     )

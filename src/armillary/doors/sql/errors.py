@@ -61,6 +61,10 @@ ROWS: dict[Kind, Row] = {
 }
 
 
+# Texts of the service that clients look for as a whole; our own words follow after the activity id.
+_SERVICE_TEXTS = {Kind.TOO_LARGE: "Request size is too large"}
+
+
 def error_response(failure: Failure, activity_id: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body for a failure. Never raises: this is the last line before the socket."""
     row = ROWS[failure.kind]
@@ -81,10 +85,10 @@ def error_response(failure: Failure, activity_id: str) -> tuple[int, list[tuple[
 def error_body(failure: Failure, activity_id: str) -> bytes:
     """`{"code", "message"}`: both clients read these two, and JavaScript's breaks on an error without a body."""
     row = ROWS[failure.kind]
-    content: dict[str, Any] = {
-        "code": row.code,
-        "message": f"{_service_text(failure, row)}\r\nActivityId: {activity_id}",
-    }
+    message = f"{_service_text(failure, row)}\r\nActivityId: {activity_id}"
+    if failure.kind in _SERVICE_TEXTS:
+        message += f", {failure.message}"
+    content: dict[str, Any] = {"code": row.code, "message": message}
     if "plan" in failure.details:
         content["additionalErrorInfo"] = _dump(failure.details["plan"]).decode()
     return _dump(content)
@@ -94,7 +98,7 @@ def _service_text(failure: Failure, row: Row) -> str:
     if "errors" in failure.details:
         return f"Message: {_dump({'errors': failure.details['errors']}).decode()}"
     if row.is_listed:
-        return f"Message: {_dump({'Errors': [failure.message]}).decode()}"
+        return f"Message: {_dump({'Errors': [_SERVICE_TEXTS.get(failure.kind, failure.message)]}).decode()}"
     return failure.message
 
 
