@@ -31,7 +31,7 @@ async def read_resource(call: Call) -> Response:
     if h.text(call.headers, h.IF_NONE_MATCH) == record.etag:
         return call.answer(304, METADATA_READ_RU, b"", [(b"etag", record.etag.encode())])
     extra: HeaderList = []
-    content = record.to_json()
+    content = record_content(call, record)
     if resource_type is ResourceType.CONTAINER:
         container = call.account.container(*call.route.segments)
         extra = _container_headers(call, container)
@@ -39,8 +39,6 @@ async def read_resource(call: Call) -> Response:
             content["statistics"] = _statistics(container)
     elif resource_type is ResourceType.OFFER:
         extra = _offer_headers(record)
-    elif resource_type is ResourceType.PERMISSION:
-        content["_token"] = _permission_token(call, record)
     return call.answer_record(200, METADATA_READ_RU, record, content, extra)
 
 
@@ -70,11 +68,10 @@ async def create_database(call: Call) -> Response:
 async def create_container(call: Call) -> Response:
     database = call.account.owner(ResourceType.CONTAINER, call.route.segments)
     assert database is not None
-    is_old = call.headers.get(b"x-ms-version", _NEW_CLIENT) < _NEW_CLIENT
     container = await containers.create_container(
-        call.account, database, parse_json(call.body), _throughput(call), is_old_client=is_old
+        call.account, database, parse_json(call.body), _throughput(call), is_old_client=_is_old_client(call)
     )
-    return call.answer_record(201, METADATA_WRITE_RU, container.record)
+    return call.answer_record(201, METADATA_WRITE_RU, container.record, record_content(call, container.record))
 
 
 async def replace_container(call: Call) -> Response:
@@ -82,7 +79,12 @@ async def replace_container(call: Call) -> Response:
     if_match = h.text(call.headers, h.IF_MATCH)
     h.flag(call.headers, h.POPULATE_QUOTA)  # refused before anything is stored, if it is wrong
     record = await containers.replace_container(call.account, container, parse_json(call.body), if_match)
-    return call.answer_record(200, METADATA_WRITE_RU, record, None, _container_headers(call, container))
+    content = record_content(call, record)
+    return call.answer_record(200, METADATA_WRITE_RU, record, content, _container_headers(call, container))
+
+
+def _is_old_client(call: Call) -> bool:
+    return call.headers.get(b"x-ms-version", _NEW_CLIENT) < _NEW_CLIENT
 
 
 def _throughput(call: Call) -> Throughput | None:
@@ -104,7 +106,7 @@ def _container_headers(call: Call, container: Container) -> HeaderList:
             f"functions=0;storedProcedures=0;triggers=0;documentSize=0;documentsSize={size_kb};"
             f"documentsCount={count};collectionSize={size_kb};"
         )
-        quota_kb = len(heads) * container.schema.logical_partition_bytes_max // limits.KB
+        quota_kb = len(heads) * limits.PARTITION_QUOTA_BYTES // limits.KB
         quota = (
             f"functions=50;storedProcedures=100;triggers=25;documentSize={limits.ITEM_BYTES_MAX // limits.KB};"
             f"documentsSize={quota_kb};documentsCount=-1;collectionSize={quota_kb};"
@@ -188,10 +190,7 @@ async def _replace(call: Call, record: Record, name: str, body: Body) -> Respons
 
 
 def _answer(call: Call, status: int, record: Record) -> Response:
-    content = record.to_json()
-    if record.type is ResourceType.PERMISSION:
-        content["_token"] = _permission_token(call, record)
-    return call.answer_record(status, METADATA_WRITE_RU, record, content)
+    return call.answer_record(status, METADATA_WRITE_RU, record, record_content(call, record))
 
 
 def _checked(resource_type: ResourceType, given: Any) -> tuple[str, Body]:
@@ -219,12 +218,18 @@ async def no_such_conflict(call: Call) -> Response:
     raise Failure(Kind.NOT_FOUND, f"There is no conflict '{call.route.segments[2]}': one region has none.")
 
 
+def record_content(call: Call, record: Record) -> Body:
+    """A resource as this client is answered: a permission with a token that is new each time, and a container without
+    partition key with the one that newer clients take it to have."""
+    content = record.to_json()
+    if record.type is ResourceType.PERMISSION:
+        content["_token"] = _permission_token(call, record)
+    elif record.type is ResourceType.CONTAINER and "partitionKey" not in content and not _is_old_client(call):
+        content["partitionKey"] = containers.SYSTEM_KEY
+    return content
+
+
 # Permission tokens.
-
-
-def permission_content(call: Call, record: Record) -> Body:
-    """A permission as it is answered: with a token that is new each time."""
-    return {**record.to_json(), "_token": _permission_token(call, record)}
 
 
 def _check_token_request(call: Call, body: Body) -> None:

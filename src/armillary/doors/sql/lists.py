@@ -13,7 +13,7 @@ from armillary.account.catalog import Record, creation_order
 from armillary.account.container import Container
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
-from armillary.doors.sql.control import permission_content
+from armillary.doors.sql.control import record_content
 from armillary.errors import bad_request
 from armillary.languages.sql.compile import BoundQuery, compile_query, parse_parameters
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU
@@ -26,7 +26,7 @@ from armillary.net.http import Response
 async def list_resources(call: Call) -> Response:
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
-    rows = [orjson.dumps(_content(call, record)) for record in page]
+    rows = [orjson.dumps(record_content(call, record)) for record in page]
     return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), rows, continuation)
 
 
@@ -34,7 +34,7 @@ async def query_resources(call: Call) -> Response:
     query = parse_query_body(call.body)
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
-    rows = query.evaluate_over([_content(call, record) for record in page])
+    rows = query.evaluate_over([record_content(call, record) for record in page])
     dumped = [orjson.dumps(row) for row in rows if row is not UNDEFINED]
     return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), dumped, continuation)
 
@@ -61,17 +61,13 @@ def _feed(call: Call) -> str:
     return ResourceType(call.route.resource_type).feed
 
 
-def _content(call: Call, record: Record) -> dict[str, Any]:
-    return permission_content(call, record) if record.type is ResourceType.PERMISSION else record.to_json()
-
-
 def _page(call: Call, records: list[Record]) -> tuple[list[Record], str | None]:
     """The continuation is the last resource's rid: lists are in the order of creation, whatever comes or goes."""
     after = h.text(call.headers, h.CONTINUATION)
     if after is not None:
         rid = rid_bytes(after)
         if rid is None:
-            raise bad_request("The continuation token is not one of an earlier answer of this list.")
+            raise bad_request("Invalid Continuation Token: it is not one of an earlier answer of this list.")
         records = [
             record for record in records if creation_order(record.type, record.rid) > creation_order(record.type, rid)
         ]

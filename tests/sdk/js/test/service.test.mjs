@@ -68,11 +68,13 @@ test("service: a container without partition key has the empty one to newer clie
 
 test("service: refusals in words that clients look for", async () => {
   await withContainer(async (container, database) => {
-    const large = { operationType: "Create", resourceBody: { id: "1", pk: "a", text: "x".repeat(2.2e6) } };
-    const [tooLarge] = await container.items.bulk([large]);
-    assert.equal(tooLarge.statusCode, 413);
-    const { message } = await refused(413, () => container.items.create(large.resourceBody));
-    assert.ok(message.includes('Message: {"Errors":["Request size is too large"]}\r\n'), message);
+    const large = { operationType: "Create", partitionKey: "a", resourceBody: { id: "1", pk: "a", text: "x".repeat(2.2e6) } };
+    const [{ error: inBulk }] = await container.items.executeBulkOperations([large]);
+    const alone = await refused(413, () => container.items.create(large.resourceBody));
+    for (const { code, message } of [inBulk, alone]) {
+      assert.equal(code, 413);
+      assert.ok(message.includes('Message: {"Errors":["Request size is too large"]}\r\n'), message);
+    }
     const feed = container.items.readAll({ maxItemCount: 1, continuationToken: "junk" });
     assert.match((await refused(400, () => feed.fetchNext())).message, /Invalid Continuation Token/);
     const blank = { id: "other", partitionKey: { paths: ["/id ds"] } };
