@@ -150,8 +150,11 @@ def _rate(results: Results, title: str, row: str, connections: int) -> float | N
 
 
 def _ratio(results: Results, title: str, over: str, under: str, connections: int) -> float | None:
-    dividend, divisor = _rate(results, title, over, connections), _rate(results, title, under, connections)
-    return dividend / divisor if dividend is not None and divisor else None
+    """The median of the rounds' own ratios: what was measured close together is compared."""
+    table = results.get(title, {})
+    dividends, divisors = (table.get(row, {}).get(connections, []) for row in (over, under))
+    ratios = [a.per_s / b.per_s for a, b in zip(dividends, divisors, strict=False) if b.per_s]
+    return statistics.median(ratios) if ratios else None
 
 
 def _row(name: str, cells: list[str]) -> str:
