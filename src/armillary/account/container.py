@@ -16,6 +16,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
+from armillary.model.policies import ContainerPolicies
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.unique import UniqueKeyPolicy
 from armillary.model.values import UNDEFINED
@@ -49,6 +50,7 @@ class Container:
             each.id: Partition(engine.store(each.store), self.schema, each, clock, first_lsn)
             for each in self.map.ranges
         }
+        self.policies = ContainerPolicies.parse(body)
         self._rename()
 
     def _rename(self) -> None:
@@ -72,6 +74,7 @@ class Container:
     def adopt(self, record: Record) -> None:
         """Take over a replaced record: policies may have changed, the key and the partitions have not."""
         self.record = record
+        self.policies = ContainerPolicies.parse(record.body)
         self.schema.older_rules = _older_rules(record, self.key)
         self.schema.rules = _rules(record, self.key)
         self._rename()

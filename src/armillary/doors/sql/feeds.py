@@ -31,7 +31,7 @@ async def read_feed(call: Call) -> Response:
 
 async def query_items(call: Call) -> Response:
     container = call.owner_container()
-    query = parse_query_body(call.body)
+    query = parse_query_body(call.body, feeds.query_context(call.account, container))
     options = _options(call, container)
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
         options.is_cross_partition_allowed = False

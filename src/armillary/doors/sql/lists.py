@@ -16,6 +16,7 @@ from armillary.doors.sql.call import Call
 from armillary.doors.sql.control import record_content
 from armillary.errors import bad_request
 from armillary.languages.sql.compile import BoundQuery, compile_query, parse_parameters
+from armillary.languages.sql.library.context import Context
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType, child_rid, rid_bytes, rid_text
@@ -31,7 +32,7 @@ async def list_resources(call: Call) -> Response:
 
 
 async def query_resources(call: Call) -> Response:
-    query = parse_query_body(call.body)
+    query = parse_query_body(call.body, Context(call.account.clock))
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
     rows = query.evaluate_over([record_content(call, record) for record in page])
@@ -39,7 +40,7 @@ async def query_resources(call: Call) -> Response:
     return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), dumped, continuation)
 
 
-def parse_query_body(body: bytes) -> BoundQuery:
+def parse_query_body(body: bytes, context: Context) -> BoundQuery:
     given = parse_document(body)
     unknown = sorted(given.keys() - {"query", "parameters"})
     if unknown:
@@ -47,7 +48,7 @@ def parse_query_body(body: bytes) -> BoundQuery:
     text = given.get("query")
     if not isinstance(text, str):
         raise bad_request("The query must be a string in the property 'query'.")
-    return compile_query(text).bind(parse_parameters(given.get("parameters")))
+    return compile_query(text).bind(parse_parameters(given.get("parameters")), context)
 
 
 def _records(call: Call) -> tuple[list[Record], str]:

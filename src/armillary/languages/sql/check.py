@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.sql import tree
-from armillary.languages.sql.functions import AGGREGATES, FUNCTIONS, NOT_YET
+from armillary.languages.sql.functions import AGGREGATES, ANY_NUMBER, FUNCTIONS, NOT_YET
 from armillary.languages.sql.lexer import query_error
 
 
@@ -150,6 +150,8 @@ def _check_call(call: tree.Call) -> None:
     least, most = function.arguments_min, function.arguments_max
     if not least <= len(call.arguments) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
+        if most == ANY_NUMBER:
+            wanted = f"at least {least}"
         message = f"The {call.name} function requires {wanted} argument(s)."
         raise query_error("SC2050", message, call.start, call.end)
 

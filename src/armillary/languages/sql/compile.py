@@ -20,6 +20,7 @@ from armillary.languages.sql.constants import Code, Constants, kind_of
 from armillary.languages.sql.emit import Emitter
 from armillary.languages.sql.filters import FilterReader
 from armillary.languages.sql.lexer import query_error
+from armillary.languages.sql.library.context import Context, detached_context
 from armillary.languages.sql.parser import parse_filter, parse_query
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.conditions import ALL, Condition
@@ -57,7 +58,7 @@ class BoundQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    bind: Callable[[list[Value]], tuple[Predicate | None, Projection | None]]
+    bind: Callable[[list[Value], Context], tuple[Predicate | None, Projection | None]]
     literals: list[Value]
 
 
@@ -68,7 +69,7 @@ class CompiledQuery:
         self._alias = checked.alias
         self._variants: dict[tuple[str, ...], _Variant] = {}
 
-    def bind(self, parameters: Mapping[str, Value]) -> BoundQuery:
+    def bind(self, parameters: Mapping[str, Value], context: Context | None = None) -> BoundQuery:
         values = self._values(parameters)
         kinds = tuple([kind_of(value) for value in values])
         variant = self._variants.get(kinds)
@@ -76,7 +77,7 @@ class CompiledQuery:
             if len(self._variants) >= limits.QUERY_VARIANTS_MAX:
                 self._variants.clear()
             variant = self._variants[kinds] = _guarded(self._compile, kinds)
-        predicate, project = variant.bind(values + variant.literals)
+        predicate, project = variant.bind(values + variant.literals, context or detached_context())
         return BoundQuery(_guarded(self.condition, parameters), predicate, project, self._alias is not None)
 
     def condition(self, parameters: Mapping[str, Value]) -> Condition:
@@ -108,7 +109,7 @@ class CompiledQuery:
             preamble += emitter.preamble
         used = [f"c{place} = C[{place}]" for place in sorted(constants.used)]
         lines = ["predicate = project = None", *used, *preamble, *functions, "return predicate, project"]
-        source = "def bind(C):\n" + "".join([f"    {line}\n" for line in lines])
+        source = "def bind(C, x):\n" + "".join([f"    {line}\n" for line in lines])
         exec(compile(source, "<query>", "exec"), namespace)  # noqa: S102 (of our own making: names and places only)
         return _Variant(namespace["bind"], constants.literals)
 

@@ -3,7 +3,7 @@ of it, "is it exactly true?" and "is it exactly false?", which need no third val
 
 Everything emitted is pure and total, so a part that nests too deep for Python's own parser is simply computed
 beforehand into a local variable. Constants are places in one list that is handed in when the compiled function is
-bound, so the source depends only on the query and on the types of its parameters.
+bound, so the source depends only on the query and on the types of its parameters. `x` is the execution's Context.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from armillary.languages.sql.constants import Code, Constants
 from armillary.languages.sql.functions import FUNCTIONS
 from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.paths import Path, missing_path, path_of
+from armillary.model.index_paths import path_text
 
 _HASHED = frozenset(["null", "boolean", "number", "string"])
 
@@ -138,6 +139,12 @@ class Emitter:
             return self._bracket(source, *arguments)._replace(kind="truth")
         name = f"F_{node.name}"
         self._namespace[name] = function.call
+        if function.needs_path:
+            paths = [path for argument in node.arguments if (path := path_of(argument))]
+            steps = [step if isinstance(step, str) else None for step in paths[0]] if paths else []
+            arguments.insert(0, Code(self._name(path_text(steps) if steps else "")))
+        if function.needs_context:
+            arguments.insert(0, Code("x"))
         return self._call(name, arguments, "")
 
     def _access(self, node: tree.Name | tree.Member | tree.Index) -> Code:

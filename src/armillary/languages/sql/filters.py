@@ -107,6 +107,8 @@ class FilterReader:
 
     def _call(self, node: tree.Call) -> Condition:
         arguments = node.arguments
+        if not arguments:
+            return ALL
         path = self._path(arguments[0])
         if node.name == "ARRAY_CONTAINS":
             return self._array_contains(node, path)

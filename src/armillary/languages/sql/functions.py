@@ -6,9 +6,11 @@ checks alone answer true or false to everything.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from armillary.model.values import UNDEFINED, Value, equal
+
+ANY_NUMBER: Final = 1_000_000  # of arguments: as many as one likes
 
 
 class Function(NamedTuple):
@@ -17,6 +19,9 @@ class Function(NamedTuple):
     call: Callable[..., Value] | None = None
     # Python source in place of a call, with {0} for the argument; always true or false, never undefined.
     inline: str = ""
+    # What comes before the arguments: the execution's Context, and the path that is the first argument ("": none is).
+    needs_context: bool = False
+    needs_path: bool = False
 
 
 def starts_with(text: Any, prefix: Any, ignore_case: Any = False) -> Value:
