@@ -153,6 +153,15 @@ def test_item_ids_take_more_than_names() -> None:
         assert caught.value.kind is Kind.BAD_REQUEST
 
 
+def test_a_question_mark_in_an_item_s_path_belongs_to_its_id() -> None:
+    for _ in range(2):
+        assert parse_route(b"/dbs/a/colls/b/docs/why?not%20").segments == ("a", "b", "why?not ")
+    for target in (b"/dbs/a/colls/b/docs/why?a/b", b"/dbs/a/colls/b/sprocs/why?not", b"/dbs/a/colls/b/docs?x"):
+        with pytest.raises(Failure) as caught:
+            parse_route(target)
+        assert caught.value.kind is Kind.BAD_REQUEST
+
+
 def test_the_link_of_an_offer_is_not_its_rid() -> None:
     with pytest.raises(Failure) as caught:
         parse_route(b"/offers/offers/AAAB/")

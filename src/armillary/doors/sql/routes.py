@@ -144,6 +144,11 @@ def _parse_unknown(target: bytes) -> Route:
     if path == b"addresses":
         return _addresses(query)
     if query:
+        *owners, name = path.split(b"/")
+        feed = _feed(owners) if owners[-1:] == [b"docs"] and len(owners) % 2 else None
+        if feed is not None:
+            # JavaScript leaves a question mark in an item's id as it is, and no query string belongs to an item.
+            return _resource(feed, name + b"?" + query)
         raise bad_request(f"The query string of {_shown(target)} is not understood; this path takes none.")
     if not path:
         return _ACCOUNT
