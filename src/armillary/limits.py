@@ -78,6 +78,8 @@ QUERY_COUNT_MAX = 2**31 - 1  # TOP, OFFSET, LIMIT (service)
 QUERY_GATHER_MAX = 10_000
 QUERY_PROBE_ENTRIES = 256  # how far each of several possible index scans is read to choose among them
 CONTINUATION_BYTES_MAX = 16 * KB
+REPLICATED_CHARACTERS_MAX = 10_000  # of REPLICATE (service)
+DATE_FORMAT_CHARACTERS_MAX = 1_000
 
 # Connections (ours). A partition key of 2 KB, escaped, and a long session token fit a head of 32 KB; a database name, a
 # container name and an item id of the greatest length, each byte percent-encoded, fit a target of 16 KB.

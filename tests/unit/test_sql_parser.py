@@ -166,8 +166,7 @@ def test_refused_with_place(text: str, code: str, start: int, end: int) -> None:
         ("SELECT VALUE COUNT(1) FROM c", "COUNT"),
         ("SELECT * FROM c WHERE EXISTS(SELECT VALUE 1)", "subquery"),
         ("SELECT VALUE ARRAY(SELECT VALUE t FROM t IN c.tags) FROM c", "subquery"),
-        ("SELECT * FROM c WHERE ROUND(c.a) = 1", "ROUND"),
-        ("SELECT * FROM c WHERE LEFT(c.a, 1) = 'x'", "LEFT"),
+        ("SELECT * FROM c WHERE FullTextScore(c.a, 'x') = 1", "FULLTEXTSCORE"),
         ("SELECT * FROM c ORDER BY RANK FullTextScore(c.t, 'x')", "ORDER BY RANK"),
     ],
 )

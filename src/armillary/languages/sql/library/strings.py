@@ -1,0 +1,226 @@
+"""Functions of strings. Lengths and positions count UTF-16 units, as the service does; a result that would cut a
+character in two has U+FFFD in place of the half. Upper and lower case go character by character, without a culture.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from armillary import limits
+from armillary.languages.sql.library.numbers import ABSENT, count
+from armillary.model.values import UNDEFINED, Value
+
+_LAST_SINGLE: Final = "\uffff"  # what is beyond takes two units
+_BLANKS: Final = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
+    "\u205f\u3000"
+)
+
+
+# UTF-16.
+
+
+def _is_simple(text: str) -> bool:
+    return text.isascii() or max(text) <= _LAST_SINGLE
+
+
+def _units(text: str) -> str:
+    """One character for each UTF-16 unit, so that Python's own slicing and searching count as the language does."""
+    if _is_simple(text):
+        return text
+    return "".join(map(chr, memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")))
+
+
+def _joined(units: str) -> str:
+    if units.isascii():
+        return units
+    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _slice(text: str, start: int, end: int) -> str:
+    return text[start:end] if _is_simple(text) else _joined(_units(text)[start:end])
+
+
+def length(text: Any) -> Value:
+    if text.__class__ is not str:
+        return UNDEFINED
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def left(text: Any, size: Any) -> Value:
+    units = count(size)
+    if text.__class__ is not str or units is None:
+        return UNDEFINED
+    return _slice(text, 0, max(units, 0))
+
+
+def right(text: Any, size: Any) -> Value:
+    units = count(size)
+    if text.__class__ is not str or units is None:
+        return UNDEFINED
+    whole_length: Any = length(text)
+    return _slice(text, max(whole_length - max(units, 0), 0), whole_length)
+
+
+def substring(text: Any, start: Any, size: Any) -> Value:
+    first, units = count(start), count(size)
+    if text.__class__ is not str or first is None or units is None:
+        return UNDEFINED
+    return _slice(text, first, first + units) if first >= 0 and units > 0 else ""
+
+
+def index_of(text: Any, part: Any, start: Any = 0) -> Value:
+    first = count(start)
+    if text.__class__ is not str or part.__class__ is not str or first is None:
+        return UNDEFINED
+    return _units(text).find(_units(part), max(first, 0))
+
+
+def last_index_of(text: Any, part: Any, start: Any = ABSENT) -> Value:
+    """Searching backwards from `start`: what is found ends there or before."""
+    if text.__class__ is not str or part.__class__ is not str:
+        return UNDEFINED
+    units = _units(text)
+    if start is ABSENT:
+        return units.rfind(_units(part))
+    last = count(start)
+    if last is None:
+        return UNDEFINED
+    return units.rfind(_units(part), 0, last + 1) if last >= 0 else -1
+
+
+def reverse(text: Any) -> Value:
+    return text[::-1] if text.__class__ is str else UNDEFINED
+
+
+# Case.
+
+
+def lowered(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    return "".join([one if len(one := character.lower()) == 1 else character for character in text])
+
+
+def raised(text: str) -> str:
+    if text.isascii():
+        return text.upper()
+    return "".join([one if len(one := character.upper()) == 1 else character for character in text])
+
+
+def lower(text: Any) -> Value:
+    return lowered(text) if text.__class__ is str else UNDEFINED
+
+
+def upper(text: Any) -> Value:
+    return raised(text) if text.__class__ is str else UNDEFINED
+
+
+# Comparing.
+
+
+def _folded(text: Any, part: Any, ignore_case: Any) -> tuple[str, str] | None:
+    if text.__class__ is not str or part.__class__ is not str or ignore_case.__class__ is not bool:
+        return None
+    return (lowered(text), lowered(part)) if ignore_case else (text, part)
+
+
+def starts_with(text: Any, prefix: Any, ignore_case: Any = False) -> Value:
+    pair = _folded(text, prefix, ignore_case)
+    return UNDEFINED if pair is None else pair[0].startswith(pair[1])
+
+
+def ends_with(text: Any, suffix: Any, ignore_case: Any = False) -> Value:
+    pair = _folded(text, suffix, ignore_case)
+    return UNDEFINED if pair is None else pair[0].endswith(pair[1])
+
+
+def contains(text: Any, part: Any, ignore_case: Any = False) -> Value:
+    pair = _folded(text, part, ignore_case)
+    return UNDEFINED if pair is None else pair[1] in pair[0]
+
+
+def string_equals(first: Any, second: Any, ignore_case: Any = False) -> Value:
+    pair = _folded(first, second, ignore_case)
+    return UNDEFINED if pair is None else pair[0] == pair[1]
+
+
+def _contains_all(text: Any, parts: tuple[Any, ...], ignore_case: bool) -> Value:
+    found = [contains(text, part, ignore_case) for part in parts]
+    if False in found:
+        return False
+    return UNDEFINED if UNDEFINED in found else True
+
+
+def _contains_any(text: Any, parts: tuple[Any, ...], ignore_case: bool) -> Value:
+    found = [contains(text, part, ignore_case) for part in parts]
+    if True in found:
+        return True
+    return UNDEFINED if UNDEFINED in found else False
+
+
+def contains_all_ignoring_case(text: Any, *parts: Any) -> Value:
+    return _contains_all(text, parts, True)
+
+
+def contains_all(text: Any, *parts: Any) -> Value:
+    return _contains_all(text, parts, False)
+
+
+def contains_any_ignoring_case(text: Any, *parts: Any) -> Value:
+    return _contains_any(text, parts, True)
+
+
+def contains_any(text: Any, *parts: Any) -> Value:
+    return _contains_any(text, parts, False)
+
+
+# Making.
+
+
+def concat(*parts: Any) -> Value:
+    return "".join(parts) if all(part.__class__ is str for part in parts) else UNDEFINED
+
+
+def trim(text: Any, characters: Any = _BLANKS) -> Value:
+    return text.strip(characters) if text.__class__ is str and characters.__class__ is str else UNDEFINED
+
+
+def trim_left(text: Any, characters: Any = _BLANKS) -> Value:
+    return text.lstrip(characters) if text.__class__ is str and characters.__class__ is str else UNDEFINED
+
+
+def trim_right(text: Any, characters: Any = _BLANKS) -> Value:
+    return text.rstrip(characters) if text.__class__ is str and characters.__class__ is str else UNDEFINED
+
+
+def replace(text: Any, found: Any, replacement: Any) -> Value:
+    if text.__class__ is not str or found.__class__ is not str or replacement.__class__ is not str or not found:
+        return UNDEFINED
+    # A string as long as the largest item holds any honest answer; more is a way to fill the memory.
+    grown = len(text) + text.count(found) * (len(replacement) - len(found))
+    return text.replace(found, replacement) if grown <= limits.ITEM_BYTES_MAX else UNDEFINED
+
+
+def replicate(text: Any, times: Any) -> Value:
+    if text.__class__ is not str or times.__class__ not in (int, float):
+        return UNDEFINED
+    # NaN fails the first comparison, the infinities the others.
+    if not times >= 0 or times == float("inf") or len(text) * int(times) > limits.REPLICATED_CHARACTERS_MAX:
+        return UNDEFINED
+    return text * int(times) if text else ""
+
+
+def string_join(array: Any, separator: Any) -> Value:
+    if array.__class__ is not list or separator.__class__ is not str:
+        return UNDEFINED
+    if not all(element.__class__ is str for element in array):
+        return UNDEFINED
+    size = sum(map(len, array)) + len(separator) * len(array)
+    return separator.join(array) if size <= limits.ITEM_BYTES_MAX else UNDEFINED
+
+
+def string_split(text: Any, separator: Any) -> Value:
+    if text.__class__ is not str or separator.__class__ is not str:
+        return UNDEFINED
+    return text.split(separator) if separator else [text]
