@@ -19,7 +19,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import compile_filter
 from armillary.model import charges, items, layout, resources
-from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.encoding import lsn_of, payload_of, unpack_header
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, Key
 from armillary.model.patch import Patch
 from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Result, Verb, draft
@@ -57,14 +57,15 @@ _NOT_RUN = "Not executed because another operation of the batch failed."
 
 
 async def read(container: Container, item_id: str, options: ItemOptions) -> Answer:
-    if options.key is None:
+    key = options.key
+    if key is None:
         raise bad_request(KEY_MISSING)
-    epk = container.effective_key(options.key)
+    epk = container.effective_key(key)
     partition = container.partition_for(epk)
     if options.session is not None:
         check_session(partition, options.session)
-    found = await partition.read_item(epk, item_id)
-    if found is None:
+    stored = await partition.read_item(epk, item_id)
+    if stored is None:
         raise _at(
             partition,
             Failure(
@@ -74,15 +75,13 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
                 charge_ru=charges.failed_read_ru(options.read_factor),
             ),
         )
-    number, header, stored = found
-    etag = items.etag(number, header.lsn, header.step, header.ts)
-    head = partition.head
-    if options.if_none_match is not None and options.if_none_match in ("*", etag):
-        charge_ru = charges.failed_read_ru(options.read_factor)
-        return Answer(Result.NOT_MODIFIED, None, etag, charge_ru, partition.range.id, head.lsn, header.lsn)
     payload = payload_of(stored)
-    charge_ru = charges.read_ru(len(payload), options.read_factor)
-    return Answer(Result.READ, payload, etag, charge_ru, partition.range.id, head.lsn, header.lsn)
+    etag = items.etag_in(payload)
+    factor = options.read_factor
+    place = (partition.range.id, partition.head.lsn, lsn_of(stored))
+    if options.if_none_match is not None and options.if_none_match in ("*", etag):
+        return Answer(Result.NOT_MODIFIED, None, etag, charges.failed_read_ru(factor), *place)
+    return Answer(Result.READ, payload, etag, charges.read_ru(len(payload), factor), *place)
 
 
 async def create(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:

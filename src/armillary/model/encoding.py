@@ -208,6 +208,7 @@ class ItemHeader(NamedTuple):
 _HEADER = struct.Struct(">BBHQIiHB")
 _HEADER_BYTES = _HEADER.size
 _EPK_LENGTH_AT = _HEADER_BYTES - 1
+_LSN_AT = 4
 
 
 def pack_item(header: ItemHeader, payload: bytes) -> bytes:
@@ -218,6 +219,11 @@ def pack_item(header: ItemHeader, payload: bytes) -> bytes:
 def unpack_header(stored: bytes) -> ItemHeader:
     kind, flags, policy, lsn, ts, ttl, step, epk_length = _HEADER.unpack_from(stored)
     return ItemHeader(kind, flags, policy, lsn, ts, ttl, stored[_HEADER_BYTES : _HEADER_BYTES + epk_length], step)
+
+
+def lsn_of(stored: bytes) -> int:
+    """The header's lsn alone, for those who need nothing else of it."""
+    return int.from_bytes(stored[_LSN_AT : _LSN_AT + 8], "big")
 
 
 def payload_of(stored: bytes) -> bytes:

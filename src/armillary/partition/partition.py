@@ -10,7 +10,7 @@ from typing import TypeVar
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import layout
-from armillary.model.encoding import ItemHeader, unpack_header
+from armillary.model.encoding import unpack_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
 from armillary.partition import log
@@ -52,25 +52,14 @@ class Partition:
     async def read(self, fn: Callable[[View], T]) -> T:
         return await self._store.read(fn)
 
-    async def read_item(self, epk: bytes, item_id: str) -> tuple[int, ItemHeader, bytes] | None:
-        """An item's number, header and stored bytes; None if it does not exist or has expired."""
+    async def read_item(self, epk: bytes, item_id: str) -> bytes | None:
+        """An item as it is stored; None if it does not exist or has expired."""
+        view = self._store.at_hand()
         key = layout.IDS + epk + item_id.encode()
-
-        def point(view: View) -> tuple[int, bytes] | None:
-            found = view.get(key)
-            if found is None:
-                return None
-            stored = view.get(layout.ITEMS + found)
-            assert stored is not None, "an id without its item"
-            return int.from_bytes(found, "big"), stored
-
-        found = await self._store.read(point)
-        if found is None:
-            return None
-        header = unpack_header(found[1])
-        if self._schema.rules.default_ttl is not None and not self._schema.is_live(header, self._clock.now_s()):
-            return None
-        return found[0], header, found[1]
+        stored = _point(view, key) if view is not None else await self._store.read(lambda view: _point(view, key))
+        if stored is None or self._schema.rules.default_ttl is None:
+            return stored
+        return stored if self._schema.is_live(unpack_header(stored), self._clock.now_s()) else None
 
     # Writing.
 
@@ -147,3 +136,12 @@ class Partition:
 
     async def confirm_rules(self, rules_number: int) -> None:
         await self._store.write(lambda txn: txn.put(_RULES_KEY, rules_number.to_bytes(2, "big")))
+
+
+def _point(view: View, key: bytes) -> bytes | None:
+    number = view.get(key)
+    if number is None:
+        return None
+    stored = view.get(layout.ITEMS + number)
+    assert stored is not None, "an id without its item"
+    return stored

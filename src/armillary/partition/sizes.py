@@ -18,6 +18,14 @@ def pack_size(size: LogicalSize) -> bytes:
     return _SIZE.pack(size.item_count, size.size_bytes) + size.key_text.encode()
 
 
+def grown(value: bytes, items_added: int, bytes_added: int) -> tuple[int, int, bytes]:
+    """A packed size with something added: the new count and bytes, and the value to store."""
+    item_count, size_bytes = _SIZE.unpack_from(value)
+    item_count += items_added
+    size_bytes += bytes_added
+    return item_count, size_bytes, _SIZE.pack(item_count, size_bytes) + value[_SIZE.size :]
+
+
 def unpack_size(value: bytes) -> LogicalSize:
     item_count, size_bytes = _SIZE.unpack_from(value)
     return LogicalSize(item_count, size_bytes, value[_SIZE.size :].decode())

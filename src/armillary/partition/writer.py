@@ -19,7 +19,7 @@ from armillary.model.resources import item_rid_text
 from armillary.partition import log
 from armillary.partition.operations import NO_TERMS, Document, Draft, Operation, Outcome, Result, Verb, draft
 from armillary.partition.schema import Schema, expires_s
-from armillary.partition.sizes import LogicalSize, pack_size, unpack_size
+from armillary.partition.sizes import LogicalSize, grown, pack_size
 from armillary.storage.engine import Txn
 
 PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
@@ -326,22 +326,20 @@ class Writer:
         stored = self._txn.get(key)
         if stored is None:
             assert writing is not None, "removing from an empty logical partition"
-            size = LogicalSize(0, 0, to_header(writing.key))
-        else:
-            size = unpack_size(stored)
-        grown = LogicalSize(size.item_count + items_added, size.size_bytes + bytes_added, size.key_text)
+            stored = pack_size(LogicalSize(0, 0, to_header(writing.key)))
+        item_count, size_bytes, value = grown(stored, items_added, bytes_added)
         # Reads, deletes and updates that shrink go on; only growth is refused.
-        if writing is not None and bytes_added > 0 and grown.size_bytes > self._schema.logical_partition_bytes_max:
+        if writing is not None and bytes_added > 0 and size_bytes > self._schema.logical_partition_bytes_max:
             limit_gb = self._schema.logical_partition_bytes_max / (1 << 30)
             raise Failure(
                 Kind.KEY_FULL,
                 f"Partition key reached maximum size of {limit_gb:g} GB",
                 charge_ru=charges.failed_write_ru(0),
             )
-        if grown.item_count == 0:
+        if item_count == 0:
             self._txn.delete(key)
         else:
-            self._txn.put(key, pack_size(grown))
+            self._txn.put(key, value)
         self.head.item_count += items_added
         self.head.size_bytes += bytes_added
 

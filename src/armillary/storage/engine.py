@@ -40,6 +40,11 @@ class Store(Protocol):
     async def read(self, fn: Callable[[View], T]) -> T:
         """Run `fn` on a snapshot that holds everything acknowledged so far, and nothing that is not durable."""
 
+    def at_hand(self) -> View | None:
+        """The snapshot that `read` would use, if it can be had without waiting: for point reads, which are so short
+        that handing over a function would cost as much as they do. To be used at once, before anything is awaited.
+        None: use `read`, which waits for what there is to wait for and translates failures."""
+
     async def write(self, fn: Callable[[Txn], T]) -> T:
         """Run `fn` and return its result once its writes are durable. If `fn` raises, none of them happen.
 

@@ -52,6 +52,10 @@ class MemoryStore:
         self._engine.check_open()
         return fn(self._map)
 
+    def at_hand(self) -> View | None:
+        self._engine.check_open()
+        return self._map
+
     async def write(self, fn: Callable[[Txn], T]) -> T:
         self._engine.check_open()
         layer = Layer()

@@ -382,6 +382,10 @@ class RocksStore:
                 raise
             raise failure from error
 
+    def at_hand(self) -> View | None:
+        version = self._engine.published
+        return None if version is None else VersionView(version, self._prefix)
+
     async def write(self, fn: Callable[[Txn], T]) -> T:
         return await self._engine.submit(self._prefix, fn)
 

@@ -207,7 +207,7 @@ class VersionView:
         except Exception as error:
             if error.args == _MISS:  # the binding's way of saying so
                 return None
-            raise
+            raise translated(error) or error from error
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         get = self.get  # the binding has no batched get on a snapshot, and on the database it is no faster

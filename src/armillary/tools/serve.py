@@ -67,6 +67,8 @@ async def serve(settings: Settings) -> None:
         # What was made until now stays: the collector need not look at it again in every full pass.
         gc.collect()
         gc.freeze()
+        # Requests make and drop many small objects and hardly any cycles: looking for those less often is measurable.
+        gc.set_threshold(20_000, 20, 50)
         await stopping.wait()
         log.info("stopping")
     log.info("stopped")

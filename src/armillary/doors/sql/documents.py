@@ -44,7 +44,8 @@ async def read_item(call: Call) -> Response:
     )
     if options.key is None and container.key is None:
         options.key = ()
-    item_id = await addressed_id(call, container, options.key)
+    route = call.route
+    item_id = await addressed_id(call, container, options.key) if route.is_rid_based else route.segments[2]
     return answer_item(call, container, await items.read(container, item_id, options))
 
 

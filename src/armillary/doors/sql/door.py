@@ -42,14 +42,16 @@ class SqlDoor:
     async def answer(self, request: Request) -> Response:
         activity_id = h.activity_id(request.headers, self._activities)
         try:
-            return await self._answer(request, activity_id)
+            if request.method == "OPTIONS":
+                return Response(200, [(b"allow", b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS")])
+            action, call = self._admit(request, activity_id)
+            return await action(call)
         except Failure as failure:
             return self._refuse(failure, activity_id)
 
-    async def _answer(self, request: Request, activity_id: str) -> Response:
+    def _admit(self, request: Request, activity_id: str) -> tuple[Action, Call]:
+        """What a request asks for, once it is clear that it may: routed, authenticated, authorised."""
         method = request.method
-        if method == "OPTIONS":
-            return Response(200, [(b"allow", b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS")])
         route = resolve("GET" if method == "HEAD" else method, request.target)
         principal = self._authenticator.verify(method, route, request.headers)
         if method == "HEAD":
@@ -65,7 +67,7 @@ class SqlDoor:
             action = _ACTIONS[(route.kind, route.resource_type, method)]
             if principal is not MASTER:
                 authorize(principal, route, method)
-        return await action(Call(self, request, route, principal, activity_id))
+        return action, Call(self, request, route, principal, activity_id)
 
     def _refuse(self, failure: Failure, activity_id: str) -> Response:
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
