@@ -132,8 +132,9 @@ class Settings:
         "throughput",
         "observe",
         **_choice("enforce", "observe", "off"),
-        meaning="enforce: refuse requests beyond the provisioned throughput. observe: serve them, and count them. "
-        "off: do not look.",
+        meaning="observe: serve everything; each answer carries its charge. enforce: refuse what is beyond the "
+        "provisioned throughput (not supported yet: refused at the start). off: as observe, until there is something "
+        "to leave out.",
     )
     partition_throughput_ru: int = _setting(
         "partition-throughput",

@@ -1,0 +1,146 @@
+"""The SQL door in process: signed requests in, answers out. For what no released Python client does, and for the
+agreement of the route table with the table of actions."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import AsyncIterator
+from email.utils import formatdate
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import pytest
+
+from armillary.account.account import Account
+from armillary.account.check import check_account
+from armillary.clock import VirtualClock
+from armillary.doors.sql import door as door_module
+from armillary.doors.sql.authentication import AccountKeys
+from armillary.doors.sql.door import SqlDoor
+from armillary.doors.sql.headers import PostMeaning
+from armillary.doors.sql.routes import Route, RouteKind, parse_route
+from armillary.net.http import Request, Response
+from armillary.storage.memory import MemoryEngine
+
+KEY = base64.b64encode(b"k" * 64).decode()
+
+
+class Caller:
+    def __init__(self, door: SqlDoor, clock: VirtualClock) -> None:
+        self._door, self._clock = door, clock
+
+    async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any, Response]:
+        date = formatdate(self._clock.now_s(), usegmt=True)
+        route = parse_route(path.encode())
+        link = route.link.rpartition("/")[2].lower() if route.is_rid_based else route.link
+        signed = f"{method.lower()}\n{route.resource_type}\n{link}\n{date.lower()}\n\n"
+        mac = base64.b64encode(hmac.digest(base64.b64decode(KEY), signed.encode(), "sha256")).decode()
+        request = Request(
+            method,
+            path.encode(),
+            {
+                b"host": b"localhost",
+                b"x-ms-date": date.encode(),
+                b"authorization": quote(f"type=master&ver=1.0&sig={mac}", safe="").encode(),
+                **{name.replace("_", "-").encode(): value.encode() for name, value in headers.items()},
+            },
+            orjson.dumps(body) if body is not None else b"",
+            False,
+            "test",
+        )
+        response = await self._door.answer(request)
+        return response.status, orjson.loads(response.body) if response.body else None, response
+
+
+@pytest.fixture
+async def call() -> AsyncIterator[Caller]:
+    engine, clock = MemoryEngine(), VirtualClock()
+    account = await Account.open(engine, clock)
+    caller = Caller(SqlDoor(account, AccountKeys(KEY), accepts_aad=False), clock)
+    await caller("POST", "/dbs", {"id": "db"})
+    await caller("POST", "/dbs/db/colls", {"id": "c", "partitionKey": {"paths": ["/pk"], "kind": "Hash"}})
+    yield caller
+    assert [problem async for problem in check_account(engine, clock)] == []
+    await account.close()
+
+
+async def test_client_encryption_keys(call: Caller) -> None:
+    key = {
+        "id": "key1",
+        "encryptionAlgorithm": "AEAD_AES_256_CBC_HMAC_SHA256",
+        "wrappedDataEncryptionKey": "c2VjcmV0",
+        "keyWrapMetadata": {"type": "kms", "name": "m", "value": "https://vault", "algorithm": "RSA-OAEP"},
+    }
+    status, made, _ = await call("POST", "/dbs/db/clientencryptionkeys", key)
+    assert (status, made["keyWrapMetadata"]) == (201, key["keyWrapMetadata"])
+    assert (await call("POST", "/dbs/db/clientencryptionkeys", key))[0] == 409
+    assert (await call("GET", "/dbs/db/clientencryptionkeys/key1"))[1] == made
+    status, listed, _ = await call("GET", "/dbs/db/clientencryptionkeys")
+    assert (status, listed["ClientEncryptionKeys"], listed["_count"]) == (200, [made], 1)
+    status, changed, _ = await call(
+        "PUT", "/dbs/db/clientencryptionkeys/key1", {**key, "wrappedDataEncryptionKey": "bmV3"}
+    )
+    assert (status, changed["_rid"]) == (200, made["_rid"])
+    assert changed["_etag"] != made["_etag"]
+    for bad in ({"id": "x"}, {**key, "id": "x", "more": 1}, {**key, "id": 7}, []):
+        assert (await call("POST", "/dbs/db/clientencryptionkeys", bad))[0] == 400
+
+
+async def test_conflicts_are_an_empty_list(call: Caller) -> None:
+    status, listed, _ = await call("GET", "/dbs/db/colls/c/conflicts")
+    assert (status, listed["Conflicts"]) == (200, [])
+    assert (await call("GET", "/dbs/db/colls/c/conflicts/x"))[0] == 404
+    assert (await call("DELETE", "/dbs/db/colls/c/conflicts/x"))[0] == 404
+
+
+async def test_lists_are_paged_in_the_order_of_creation(call: Caller) -> None:
+    for number in range(5):
+        await call("POST", "/dbs/db/users", {"id": f"user{number}"})
+    seen, headers = [], {"x_ms_max_item_count": "2"}
+    while True:
+        _, page, response = await call("GET", "/dbs/db/users", **headers)
+        seen += [user["id"] for user in page["Users"]]
+        continuation = dict(response.headers).get(b"x-ms-continuation")
+        if continuation is None:
+            break
+        headers["x_ms_continuation"] = continuation.decode()
+    assert seen == [f"user{number}" for number in range(5)]
+    assert (await call("GET", "/dbs/db/users", x_ms_continuation="nonsense!"))[0] == 400
+
+
+async def test_head_and_options(call: Caller) -> None:
+    status, _, response = await call("HEAD", "/dbs/db")
+    assert (status, dict(response.headers)[b"etag"][:1]) == (200, b'"')
+    status, _, response = await call("OPTIONS", "/dbs/db")
+    assert (status, b"GET" in dict(response.headers)[b"allow"]) == (200, True)
+    assert (await call("PUT", "/dbs/db", {}))[0] == 405
+
+
+async def test_a_container_by_rid(call: Caller) -> None:
+    _, container, _ = await call("GET", "/dbs/db/colls/c")
+    path = "/" + container["_self"].rstrip("/")
+    assert (await call("GET", path))[1] == container
+    status, item, _ = await call("POST", f"{path}/docs", {"id": "1", "pk": "a"})
+    assert status == 201
+    by_rid = await call("GET", "/" + item["_self"].rstrip("/"), x_ms_documentdb_partitionkey='["a"]')
+    assert (by_rid[0], by_rid[1]) == (200, item)
+    assert (await call("GET", "/" + item["_self"].rstrip("/"), x_ms_documentdb_partitionkey='["b"]'))[0] == 404
+
+
+def test_every_verb_of_every_route_has_an_action() -> None:
+    feeds = ["/dbs", "/offers"]
+    feeds += [f"/dbs/d/{word}" for word in ("colls", "users", "clientencryptionkeys")]
+    feeds += [f"/dbs/d/colls/c/{word}" for word in ("docs", "sprocs", "triggers", "udfs", "conflicts", "pkranges")]
+    feeds.append("/dbs/d/users/u/permissions")
+    routes: list[Route] = [parse_route(b"/"), parse_route(b"/dbs/d/colls/c/operations/partitionkeydelete")]
+    routes += [parse_route(path.encode()) for path in feeds]
+    routes += [parse_route(f"{path}/x".encode()) for path in feeds if not path.endswith("pkranges")]
+    for route in routes:
+        for verb in route.verbs:
+            if verb == "POST" and route.kind is RouteKind.FEED:
+                assert any((route.resource_type, meaning) in door_module._POSTS for meaning in PostMeaning), route
+            else:
+                kind = RouteKind.EXECUTE if verb == "POST" and route.kind is RouteKind.RESOURCE else route.kind
+                assert (kind, route.resource_type, verb) in door_module._ACTIONS, (route, verb)
