@@ -80,6 +80,15 @@ QUERY_PROBE_ENTRIES = 256  # how far each of several possible index scans is rea
 CONTINUATION_BYTES_MAX = 16 * KB
 REPLICATED_CHARACTERS_MAX = 10_000  # of REPLICATE (service)
 DATE_FORMAT_CHARACTERS_MAX = 1_000
+# Patterns of REGEXMATCH. A step takes some 20 ns in `re`, and 1 µs where the automaton makes a new state.
+PATTERN_CHARACTERS_MAX = 10_000
+PATTERN_DEPTH_MAX = 64
+PATTERN_SIZE_MAX = 5_000  # with repetitions written out
+PATTERN_STEPS_CHEAP = 100_000  # up to here Python's `re` is used, which may go back over its steps
+PATTERN_STEPS_MAX = 1_000_000  # in `re`, for patterns that need it
+PATTERN_MOVES_MAX = 200_000  # steps in making the automaton's states for one text
+PATTERN_MEMORY_MAX = 20_000  # transitions that one automaton remembers
+PATTERNS_KEPT = 128
 
 # Connections (ours). A partition key of 2 KB, escaped, and a long session token fit a head of 32 KB; a database name, a
 # container name and an item id of the greatest length, each byte percent-encoded, fit a target of 16 KB.
