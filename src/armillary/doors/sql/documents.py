@@ -157,6 +157,8 @@ def answer_item(call: Call, container: Container, answer: Answer) -> Response:
     if answer.etag is not None:
         lines += b"\r\netag: " + answer.etag.encode("ascii")
     result = answer.result
+    if result is Result.READ:
+        lines += b"\r\ncontent-location: " + call.request.target  # parsed, so without line ends
     payload = answer.payload or b""
     if b"prefer" in call.headers and result in _WRITTEN and h.prefers_minimal(call.headers):
         payload = b""

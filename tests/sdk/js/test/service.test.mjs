@@ -95,3 +95,11 @@ test("service: continuations of queries are JSON", async () => {
     assert.deepEqual(rest.resources.map(userPart), [{ id: "3", pk: "a" }]);
   });
 });
+
+test("service: a read says where the item is", async () => {
+  await withContainer(async (container, database) => {
+    await container.items.create({ id: "a b", pk: "a" });
+    const { headers } = await container.item("a b", "a").read();
+    assert.equal(headers["content-location"], `/dbs/${database.id}/colls/${container.id}/docs/a%20b`);
+  });
+});
