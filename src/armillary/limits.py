@@ -89,6 +89,12 @@ PATTERN_STEPS_MAX = 1_000_000  # in `re`, for patterns that need it
 PATTERN_MOVES_MAX = 200_000  # steps in making the automaton's states for one text
 PATTERN_MEMORY_MAX = 20_000  # transitions that one automaton remembers
 PATTERNS_KEPT = 128
+# Full-text search: what is remembered of texts and words.
+TEXTS_KEPT = 64
+TEXT_KEPT_CHARACTERS_MAX = 20_000
+STEMS_KEPT = 20_000
+STEMMED_CHARACTERS_MAX = 64  # longer words are their own stems
+FUZZY_CHARACTERS_MAX = 64
 
 # Connections (ours). A partition key of 2 KB, escaped, and a long session token fit a head of 32 KB; a database name, a
 # container name and an item id of the greatest length, each byte percent-encoded, fit a target of 16 KB.

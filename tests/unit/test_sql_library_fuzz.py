@@ -19,7 +19,14 @@ from armillary.model.values import UNDEFINED
 
 ROUNDS = 400
 # These answer although something is undefined: a choice, or a question that the other arguments decide.
-LENIENT = {"IIF", "CHOOSE"} | {name for name in FUNCTIONS if "_ALL" in name or "_ANY" in name or name.startswith("IS_")}
+LENIENT = {"IIF", "CHOOSE"} | {
+    name
+    for name in FUNCTIONS
+    if name.endswith(("_ALL", "_ANY", "CONTAINSALL", "CONTAINSANY"))
+    or "_ALL_" in name
+    or "_ANY_" in name
+    or name.startswith("IS_")
+}
 
 WORDS = ["", " ", "a", "abc", "Red bicycle", "\U0001f600x", "\ud800", "ÀÉ", "yyyy", "dd", "ns", "2020-02-29", "null"]
 WORDS += ["2016-05-29T08:30:00.1301617Z", "[1,2]", '{"a":1}', "1e400", "-7", "(", "a*", "[a-", "i", "Cosine", "9" * 400]

@@ -13,11 +13,13 @@ from armillary.languages.sql.library import (
     conversion,
     date_formats,
     dates,
+    fulltext,
     items,
     mathematics,
     regexes,
     strings,
     types,
+    vectors,
 )
 from armillary.model.values import Value
 
@@ -159,6 +161,11 @@ FUNCTIONS: dict[str, Function] = {
     "TICKSTODATETIME": Function(1, 1, dates.ticks_to_date),
     "TIMESTAMPTODATETIME": Function(1, 1, dates.timestamp_to_date),
     "YEAR": Function(1, 1, dates.year),
+    # Vectors and full text. Scores (FullTextScore, RRF) are for ORDER BY RANK alone: library/ranking.py.
+    "FULLTEXTCONTAINS": Function(2, 2, fulltext.contains, needs_context=True, needs_path=True),
+    "FULLTEXTCONTAINSALL": Function(2, ANY_NUMBER, fulltext.contains_all, needs_context=True, needs_path=True),
+    "FULLTEXTCONTAINSANY": Function(2, ANY_NUMBER, fulltext.contains_any, needs_context=True, needs_path=True),
+    "VECTORDISTANCE": Function(2, 4, vectors.vector_distance, needs_context=True, needs_path=True),
     # The item, and choosing.
     "DOCUMENTID": Function(1, 1, items.document_id),
     "IIF": Function(3, 3, items.if_else),
@@ -169,8 +176,7 @@ AGGREGATES = frozenset(["AVG", "COUNT", "COUNTIF", "MAKELIST", "MAKESET", "MAX",
 # In the language, not offered yet: refused by name, and not as unknown.
 NOT_YET = frozenset(
     """
-    ST_DISTANCE ST_WITHIN ST_INTERSECTS ST_AREA ST_ISVALID ST_ISVALIDDETAILED VECTORDISTANCE
-    FULLTEXTCONTAINS FULLTEXTCONTAINSALL FULLTEXTCONTAINSANY FULLTEXTSCORE RRF _FULLTEXTSCORE _FULLTEXTWORDCOUNT
-    _VECTORSCORE
+    ST_DISTANCE ST_WITHIN ST_INTERSECTS ST_AREA ST_ISVALID ST_ISVALIDDETAILED FULLTEXTSCORE RRF _FULLTEXTSCORE
+    _FULLTEXTWORDCOUNT _VECTORSCORE
     """.split()
 )

@@ -1,0 +1,125 @@
+"""Full-text search in a text: words in lower case, without stop words, reduced to their stems (`stemming.py`). A phrase
+occurs where its words do, one after the other. Scores are in `ranking.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from armillary import limits
+from armillary.languages.sql.library.context import Context
+from armillary.languages.sql.library.numbers import whole
+from armillary.languages.sql.library.stemming import ELISIONS, STOP_WORDS, stem
+from armillary.model.values import UNDEFINED, Value
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_ELIDED_MAX: Final = 4  # letters before the apostrophe of "l'eau", "dell'acqua"
+_DISTANCE_MAX: Final = 2
+
+
+class Phrase(NamedTuple):
+    words: tuple[str, ...]
+    distance: int = 0  # how many letters of each word may be wrong
+
+
+def contains(context: Context, path: str, text: Any, term: Any) -> Value:
+    return _decide(context, path, text, (term,), all)
+
+
+def contains_all(context: Context, path: str, text: Any, *terms: Any) -> Value:
+    return _decide(context, path, text, terms, all)
+
+
+def contains_any(context: Context, path: str, text: Any, *terms: Any) -> Value:
+    return _decide(context, path, text, terms, any)
+
+
+def _decide(
+    context: Context, path: str, text: Any, terms: Sequence[Any], decide: Callable[[list[bool]], bool]
+) -> Value:
+    language = context.language_of(path)
+    phrases = [phrase_of(term, language) for term in terms]
+    if text.__class__ is not str:
+        return UNDEFINED
+    words = words_of(text, language)
+    found = [count(words, phrase) > 0 for phrase in phrases if phrase is not None]
+    if len(found) == len(phrases):
+        return decide(found)
+    # What is no term is undefined: it decides nothing, the others may.
+    decisive = decide is any
+    return decisive if decisive in found else UNDEFINED
+
+
+def phrase_of(term: Any, language: str) -> Phrase | None:
+    """A word or phrase, or `{"term": …, "distance": 0…2}`; None for anything else."""
+    if term.__class__ is str:
+        return Phrase(words_of(term, language))
+    if term.__class__ is not dict or not term.keys() <= {"term", "distance"} or term.get("term").__class__ is not str:
+        return None
+    distance = whole(term.get("distance", 0))
+    if distance is None or not 0 <= distance <= _DISTANCE_MAX:
+        return None
+    return Phrase(words_of(term["term"], language), distance)
+
+
+def words_of(text: str, language: str) -> tuple[str, ...]:
+    return _kept_words(text, language) if len(text) <= limits.TEXT_KEPT_CHARACTERS_MAX else _words(text, language)
+
+
+def _words(text: str, language: str) -> tuple[str, ...]:
+    stop_words = STOP_WORDS[language]
+    has_elisions = language in ELISIONS
+    words: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if not word.isalnum():
+            word = _without_apostrophe(word, has_elisions)
+        if word not in stop_words:
+            words.append(stem(word, language))
+    return tuple(words)
+
+
+# A filter with several terms asks for the words of the same text again, and for those of its terms with every item.
+_kept_words = lru_cache(maxsize=limits.TEXTS_KEPT)(_words)
+
+
+def _without_apostrophe(word: str, has_elisions: bool) -> str:
+    before, _, after = word.replace("’", "'").partition("'")
+    if has_elisions and len(before) <= _ELIDED_MAX:
+        return after.replace("'", "")
+    return before if after == "s" else before + after.replace("'", "")
+
+
+def count(words: Sequence[str], phrase: Phrase) -> int:
+    """How often a phrase occurs. One of stop words alone does not."""
+    wanted, distance = phrase
+    size = len(wanted)
+    if not size or size > len(words):
+        return 0
+    if size == 1 and not distance:
+        return words.count(wanted[0])
+    found = 0
+    for start in range(len(words) - size + 1):
+        if distance:
+            found += all(is_near(words[start + place], word, distance) for place, word in enumerate(wanted))
+        elif words[start] == wanted[0] and tuple(words[start : start + size]) == wanted:
+            found += 1
+    return found
+
+
+def is_near(word: str, wanted: str, distance: int) -> bool:
+    """Whether so many insertions, deletions and replacements of letters make one word of the other."""
+    if word == wanted:
+        return True
+    if abs(len(word) - len(wanted)) > distance or max(len(word), len(wanted)) > limits.FUZZY_CHARACTERS_MAX:
+        return False
+    row = list(range(len(wanted) + 1))
+    for number, letter in enumerate(word, 1):
+        above, row[0] = row[0], number
+        for place, other in enumerate(wanted, 1):
+            above, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, above + (letter != other))
+        if min(row) > distance:
+            return False
+    return row[-1] <= distance
