@@ -76,6 +76,18 @@ QUERY_JOINS_MAX = 10  # service
 QUERY_COUNT_MAX = 2**31 - 1  # TOP, OFFSET, LIMIT (service)
 # Matches of IN, OR and range filters are gathered and sorted up to this number; beyond it a scan is the better way.
 QUERY_GATHER_MAX = 10_000
+# What may be held in memory for one query in one partition; more is refused with a message that says so.
+QUERY_GROUPS_MAX = 100_000
+QUERY_DISTINCT_MAX = 100_000
+QUERY_COLLECTED_MAX = 100_000  # values of one MAKELIST or MAKESET
+QUERY_SORTED_MAX = 100_000  # items, by key and rid, where no index gives their order
+QUERY_HELD_BYTES_MAX = 64 * MB  # of keys, values or rows held
+QUERY_TUPLES_MAX = 1_000_000  # of one item that JOIN and subqueries make
+QUERY_TUPLES_PAUSE = 5_000  # tuples between two looks at the clock
+QUERY_ORDER_BYTES_MAX = 1 * KB  # of each ORDER BY key; strings that agree so far are in the order of their items
+QUERY_STATE_BYTES_MAX = 6 * KB  # of half-made aggregates that a continuation may carry
+QUERY_SECONDS_MAX = 60.0  # of a query that can be answered in one piece only
+QUERY_USER_FUNCTIONS_MAX = 10  # calls of user-defined functions in one text (service)
 QUERY_PROBE_ENTRIES = 256  # how far each of several possible index scans is read to choose among them
 CONTINUATION_BYTES_MAX = 16 * KB
 REPLICATED_CHARACTERS_MAX = 10_000  # of REPLICATE (service)

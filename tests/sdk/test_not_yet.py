@@ -48,15 +48,6 @@ FEATURES = {
     "running stored procedures": stored_procedure,
     "running triggers": trigger,
     "splitting partitions": splitting,
-    "ORDER BY": query("SELECT * FROM c ORDER BY c.pk"),
-    "GROUP BY": query("SELECT c.pk FROM c GROUP BY c.pk"),
-    "aggregates": query("SELECT VALUE COUNT(1) FROM c"),
-    "DISTINCT": query("SELECT DISTINCT c.pk FROM c"),
-    "TOP": query("SELECT TOP 1 * FROM c"),
-    "OFFSET and LIMIT": query("SELECT * FROM c OFFSET 1 LIMIT 1"),
-    "JOIN": query("SELECT VALUE t FROM c JOIN t IN c.tags"),
-    "LIKE": query("SELECT * FROM c WHERE c.pk LIKE 'a%'"),
-    "subqueries": query("SELECT * FROM c WHERE EXISTS(SELECT VALUE t FROM t IN c.tags)"),
     "user-defined functions": query("SELECT VALUE udf.f(c) FROM c"),
 }
 

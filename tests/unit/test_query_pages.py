@@ -15,8 +15,8 @@ from armillary.model import layout
 from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, pack_item
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.keys import PartitionKeyDefinition
-from armillary.query.access import WHOLE, Scope
-from armillary.query.operators import Page, Selection, run_page
+from armillary.query.access import WHOLE, Index, Scope
+from armillary.query.execution import START, Execution, Page, Position, Progress
 from armillary.storage.engine import Txn, View
 from armillary.storage.memory import MemoryEngine
 
@@ -82,26 +82,32 @@ class Shelf:
         await self._store.write(run)
 
     async def page(self, text: str, parameters: dict[str, Any] | None = None, **options: Any) -> tuple[Page, int]:
-        bound = compile_query(text).bind(parameters or {})
-        selection = Selection(bound.condition, bound.predicate, bound.project)
-        options.setdefault("scope", WHOLE)
+        selection = compile_query(text).bind(parameters or {}).selection
+        position = options.pop("position", START)
+        execution = Execution(
+            selection,
+            scope=options.pop("scope", WHOLE),
+            index=Index(self.policy),
+            is_live=options.pop("is_live", None),
+            progress=Progress(position, selection.skip, selection.take),
+        )
 
         def run(view: View) -> tuple[Page, int]:
             counting = CountingView(view)
-            return run_page(counting, selection, is_indexed=self.policy.is_indexed, **options), counting.keys
+            return execution.step(counting, **options), counting.keys
 
         return await self._store.read(run)
 
     async def all_rows(self, text: str, parameters: dict[str, Any] | None = None, **options: Any) -> list[Any]:
         rows: list[Any] = []
-        after_rid = -1
+        position = START
         for _ in range(10_000):
-            page, _ = await self.page(text, parameters, after_rid=after_rid, **options)
+            page, _ = await self.page(text, parameters, position=position, **options)
             rows.extend(map(orjson.loads, page.rows))
-            if page.last_rid is None:
+            if page.position is None:
                 return rows
-            assert page.last_rid > after_rid, "every page makes progress"
-            after_rid = page.last_rid
+            assert page.position > position, "every page makes progress"
+            position = page.position
         raise AssertionError("it never ends")
 
     def expected(self, text: str, parameters: dict[str, Any] | None, holds: Callable[[bytes], bool]) -> list[Any]:
@@ -188,7 +194,7 @@ async def test_star_is_passed_through_unparsed() -> None:
     shelf = Shelf(POLICIES["all"])
     await shelf.put([{"id": "1", "pk": "x", "n": 1.0}])
     page, _ = await shelf.page("SELECT * FROM c")
-    assert page.rows == [b'{"id":"1","pk":"x","n":1.0}'] and page.last_rid is None
+    assert page.rows == [b'{"id":"1","pk":"x","n":1.0}'] and page.position is None
     assert page.counters.items_loaded == 1 and page.counters.bytes_loaded == page.size_bytes == len(page.rows[0])
     page, _ = await shelf.page("SELECT VALUE c FROM c WHERE c.n = 1")
     assert page.rows == [b'{"id":"1","pk":"x","n":1.0}']
@@ -198,17 +204,17 @@ async def test_pages_end_on_count_size_and_time() -> None:
     shelf = Shelf(POLICIES["all"])
     await shelf.put([{"id": f"{number}", "pk": "x", "text": "t" * 100} for number in range(200)])
     page, _ = await shelf.page("SELECT * FROM c", max_items=3)
-    assert len(page.rows) == 3 and page.last_rid == 1002
+    assert len(page.rows) == 3 and page.position == Position(1002)
     page, _ = await shelf.page("SELECT * FROM c", max_items=200)
-    assert len(page.rows) == 200 and page.last_rid is None
+    assert len(page.rows) == 200 and page.position is None
     page, _ = await shelf.page("SELECT * FROM c", max_items=1000, max_bytes=1000)
-    assert 1 < len(page.rows) < 10 and page.size_bytes <= 1000 and page.last_rid is not None
+    assert 1 < len(page.rows) < 10 and page.size_bytes <= 1000 and page.position is not None
     page, _ = await shelf.page("SELECT * FROM c", max_items=1000, max_bytes=10)
     assert len(page.rows) == 1, "a page makes progress even if its first row is too large"
     page, _ = await shelf.page("SELECT * FROM c WHERE c.pk = 'y' OR c.text = ''", is_due=lambda: True, scope=WHOLE)
     assert page.rows == []
     page, _ = await shelf.page("SELECT * FROM c WHERE c.text != 't'", max_items=1000, is_due=lambda: True)
-    assert 0 < len(page.rows) < 200 and page.last_rid is not None
+    assert 0 < len(page.rows) < 200 and page.position is not None
     rows = await shelf.all_rows("SELECT VALUE c.id FROM c WHERE c.text != 't'", is_due=lambda: True, max_items=1000)
     assert rows == [str(number) for number in range(200)]
 
@@ -261,13 +267,13 @@ async def test_counters_do_not_depend_on_paging() -> None:
     await shelf.put([{"id": f"i{n}", "pk": "p", "n": n} for n in range(100)])
     whole, _ = await shelf.page("SELECT * FROM c WHERE c.n > 20 AND c.pk = 'p' AND CONTAINS(c.id, '3')", max_items=1000)
     assert (whole.counters.seeks, whole.counters.precise_scans) == (1, 1)
-    loaded, after_rid = 0, -1
+    loaded, position = 0, START
     while True:
         page, _ = await shelf.page(
-            "SELECT * FROM c WHERE c.n > 20 AND c.pk = 'p' AND CONTAINS(c.id, '3')", max_items=2, after_rid=after_rid
+            "SELECT * FROM c WHERE c.n > 20 AND c.pk = 'p' AND CONTAINS(c.id, '3')", max_items=2, position=position
         )
         loaded += page.counters.bytes_loaded
-        if page.last_rid is None:
+        if page.position is None:
             break
-        after_rid = page.last_rid
+        position = page.position
     assert loaded == whole.counters.bytes_loaded

@@ -1,15 +1,16 @@
 """Pages of items: read feeds and queries over one logical partition, one physical one, a stretch of the hash space, or
 the whole container.
 
-Partitions are visited in the order of their ranges, items inside each in the order of their creation, and the
-continuation says how far that went. Work is done in short slices on fresh snapshots, so that a long scan does not keep
-the others waiting.
+Partitions are visited in the order of their ranges, items inside each in the order of their creation or of ORDER BY,
+and the continuation says how far that went. Work is done in short slices on fresh snapshots, so that a long scan does
+not keep the others waiting. Inside one partition every query is answered in its final form; over several, those whose
+rows need only be put one after the other. Merging the others is the client's part.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -17,28 +18,35 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.items import Session, check_session
-from armillary.errors import bad_request
+from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.plan import key_index_paths
 from armillary.model import charges
 from armillary.model.charges import QueryWork
-from armillary.model.encoding import ItemHeader
+from armillary.model.encoding import ItemHeader, decode_value, encode_value
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW, Key
 from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED, Value
 from armillary.partition.partition import Partition
 from armillary.query import cursor as cursors
-from armillary.query.access import Scope
-from armillary.query.conditions import ALL, pinned_keys, pinned_points
-from armillary.query.cursor import Cursor, Position
-from armillary.query.operators import Page, Selection, run_page
+from armillary.query.access import Index, Scope
+from armillary.query.conditions import pinned_keys, pinned_points
+from armillary.query.cursor import Cursor
+from armillary.query.execution import START, Execution, Page, Position, Progress
+from armillary.query.operators import evaluate
+from armillary.query.ordering import check_order
+from armillary.query.selection import Selection
 
 _CROSS_PARTITION_OFF = (
     "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, "
     "specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
 )
-_EVERYTHING = Selection(ALL)
+_CLIENT_MERGES = (
+    "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) "
+    "exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see "
+    "it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message."
+)
 
 
 @dataclass(slots=True)
@@ -64,7 +72,7 @@ class PageAnswer:
 
 
 async def read_feed(account: Account, container: Container, options: FeedOptions) -> PageAnswer:
-    walk = _Walk(account, container, options, _EVERYTHING, b"feed")
+    walk = _Walk(account, container, options, Selection(), b"feed")
     await walk.run()
     charge_ru = charges.feed_page_ru([len(row) for row in walk.rows], options.read_factor)
     return walk.answer(charge_ru)
@@ -81,7 +89,9 @@ async def query(
     account: Account, container: Container, bound: BoundQuery, text: bytes, options: FeedOptions
 ) -> PageAnswer:
     """One page of a query. `text` is what continuations are bound to: the query and its parameters."""
-    selection = Selection(bound.condition, bound.predicate, bound.project)
+    selection = bound.selection
+    if selection.ordering is not None and bound.has_source:
+        check_order(selection.ordering, container.schema.rules.indexing)
     walk = _Walk(account, container, options, selection, text)
     if bound.has_source:
         walk.confine(bound)
@@ -96,13 +106,16 @@ async def query(
 
 @dataclass(slots=True)
 class _Slice:
-    """A stretch of one partition, and the last item of it that was looked at."""
+    """A stretch of one partition, and how far the query has come in it."""
 
     partition: Partition
-    scope: Scope
     low: bytes
     high: bytes
-    after_rid: int
+    execution: Execution
+
+    @property
+    def position(self) -> Position:
+        return self.execution.progress.position
 
 
 class _Walk:
@@ -176,60 +189,89 @@ class _Walk:
     # Walking.
 
     async def run(self) -> None:
-        deadline_s = self._account.clock.monotonic_s() + limits.PAGE_SECONDS_MAX
+        begun_s = self._account.clock.monotonic_s()
         slices = self._slices()
+        if len(slices) > 1 and not self._selection.is_plain:
+            raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES)
         if self._options.session is not None:
             for each in slices:
                 check_session(each.partition, self._options.session)
         self._visited = [each.partition for each in slices]
         if not slices:
             self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
+            self.rows = [orjson.dumps(row) for row in evaluate(self._selection, [])]
         for index, current in enumerate(slices):
-            is_first = current.after_rid < 0
-            self.work.partitions_begun += is_first
+            self.work.partitions_begun += current.position == START
             while True:
                 room = self._options.page_items - len(self.rows)
+                before = replace(current.execution.progress)
                 # With a full page we only look whether anything follows: a page too many is a request too many.
                 page, is_out_of_time = await self._read(current, max(room, 1))
                 if room <= 0 and page.rows:
+                    current.execution.progress = before
                     self._stop_at(slices[index:])
                     return
-                self._take(page, is_first)
-                is_first = False
-                if page.last_rid is None:
+                self._take(page)
+                if page.position is None:
                     break
-                current.after_rid = page.last_rid
                 is_full_of_bytes = len(page.rows) < room and not is_out_of_time
-                if is_full_of_bytes or self._account.clock.monotonic_s() > deadline_s:
+                if is_full_of_bytes or self._is_late(current.execution, begun_s):
                     self._stop_at(slices[index:])
                     return
                 await asyncio.sleep(0)
 
+    def _is_late(self, execution: Execution, begun_s: float) -> bool:
+        """Whether to answer what there is. What cannot be taken up again later goes on, within another limit."""
+        seconds = self._account.clock.monotonic_s() - begun_s
+        if seconds <= limits.PAGE_SECONDS_MAX:
+            return False
+        if execution.can_stop:
+            return True
+        if seconds > limits.QUERY_SECONDS_MAX:
+            raise Failure(
+                Kind.TIMED_OUT,
+                f"The query takes longer than {limits.QUERY_SECONDS_MAX:.0f} seconds and cannot be answered in parts. "
+                "Filter more, or index what it filters and orders by.",
+            )
+        return False
+
     def _slices(self) -> list[_Slice]:
         """What is left to read, one partition at a time. A position of before a split goes on in all its children."""
         slices = []
-        for low, high, after_rid in self._cursor.positions:
-            slices += self._partitions_of(max(low, self._low), min(high, self._high), after_rid)
+        for low, high, after_rid, order, given in self._cursor.positions:
+            position = Position(after_rid, order, given)
+            slices += self._partitions_of(max(low, self._low), min(high, self._high), position)
         if self._cursor.tail is not None:
-            slices += self._partitions_of(max(self._cursor.tail, self._low), self._high, -1)
+            slices += self._partitions_of(max(self._cursor.tail, self._low), self._high, START)
         return slices
 
-    def _partitions_of(self, low: bytes, high: bytes, after_rid: int) -> list[_Slice]:
+    def _partitions_of(self, low: bytes, high: bytes, position: Position) -> list[_Slice]:
         slices = []
+        schema = self._container.schema
+        index = Index(schema.rules.indexing, is_complete=not self._container.is_restating)
         for key_range in self._container.map.overlapping(low, high):
             if self._wanted is not None and key_range.id not in self._wanted:
                 continue
             cut_low, cut_high = max(low, key_range.low), min(high, key_range.high)
-            slices.append(
-                _Slice(
-                    self._container.partitions[key_range.id],
-                    self._scope_of(cut_low, cut_high, key_range),
-                    cut_low,
-                    cut_high,
-                    after_rid,
-                )
+            execution = Execution(
+                self._selection,
+                scope=self._scope_of(cut_low, cut_high, key_range),
+                index=index,
+                is_live=self._is_live if schema.rules.default_ttl is not None else None,
+                progress=self._progress(position),
             )
+            slices.append(_Slice(self._container.partitions[key_range.id], cut_low, cut_high, execution))
         return slices
+
+    def _progress(self, position: Position) -> Progress:
+        cursor = self._cursor
+        if self._options.continuation is None:
+            return Progress(position, self._selection.skip, self._selection.take)
+        state = decode_value(cursor.state)[0] if cursor.state else UNDEFINED
+        return Progress(position, cursor.skip, cursor.take, state)
+
+    def _is_live(self, header: ItemHeader) -> bool:
+        return self._container.schema.is_live(header, self._account.clock.now_s())
 
     def _scope_of(self, low: bytes, high: bytes, key_range: KeyRange) -> Scope:
         if self._points is not None:
@@ -244,50 +286,40 @@ class _Walk:
 
     async def _read(self, current: _Slice, max_items: int) -> tuple[Page, bool]:
         """The next rows of a slice, and whether they end because the time slice is over."""
-        clock, schema = self._account.clock, self._container.schema
+        clock = self._account.clock
         slice_end_s = clock.monotonic_s() + limits.SLICE_SECONDS
-        now_s = clock.now_s()
-        is_indexed = _never if self._container.is_restating else schema.rules.indexing.is_indexed
         is_out_of_time = False
-
-        def is_live(header: ItemHeader) -> bool:
-            return schema.is_live(header, now_s)
+        max_bytes = limits.PAGE_BYTES_MAX - self._size_bytes
 
         def is_due() -> bool:
             nonlocal is_out_of_time
             is_out_of_time = clock.monotonic_s() > slice_end_s
             return is_out_of_time
 
-        page = await current.partition.read(
-            lambda view: run_page(
-                view,
-                self._selection,
-                scope=current.scope,
-                is_indexed=is_indexed,
-                is_live=is_live if schema.rules.default_ttl is not None else None,
-                after_rid=current.after_rid,
-                max_items=max_items,
-                max_bytes=limits.PAGE_BYTES_MAX - self._size_bytes,
-                is_due=is_due,
-            )
-        )
+        page = await current.partition.read(lambda view: current.execution.step(view, max_items, max_bytes, is_due))
         return page, is_out_of_time
 
-    def _take(self, page: Page, is_first: bool) -> None:
+    def _take(self, page: Page) -> None:
         self.rows += page.rows
         self._size_bytes += page.size_bytes
-        work = self.work
-        if is_first:
-            work.seeks += page.counters.seeks
-            work.precise_scans += page.counters.precise_scans
+        work, counters = self.work, page.counters
+        work.seeks += counters.seeks
+        work.precise_scans += counters.precise_scans
+        work.joined_tuples += counters.joined_tuples
+        work.sorted_rows += counters.sorted_rows
+        work.udf_calls += counters.user_calls
         work.returned_ru += sum([charges.read_ru(len(row)) for row in page.rows])
-        work.loaded_bytes += max(0, page.counters.bytes_loaded - page.size_bytes)
+        work.loaded_bytes += max(0, counters.bytes_loaded - page.size_bytes)
 
     def _stop_at(self, rest: list[_Slice]) -> None:
         """Note where the next page goes on: the slices begun, then everything behind them."""
-        positions = tuple(Position(each.low, each.high, each.after_rid) for each in rest if each.after_rid >= 0)
-        tail = next((each.low for each in rest if each.after_rid < 0), None)
-        cursor = Cursor(positions, tail, self._cursor.page + 1)
+        positions = tuple(
+            cursors.Position(each.low, each.high, *each.position) for each in rest if each.position.rid >= 0
+        )
+        tail = next((each.low for each in rest if each.position.rid < 0), None)
+        progress = rest[0].execution.progress
+        state = encode_value(rest[0].execution.state) if rest[0].execution.state is not UNDEFINED else b""
+        cursor = Cursor(positions, tail, self._cursor.page + 1, progress.skip, progress.take, state)
         self._continuation = cursor.encode(self._account.secret, self._container.record.rid, self._fingerprint)
 
     def answer(self, charge_ru: float) -> PageAnswer:
@@ -298,7 +330,3 @@ class _Walk:
             partitions = list(self._container.partitions.values())[:1]
         lsns = list(dict.fromkeys((partition.range.id, partition.lsn) for partition in partitions))
         return PageAnswer(self.rows, self._continuation, charge_ru, lsns)
-
-
-def _never(_path: str) -> bool:
-    return False

@@ -11,15 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeAlias
 
 from armillary import limits
 from armillary.model import layout
 from armillary.model.encoding import ARRAY_MARK, encode_term, is_cut
+from armillary.model.indexing import IndexingPolicy
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.conditions import And, Condition, Defined, Equal, In, Nothing, Or, Range, pinned_ids
 from armillary.storage.engine import View
 
 IsIndexed = Callable[[str], bool]
+Candidate: TypeAlias = tuple[bytes, int, bytes]  # its place in an order, if there is one; its rid; what is stored
+
+_BATCH_ITEMS = 64  # loaded together
 
 _STEPS_BEFORE_SEEK = 16  # stepping this far is cheaper than opening another scan
 _AFTER_UNDEFINED = layout.prefix_end(encode_term(UNDEFINED))
@@ -54,6 +59,18 @@ class Scope:
 WHOLE = Scope()
 
 
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What the index of a container has. While a new policy is still working through the items it is not to be used,
+    although the policy already says what may be asked."""
+
+    policy: IndexingPolicy
+    is_complete: bool = True
+
+    def is_indexed(self, path: str) -> bool:
+        return self.is_complete and self.policy.is_indexed(path)
+
+
 @dataclass(slots=True)
 class Counters:
     """The work of one page, for its charge and its metrics."""
@@ -62,10 +79,17 @@ class Counters:
     precise_scans: int = 0
     items_loaded: int = 0
     bytes_loaded: int = 0
+    joined_tuples: int = 0
+    sorted_rows: int = 0
+    user_calls: int = 0
     is_full_scan: bool = False
 
+    def load(self, payload: bytes) -> None:
+        self.items_loaded += 1
+        self.bytes_loaded += len(payload)
 
-def count_index_use(condition: Condition, is_indexed: IsIndexed, counters: Counters) -> None:
+
+def count_index_use(condition: Condition, index: Index, counters: Counters) -> None:
     """What a filter asks of the index, counted once for each path. By the filter and not by the path chosen, so that
     the same query costs the same on every page and whatever the shape of what is stored."""
     seeks: set[str] = set()
@@ -79,8 +103,37 @@ def count_index_use(condition: Condition, is_indexed: IsIndexed, counters: Count
             seeks.add(part.path)
         elif isinstance(part, Range):
             scans.add(part.path)
-    counters.seeks += sum(map(is_indexed, seeks))
-    counters.precise_scans += sum(map(is_indexed, scans))
+    counters.seeks += sum(map(index.is_indexed, seeks))
+    counters.precise_scans += sum(map(index.is_indexed, scans))
+
+
+def candidates(
+    view: View,
+    condition: Condition,
+    scope: Scope,
+    index: Index,
+    after_rid: int,
+    max_items: int,
+    counters: Counters,
+) -> Iterator[Candidate]:
+    """Every item after a rid that may be an answer, by ascending rid."""
+    rids = find_rids(view, condition, scope, index.is_indexed, after_rid)
+    if rids is None:
+        counters.is_full_scan = True
+        for key, stored in view.scan(layout.item_key(after_rid + 1), layout.space_end(layout.ITEMS)):
+            yield b"", int.from_bytes(key[1:], "big"), stored
+        return
+    yield from loaded(view, ((b"", rid) for rid in rids), max_items)
+
+
+def loaded(view: View, places: Iterator[tuple[bytes, int]], max_items: int) -> Iterator[Candidate]:
+    """The items at these places, read in batches. Those that are no longer there are left out."""
+    batch_items = max(1, min(max_items, _BATCH_ITEMS))
+    while batch := list(islice(places, batch_items)):
+        items = view.get_many([layout.item_key(rid) for _, rid in batch])
+        for (order, rid), item in zip(batch, items, strict=True):
+            if item is not None:
+                yield order, rid, item
 
 
 def find_rids(

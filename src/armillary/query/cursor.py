@@ -1,6 +1,7 @@
 """Where a query or a feed stands, as a token that the client hands back: which stretches of the key space are being
-read and how far, and from where on nothing was read yet. Stretches are intervals of effective keys, not partitions, so
-a token is good after a split; it is signed and bound to its container and query, and good for nothing else.
+read and how far, and from where on nothing was read yet; how many rows are still to be left out or given; and the state
+of half-made aggregates. Stretches are intervals of effective keys, not partitions, so a token is good after a split; it
+is signed and bound to its container and query, and good for nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from armillary import limits
 from armillary.errors import Failure, bad_request
 
-_VERSION = 1
+_VERSION = 2
 _MAC_BYTES = 16
 _FINGERPRINT_BYTES = 12
 _RID_BYTES = 8
@@ -28,18 +29,26 @@ class Position(NamedTuple):
     low: bytes  # effective keys from here
     high: bytes  # to before here
     after_rid: int  # items up to this rid were read; -1: none yet
+    order: bytes = b""  # where that item stands in the order, with ORDER BY
+    given: int = 0  # rows of that item that were given, if it may have more
 
 
 class Cursor(NamedTuple):
     positions: tuple[Position, ...]  # begun and not finished
     tail: bytes | None = None  # from this effective key on nothing was read; None: there is no such rest
     page: int = 0  # pages given so far: the first one pays for finding the way
+    skip: int = 0  # rows still to leave out
+    take: int | None = None  # rows still to give; None: all
+    state: bytes = b""  # of half-made aggregates
 
     def encode(self, secret: bytes, container_rid: bytes, fingerprint: bytes) -> str:
         parts = [bytes([_VERSION]), self.page.to_bytes(_NUMBER_BYTES, "big"), bytes([len(self.positions)])]
-        for low, high, after_rid in self.positions:
-            parts += [_sized(low), _sized(high), (after_rid + 1).to_bytes(_RID_BYTES, "big")]
+        for low, high, after_rid, order, given in self.positions:
+            parts += [_sized(low), _sized(high), (after_rid + 1).to_bytes(_RID_BYTES, "big"), _long(order)]
+            parts.append(given.to_bytes(_NUMBER_BYTES, "big"))
         parts.append(b"\x00" if self.tail is None else b"\x01" + _sized(self.tail))
+        take = 0 if self.take is None else self.take + 1
+        parts += [self.skip.to_bytes(_NUMBER_BYTES, "big"), take.to_bytes(_NUMBER_BYTES, "big"), _long(self.state)]
         body = b"".join(parts)
         token = _mac(secret, container_rid, fingerprint, body) + body
         return _FORM % base64.urlsafe_b64encode(token).decode().rstrip("=")
@@ -79,15 +88,21 @@ class _Reader:
         self._at = 1
 
     def cursor(self) -> Cursor:
-        page = int.from_bytes(self._take(_NUMBER_BYTES), "big")
+        page = self._number()
         positions = tuple(self._position() for _ in range(self._take(1)[0]))
         tail = self._sized() if self._take(1) == b"\x01" else None
+        skip, take = self._number(), self._number()
+        state = self._long()
         assert self._at == len(self._body), "a signed continuation of another form"
-        return Cursor(positions, tail, page)
+        return Cursor(positions, tail, page, skip, take - 1 if take else None, state)
 
     def _position(self) -> Position:
         low, high = self._sized(), self._sized()
-        return Position(low, high, int.from_bytes(self._take(_RID_BYTES), "big") - 1)
+        after_rid = int.from_bytes(self._take(_RID_BYTES), "big") - 1
+        return Position(low, high, after_rid, self._long(), self._number())
+
+    def _number(self) -> int:
+        return int.from_bytes(self._take(_NUMBER_BYTES), "big")
 
     def _take(self, count: int) -> bytes:
         self._at += count
@@ -96,10 +111,17 @@ class _Reader:
     def _sized(self) -> bytes:
         return self._take(self._take(1)[0])
 
+    def _long(self) -> bytes:
+        return self._take(int.from_bytes(self._take(2), "big"))
+
 
 def _sized(part: bytes) -> bytes:
     assert len(part) < 256, "an effective key is shorter"
     return bytes([len(part)]) + part
+
+
+def _long(part: bytes) -> bytes:
+    return len(part).to_bytes(2, "big") + part
 
 
 def _mac(secret: bytes, container_rid: bytes, fingerprint: bytes, body: bytes) -> bytes:

@@ -1,125 +1,150 @@
-"""One page of a query over one partition: candidates are loaded, filtered, projected, one after the other, and nothing
-is kept but the rows of the page. What is wanted comes in as a Selection from any language; where candidates come from
-is `access.py`'s choice, charges and continuations are the caller's part.
+"""A query at work on values, as a chain of small steps: FROM, JOIN and WHERE (`expanded`), GROUP BY (`grouped`), ORDER
+BY (`in_order`), DISTINCT (`distinct`), OFFSET and LIMIT (`counted`); SELECT is what stages make of their values. What
+is wanted comes in as a Selection from any language.
+
+`evaluate` runs the chain over documents at hand. `Collector` is the same chain for rows that arrive little by little,
+for queries that must see all rows before they can give one. Reading items in pages is `execution.py`'s part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 import orjson
 
 from armillary import limits
-from armillary.model import layout
-from armillary.model.encoding import FORMAT_JSON, ItemHeader, payload_of, unpack_header
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.access import Counters, IsIndexed, Scope, count_index_use, find_rids
-from armillary.query.conditions import Condition
-from armillary.storage.engine import View
-
-IsLive = Callable[[ItemHeader], bool]
-
-_BATCH_ITEMS = 64  # loaded together
-_CHECK_TIME_EVERY = 32  # items between two looks at the clock
+from armillary.query.aggregates import Groups, Seen, too_many
+from armillary.query.ordering import order_bytes
+from armillary.query.selection import PAUSE, Grouping, Ordering, Selection, Stage
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What a query wants, in the terms that all languages share."""
-
-    condition: Condition
-    predicate: Callable[[Any], Any] | None = None  # None: every item
-    project: Callable[[Any], Value] | None = None  # None: the item as it is stored
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    rows: list[bytes]  # JSON
-    last_rid: int | None  # where the next page goes on; None: there is nothing after this page
-    counters: Counters
-    size_bytes: int  # of the rows together
+def evaluate(selection: Selection, documents: Iterable[Any]) -> list[Value]:
+    """All rows of a query over plain documents."""
+    values = documents if selection.ordering is None else in_order(selection.ordering, documents)
+    for stage in selection.stages:
+        values = expanded(stage, values)
+        if stage.grouping is not None:
+            values = grouped(stage.grouping, values)
+        if stage.is_distinct:
+            values = distinct(values)
+    return list(counted(values, selection.skip, selection.take))
 
 
-def run_page(
-    view: View,
-    selection: Selection,
-    *,
-    scope: Scope,
-    is_indexed: IsIndexed,
-    is_live: IsLive | None = None,
-    after_rid: int = -1,
-    max_items: int = limits.PAGE_ITEMS_DEFAULT,
-    max_bytes: int = limits.PAGE_BYTES_MAX,
-    is_due: Callable[[], bool] | None = None,
-) -> Page:
-    """Rows of items after `after_rid` until the page is full or time is up (`is_due`). A row larger than a page is a
-    page of its own, so every page makes progress."""
-    counters = Counters()
-    count_index_use(selection.condition, is_indexed, counters)
-    rows: list[bytes] = []
-    size_bytes = 0
-    last_rid = after_rid
-    predicate, project = selection.predicate, selection.project
-    is_whole = predicate is None and project is None
-    needs_header = is_live is not None or not scope.is_whole
-    examined = 0
-    for rid, stored in _candidates(view, selection.condition, scope, is_indexed, after_rid, max_items, counters):
-        if len(rows) >= max_items:
-            return Page(rows, last_rid, counters, size_bytes)
-        examined += 1
-        if is_due is not None and examined % _CHECK_TIME_EVERY == 0 and is_due():
-            return Page(rows, last_rid, counters, size_bytes)
-        if needs_header:
-            header = unpack_header(stored)
-            if not scope.holds(header.epk) or (is_live is not None and not is_live(header)):
-                last_rid = rid
-                continue
-        assert stored[0] == FORMAT_JSON, "other formats are converted by the door that wrote them"
-        payload = payload_of(stored)
-        row = payload
-        if not is_whole:
-            document = orjson.loads(payload)
-            value: Value = UNDEFINED
-            if predicate is None or predicate(document):
-                value = document if project is None else project(document)
-            if value is UNDEFINED:
-                counters.items_loaded += 1
-                counters.bytes_loaded += len(payload)
-                last_rid = rid
-                continue
-            if project is not None:
-                row = orjson.dumps(value)
-        if rows and size_bytes + len(row) > max_bytes:
-            return Page(rows, last_rid, counters, size_bytes)
-        counters.items_loaded += 1
-        counters.bytes_loaded += len(payload)
-        rows.append(row)
-        size_bytes += len(row)
-        last_rid = rid
-    return Page(rows, None, counters, size_bytes)
+def expanded(stage: Stage, values: Iterable[Any]) -> Iterator[Any]:
+    """FROM, JOIN, WHERE and SELECT: the rows of each value."""
+    for value in values:
+        yield from rows_of(stage, value)
 
 
-def _candidates(
-    view: View,
-    condition: Condition,
-    scope: Scope,
-    is_indexed: IsIndexed,
-    after_rid: int,
-    max_items: int,
-    counters: Counters,
-) -> Iterator[tuple[int, bytes]]:
-    rids = find_rids(view, condition, scope, is_indexed, after_rid)
-    if rids is None:
-        counters.is_full_scan = True
-        for key, stored in view.scan(layout.item_key(after_rid + 1), layout.space_end(layout.ITEMS)):
-            yield int.from_bytes(key[1:], "big"), stored
-        return
-    batch_items = max(1, min(max_items, _BATCH_ITEMS))
-    while batch := list(islice(rids, batch_items)):
-        items = view.get_many([layout.item_key(rid) for rid in batch])
-        for rid, item in zip(batch, items, strict=True):
-            assert item is not None, "the index names an item that is not there"
-            yield rid, item
+def rows_of(stage: Stage, value: Any) -> Iterator[Any]:
+    if stage.rows is not None:
+        for row in stage.rows(value):
+            if row is not PAUSE:
+                yield row
+    elif stage.predicate is None or stage.predicate(value):
+        row = value if stage.project is None else stage.project(value)
+        if row is not UNDEFINED:
+            yield row
+
+
+def grouped(grouping: Grouping, rows: Iterable[Any]) -> Iterator[Value]:
+    groups = Groups(grouping.makers, is_grouped=grouping.is_grouped)
+    for row in rows:
+        groups.add(row)
+    return finished(grouping, groups)
+
+
+def finished(grouping: Grouping, groups: Groups) -> Iterator[Value]:
+    """The rows that are made of groups."""
+    for keys, values in groups.results():
+        row = grouping.finish(keys, values)
+        if row is not UNDEFINED:
+            yield row
+
+
+def in_order(ordering: Ordering, documents: Iterable[Any]) -> Iterator[Any]:
+    """Documents by their keys, those with equal keys as they came, or the other way round when the first descends."""
+    is_descending = ordering.keys[0].is_descending
+    keyed = [(order_bytes(ordering, document), number, document) for number, document in enumerate(documents)]
+    keyed.sort(key=lambda each: each[:2], reverse=is_descending)
+    return (document for _, _, document in keyed)
+
+
+def distinct(rows: Iterable[Value]) -> Iterator[Value]:
+    seen = Seen()
+    return (row for row in rows if seen.is_new(row))
+
+
+def counted(rows: Iterable[Value], skip: int, take: int | None) -> Iterator[Value]:
+    """OFFSET and LIMIT, or TOP."""
+    return islice(rows, skip, None if take is None else skip + take)
+
+
+class Collector:
+    """The chain from the first stage's rows on, for rows that are pushed into it. Rows of the last stage are kept as
+    JSON until `finish`, within a limit."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._stages = selection.stages
+        self._groups = [
+            Groups(stage.grouping.makers, is_grouped=stage.grouping.is_grouped) if stage.grouping is not None else None
+            for stage in selection.stages
+        ]
+        self._seen = [Seen() if stage.is_distinct else None for stage in selection.stages]
+        self._skip = selection.skip
+        self._take = selection.take
+        self._size_bytes = 0
+        self._rows: list[bytes] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more rows can change nothing: there are as many as are wanted, and none waits in a group."""
+        is_enough = self._take is not None and len(self._rows) >= self._take
+        return is_enough and all(groups is None for groups in self._groups)
+
+    def push(self, row: Any, place: int = 0) -> None:
+        """Take a row of a stage in; of a grouped stage, its keys and values."""
+        groups = self._groups[place]
+        if groups is not None:
+            groups.add(row)
+        else:
+            self._pass(row, place)
+
+    def finish(self) -> list[bytes]:
+        for place, (stage, groups) in enumerate(zip(self._stages, self._groups, strict=True)):
+            if stage.grouping is not None and groups is not None:
+                for row in finished(stage.grouping, groups):
+                    self._pass(row, place)
+        return self._rows
+
+    def _pass(self, row: Value, place: int) -> None:
+        seen = self._seen[place]
+        if seen is not None and not seen.is_new(row):
+            return
+        if place + 1 < len(self._stages):
+            for each in rows_of(self._stages[place + 1], row):
+                self.push(each, place + 1)
+        elif self._skip:
+            self._skip -= 1
+        elif self._take is None or len(self._rows) < self._take:
+            dumped = orjson.dumps(row)
+            self._size_bytes += len(dumped)
+            if self._size_bytes > limits.QUERY_HELD_BYTES_MAX:
+                raise too_many("The query gives", limits.QUERY_DISTINCT_MAX, "rows")
+            self._rows.append(dumped)
+
+    # Taking up again. Only groups can: their state is small, or else too large for a token.
+
+    @property
+    def state(self) -> Value:
+        """What there is so far, for `resume`; UNDEFINED if it cannot be told."""
+        groups = self._groups[0]
+        return groups.state() if groups is not None and len(self._groups) == 1 else UNDEFINED
+
+    def resume(self, state: Any) -> None:
+        groups = self._groups[0]
+        assert groups is not None
+        groups.resume(state)

@@ -31,7 +31,8 @@ async def read_feed(call: Call) -> Response:
 
 async def query_items(call: Call) -> Response:
     container = call.owner_container()
-    query = parse_query_body(call.body, feeds.query_context(call.account, container))
+    context = feeds.query_context(call.account, container)
+    query = parse_query_body(call.body, context, container.policies.computed_properties)
     options = _options(call, container)
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
         options.is_cross_partition_allowed = False
@@ -46,7 +47,8 @@ async def plan_query(call: Call) -> Response:
     if not isinstance(text, str):
         raise bad_request("The query must be a string in the property 'query'.")
     features = h.text(call.headers, h.QUERY_FEATURES) or ""
-    plan = query_plan(compile_query(text), parse_parameters(given.get("parameters")), container.key, features)
+    compiled = compile_query(text, container.policies.computed_properties)
+    plan = query_plan(compiled, parse_parameters(given.get("parameters")), container.key, features)
     return call.answer(200, QUERY_PLAN_RU, orjson.dumps(plan), container_paths(container))
 
 

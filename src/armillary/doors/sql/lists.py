@@ -15,7 +15,7 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.control import record_content
 from armillary.errors import bad_request
-from armillary.languages.sql.compile import BoundQuery, compile_query, parse_parameters
+from armillary.languages.sql.compile import BoundQuery, Computed, compile_query, parse_parameters
 from armillary.languages.sql.library.context import Context
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU
 from armillary.model.items import parse_document
@@ -40,7 +40,7 @@ async def query_resources(call: Call) -> Response:
     return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), dumped, continuation)
 
 
-def parse_query_body(body: bytes, context: Context) -> BoundQuery:
+def parse_query_body(body: bytes, context: Context, computed: Computed = ()) -> BoundQuery:
     given = parse_document(body)
     unknown = sorted(given.keys() - {"query", "parameters"})
     if unknown:
@@ -48,7 +48,7 @@ def parse_query_body(body: bytes, context: Context) -> BoundQuery:
     text = given.get("query")
     if not isinstance(text, str):
         raise bad_request("The query must be a string in the property 'query'.")
-    return compile_query(text).bind(parse_parameters(given.get("parameters")), context)
+    return compile_query(text, computed).bind(parse_parameters(given.get("parameters")), context)
 
 
 def _records(call: Call) -> tuple[list[Record], str]:

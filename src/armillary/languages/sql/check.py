@@ -1,107 +1,177 @@
 """What a parsed query must satisfy before it is compiled: every name stands for something, every function exists and
-gets as many arguments as it takes, and nothing is used that is not offered yet. Refusals name the thing and its place.
+gets as many arguments as it takes, aggregates, groups and orders stand where they may, and nothing is used that is not
+offered yet. Refusals name the thing and its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.sql import tree
-from armillary.languages.sql.functions import AGGREGATES, ANY_NUMBER, FUNCTIONS, NOT_YET
-from armillary.languages.sql.lexer import query_error
+from armillary.languages.sql.functions import ANY_NUMBER, FUNCTIONS, NOT_YET
+from armillary.languages.sql.lexer import query_error, unplaced_error
+from armillary.languages.sql.paths import Scope, item_path, rooted_path, source_alias, source_path
+from armillary.languages.sql.render import text_of
+from armillary.languages.sql.walk import children_of, is_aggregate, is_aggregated, names_in, nodes_of
+from armillary.model.values import Value
+
+_UNORDERABLE = "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path."
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
     query: tree.Query
-    alias: str | None  # what stands for the item; None when there is no FROM
     parameters: tuple[str, ...]  # names in the order of their first use
+    user_functions: tuple[str, ...]
 
 
 def check_query(query: tree.Query) -> Checked:
-    _check_clauses(query)
-    alias = _alias(query)
-    parameters: dict[str, None] = {}
-    for root in _roots(query):
+    checker = _Checker()
+    checker.query(query, {}, is_outermost=True, is_subquery=False)
+    return Checked(query, tuple(checker.parameters), tuple(checker.user_functions))
+
+
+class _Checker:
+    def __init__(self) -> None:
+        self.parameters: dict[str, None] = {}
+        self.user_functions: list[str] = []
+
+    def query(self, query: tree.Query, outer: Scope, *, is_outermost: bool, is_subquery: bool) -> None:
+        """`is_outermost`: the first name in FROM is the container's, because there is nothing else to refer to."""
+        if is_subquery:
+            _check_subquery(query)
+        scope = self._sources(query, outer, is_outermost)
+        own = {alias for source in query.sources if (alias := source_alias(source)) is not None}
+        _check_select(query)
+        for item in query.select.items:
+            self._expression(item.expression, scope, allows_aggregates=True)
+        if query.where is not None:
+            self._expression(query.where, scope, clause="WHERE")
+        for key in query.group_by:
+            self._expression(key, scope, clause="GROUP BY")
+        for count, clause in ((query.select.top, "TOP"), (query.offset, "OFFSET"), (query.limit, "LIMIT")):
+            if isinstance(count, tree.Parameter):
+                self.parameters[count.name] = None
+            elif isinstance(count, tree.Literal):
+                check_count(count, count.value, clause)
+        if is_aggregated(query):
+            for item in query.select.items:
+                _check_grouped(item.expression, query, own)
+        self._orders(query, scope)
+
+    # FROM and JOIN.
+
+    def _sources(self, query: tree.Query, outer: Scope, is_outermost: bool) -> Scope:
+        if len(query.sources) > limits.QUERY_JOINS_MAX + 1:
+            first = query.sources[limits.QUERY_JOINS_MAX + 1]
+            message = f"The query has more than {limits.QUERY_JOINS_MAX} JOINs."
+            raise query_error("SC2020", message, first.start, first.end)
+        scope = dict(outer)
+        own: set[str] = set()
+        for number, source in enumerate(query.sources):
+            is_first = is_outermost and number == 0
+            expression = source.expression
+            if isinstance(expression, tree.Subquery):
+                self.query(expression.query, scope, is_outermost=is_first, is_subquery=True)
+            elif rooted_path(expression) is None or not is_first:
+                self._expression(expression, scope, clause="FROM")
+            alias = source_alias(source)
+            if alias is None:
+                continue
+            if alias in own:
+                message = f"The input set name or alias '{alias}' is specified more than once in the FROM clause."
+                raise query_error("SC2021", message, *_alias_place(source, alias))
+            own.add(alias)
+            scope[alias] = source_path(source, scope, is_container=is_first)
+        return scope
+
+    # Expressions.
+
+    def _expression(
+        self, root: tree.Expression, scope: Scope, *, clause: str = "", allows_aggregates: bool = False
+    ) -> None:
         for node in nodes_of(root):
             if isinstance(node, tree.Name):
-                if node.name != alias:
+                if node.name not in scope:
                     message = f"Identifier '{node.name}' could not be resolved."
                     raise query_error("SC2001", message, node.start, node.end)
             elif isinstance(node, tree.Parameter):
-                parameters[node.name] = None
+                self.parameters[node.name] = None
             elif isinstance(node, tree.Call):
-                _check_call(node)
+                self._call(node, clause, allows_aggregates)
             elif isinstance(node, tree.Subquery):
-                raise not_yet(f"The subquery at position {node.start}")
-            elif isinstance(node, tree.Like):
-                raise not_yet(f"LIKE at position {node.start}")
-    return Checked(query, alias, tuple(parameters))
+                self.query(node.query, scope, is_outermost=False, is_subquery=True)
+            elif isinstance(node, tree.Like) and node.escape is not None and len(node.escape) != 1:
+                message = f"The ESCAPE of LIKE must be a single character, not '{node.escape[:40]}'."
+                raise query_error("SC1001", message, node.start, node.end)
+
+    def _call(self, call: tree.Call, clause: str, allows_aggregates: bool) -> None:
+        if call.is_user_defined:
+            self.user_functions.append(call.name)
+            if len(self.user_functions) > limits.QUERY_USER_FUNCTIONS_MAX:
+                message = f"The query calls more than {limits.QUERY_USER_FUNCTIONS_MAX} user-defined functions."
+                raise query_error("SC2006", message, call.start, call.end)
+            return
+        if is_aggregate(call):
+            if not allows_aggregates:
+                message = f"An aggregate may not appear in the {clause} clause."
+                raise query_error("SC2104", message, call.start, call.end)
+            _check_arguments(call, 1, 1)
+            inner = [node for argument in call.arguments for node in nodes_of(argument)]
+            if any(is_aggregate(node) or isinstance(node, tree.Subquery) for node in inner):
+                message = "Cannot perform an aggregate function on an expression containing an aggregate or a subquery."
+                raise query_error("SC2101", message, call.start, call.end)
+            return
+        function = FUNCTIONS.get(call.name)
+        if function is not None:
+            _check_arguments(call, function.arguments_min, function.arguments_max)
+        elif call.name == "FULLTEXTSCORE":
+            message = "The FullTextScore function is only allowed in the ORDER BY RANK clause."
+            raise query_error("SC2240", message, call.start, call.end)
+        elif call.name in NOT_YET:
+            raise not_yet(f"The function {call.name}")
+        else:
+            message = f"'{call.name[:100]}' is not a recognized built-in function name."
+            raise query_error("SC2005", message, call.start, call.name_end)
+
+    # ORDER BY.
+
+    def _orders(self, query: tree.Query, scope: Scope) -> None:
+        if not query.order_by:
+            return
+        if query.is_ranked:
+            raise not_yet("ORDER BY RANK")
+        first = query.order_by[0]
+        if query.group_by:
+            message = "'ORDER BY' is not supported together with 'GROUP BY'."
+            raise query_error("SC2105", message, first.start, query.order_by[-1].end)
+        for order in query.order_by:
+            self._expression(order.expression, scope, clause="ORDER BY")
+            path = item_path(order.expression, scope)
+            if not path or not all(isinstance(step, str) for step in path):
+                raise unplaced_error(2206, _UNORDERABLE)
+            if is_aggregated(query):
+                raise _ungrouped(order.expression, "ORDER BY clause")
 
 
-def nodes_of(root: tree.Expression) -> Iterator[tree.Expression]:
-    """Every node of an expression, in the order of the text, without recursion: a chain may be thousands long."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending.extend(reversed(children_of(node)))
+def _check_subquery(query: tree.Query) -> None:
+    if query.is_ranked:
+        message = "'ORDER BY RANK' is not supported in subqueries."
+        raise query_error("SC2228", message, query.order_by[0].start, query.order_by[-1].end)
+    if query.order_by:
+        message = "'ORDER BY' is not supported in subqueries."
+        raise query_error("SC2202", message, query.order_by[0].start, query.order_by[-1].end)
+    if query.select.top is not None:
+        message = "'TOP' is not supported in subqueries."
+        raise query_error("SC2203", message, query.select.top.start, query.select.top.end)
+    if query.offset is not None and query.limit is not None:
+        message = "'OFFSET LIMIT' clause is not supported in subqueries."
+        raise query_error("SC2204", message, query.offset.start, query.limit.end)
 
 
-def children_of(node: tree.Expression) -> tuple[tree.Expression, ...]:
-    match node:
-        case tree.Literal() | tree.Parameter() | tree.Name() | tree.Subquery():
-            return ()
-        case tree.Member():
-            return (node.source,)
-        case tree.Binary():
-            return (node.left, node.right)
-        case tree.Logic():
-            return node.operands
-        case tree.In():
-            return (node.needle, *node.values)
-        case tree.Call():
-            return node.arguments
-        case tree.Index():
-            return (node.source, node.index)
-        case tree.Unary():
-            return (node.operand,)
-        case tree.Between():
-            return (node.operand, node.low, node.high)
-        case tree.Like():
-            return (node.operand, node.pattern)
-        case tree.Conditional():
-            return (node.condition, node.then, node.otherwise)
-        case tree.ArrayLiteral():
-            return node.elements
-        case tree.ObjectLiteral():
-            return tuple([value for _, value in node.pairs])
-
-
-def _roots(query: tree.Query) -> Iterator[tree.Expression]:
-    for item in query.select.items:
-        yield item.expression
-    if query.where is not None:
-        yield query.where
-
-
-def _alias(query: tree.Query) -> str | None:
-    if not query.sources:
-        return None
-    source = query.sources[0]
-    if len(query.sources) > 1:
-        raise not_yet("JOIN")
-    if source.is_iterated:
-        raise not_yet("FROM … IN")
-    if not isinstance(source.expression, tree.Name):
-        raise not_yet("FROM with anything but the container itself")
-    return source.alias or source.expression.name
-
-
-def _check_clauses(query: tree.Query) -> None:
+def _check_select(query: tree.Query) -> None:
     select = query.select
     if select.kind == "*":
         if query.group_by:
@@ -112,48 +182,79 @@ def _check_clauses(query: tree.Query) -> None:
         if len(query.sources) > 1:
             message = "'SELECT *' is only valid with a single input set."
             raise query_error("SC2040", message, select.start, select.end)
-    if len(query.sources) > limits.QUERY_JOINS_MAX + 1:
-        message = f"The query has more than {limits.QUERY_JOINS_MAX} JOINs."
-        raise query_error("SC2021", message, query.start, query.end)
-    if select.is_distinct:
-        raise not_yet("DISTINCT")
-    if select.top is not None:
-        _check_count(select.top, "TOP")
-        raise not_yet("TOP")
-    if query.group_by:
-        raise not_yet("GROUP BY")
-    if query.is_ranked:
-        raise not_yet("ORDER BY RANK")
-    if query.order_by:
-        raise not_yet("ORDER BY")
-    if query.offset is not None:
-        raise not_yet("OFFSET … LIMIT")
+    if select.top is not None and query.offset is not None and query.limit is not None:
+        message = "'TOP' cannot be used together with 'OFFSET LIMIT'."
+        raise query_error("SC2065", message, query.offset.start, query.limit.end)
 
 
-def _check_count(count: tree.Expression, clause: str) -> None:
-    if isinstance(count, tree.Literal) and not isinstance(count.value, int):
+def check_count(place: tree.Node, value: Value, clause: str) -> int:
+    """The number behind TOP, OFFSET or LIMIT, written out or given as a parameter."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         message = f"The count value provided for a {clause} clause must be an integer."
-        raise query_error("SC2060", message, count.start, count.end)
+        raise query_error("SC2060", message, place.start, place.end)
+    if value > limits.QUERY_COUNT_MAX:
+        code = {"LIMIT": "SC2061", "OFFSET": "SC2062"}.get(clause, "SC2060")
+        message = f"The {clause} count value exceeds the maximum allowed value."
+        raise query_error(code, message, place.start, place.end)
+    return value
 
 
-def _check_call(call: tree.Call) -> None:
-    if call.is_user_defined:
-        raise not_yet(f"The user-defined function udf.{call.name}")
-    function = FUNCTIONS.get(call.name)
-    if function is None:
-        if call.name in AGGREGATES:
-            raise not_yet(f"The aggregate {call.name}")
-        if call.name in NOT_YET:
-            raise not_yet(f"The function {call.name}")
-        message = f"'{call.name[:100]}' is not a recognized built-in function name."
-        raise query_error("SC2005", message, call.start, call.name_end)
-    least, most = function.arguments_min, function.arguments_max
-    if not least <= len(call.arguments) <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        if most == ANY_NUMBER:
-            wanted = f"at least {least}"
-        message = f"The {call.name} function requires {wanted} argument(s)."
-        raise query_error("SC2050", message, call.start, call.end)
+def _check_arguments(call: tree.Call, least: int, most: int) -> None:
+    if least <= len(call.arguments) <= most:
+        return
+    wanted = str(least) if least == most else f"{least} to {most}"
+    if most == ANY_NUMBER:
+        wanted = f"at least {least}"
+    message = f"The {call.name} function requires {wanted} argument(s)."
+    raise query_error("SC2050", message, call.start, call.end)
+
+
+def _check_grouped(root: tree.Expression, query: tree.Query, own: set[str]) -> None:
+    """In a query with groups an expression is made of the group's keys, aggregates and constants."""
+    keys = {text_of(key) for key in query.group_by}
+    kinds = {key.__class__ for key in query.group_by}
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if is_aggregate(node) or (node.__class__ in kinds and text_of(node) in keys):
+            continue
+        if isinstance(node, tree.Subquery):
+            inner = {source_alias(source) for source in node.query.sources}
+            for name in names_in(node):
+                if name.name in own and name.name not in inner:
+                    raise _ungrouped(name, "select list")
+        elif isinstance(node, (tree.Name, tree.Member, tree.Index)):
+            found = rooted_path(node)
+            if found is not None and found[0] in own and not _has_key_inside(node, keys):
+                raise _ungrouped(node, "select list")
+            if found is not None:
+                continue
+        pending.extend(children_of(node))
+
+
+def _has_key_inside(node: tree.Expression, keys: set[str]) -> bool:
+    """Whether a path goes on from a group's key: c.a.b with GROUP BY c.a."""
+    while isinstance(node, (tree.Member, tree.Index)):
+        node = node.source
+        if text_of(node) in keys:
+            return True
+    return False
+
+
+def _ungrouped(node: tree.Expression, where: str) -> Failure:
+    message = (
+        f"Property reference '{text_of(node)}' is invalid in the {where} because it is not contained in either an "
+        "aggregate function or the GROUP BY clause."
+    )
+    return query_error("SC2102", message, node.start, node.end)
+
+
+def _alias_place(source: tree.Source, alias: str) -> tuple[int, int]:
+    if source.is_iterated:
+        return source.start, source.start + len(alias)
+    return source.end - len(alias), source.end
 
 
 def not_yet(what: str) -> Failure:

@@ -9,27 +9,36 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 from armillary import limits
 from armillary.errors import bad_request
 from armillary.languages.sql import runtime, tree
-from armillary.languages.sql.check import Checked, check_query
-from armillary.languages.sql.constants import Code, Constants, kind_of
-from armillary.languages.sql.emit import Emitter
-from armillary.languages.sql.filters import FilterReader
+from armillary.languages.sql.blocks import StageCode, emit_order, emit_stages
+from armillary.languages.sql.check import Checked, check_count, check_query
+from armillary.languages.sql.constants import Constants, kind_of
+from armillary.languages.sql.emit import Workshop
+from armillary.languages.sql.filters import filter_of
 from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.library.context import Context, detached_context
 from armillary.languages.sql.parser import parse_filter, parse_query
+from armillary.languages.sql.paths import has_container, item_path, scope_of
+from armillary.languages.sql.rewrite import with_computed
+from armillary.languages.sql.user_functions import Run, UserFunctions
+from armillary.model.index_paths import path_text
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.conditions import ALL, Condition
+from armillary.query.aggregates import AGGREGATES
+from armillary.query.conditions import Condition
+from armillary.query.operators import evaluate
+from armillary.query.selection import Grouping, Ordering, OrderKey, Selection, Stage
 
 _A = TypeVar("_A")
 _R = TypeVar("_R")
 
 Predicate = Callable[[Any], Any]  # truthy exactly when the item is kept
 Projection = Callable[[Any], Value]
+Computed: TypeAlias = tuple[tuple[str, str], ...]  # the computed properties of a container: name, query
 
 _NAMESPACE: dict[str, Any] = {
     name: value for name, value in vars(runtime).items() if not name.startswith("_") and name != "annotations"
@@ -40,36 +49,50 @@ _NAMESPACE: dict[str, Any] = {
 class BoundQuery:
     """A query with its parameters: everything that one execution needs."""
 
-    condition: Condition
-    predicate: Predicate | None  # None: every item is kept
-    project: Projection | None  # None: SELECT *, the item as it is
-    has_source: bool  # False: no FROM, exactly one row, whatever is stored
+    selection: Selection
+    has_source: bool  # False: nothing comes from the container, whatever is stored
+    query: tree.Query
+
+    @property
+    def condition(self) -> Condition:
+        return self.selection.condition
+
+    @property
+    def predicate(self) -> Predicate | None:
+        return self.selection.stages[0].predicate
+
+    @property
+    def project(self) -> Projection | None:
+        return self.selection.stages[0].project
 
     def evaluate_over(self, documents: Iterable[dict[str, Any]]) -> list[Value]:
         """The rows over plain documents: how databases, containers, offers and the like are queried."""
-        if not self.has_source:
-            documents = [{}]
-        predicate, project = self.predicate, self.project
-        kept = documents if predicate is None else [document for document in documents if predicate(document)]
-        if project is None:
-            return list(kept)
-        return [row for document in kept if (row := project(document)) is not UNDEFINED]
+        return evaluate(self.selection, documents if self.has_source else [{}])
 
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    bind: Callable[[list[Value], Context], tuple[Predicate | None, Projection | None]]
+    bind: Callable[[list[Value], Context, Run], tuple[Any, ...]]
     literals: list[Value]
+    stages: list[StageCode]
 
 
 class CompiledQuery:
-    def __init__(self, checked: Checked) -> None:
-        self.query = checked.query
+    def __init__(self, checked: Checked, computed: Mapping[str, tree.Query]) -> None:
+        self.query = with_computed(checked.query, computed)
+        self.original = checked.query
         self.parameters = checked.parameters
-        self._alias = checked.alias
+        self.has_source = has_container(self.query)
+        self._user_functions = checked.user_functions
+        self._order_keys = _order_keys(self.query)
         self._variants: dict[tuple[str, ...], _Variant] = {}
 
-    def bind(self, parameters: Mapping[str, Value], context: Context | None = None) -> BoundQuery:
+    def bind(
+        self,
+        parameters: Mapping[str, Value],
+        context: Context | None = None,
+        functions: UserFunctions | None = None,
+    ) -> BoundQuery:
         values = self._values(parameters)
         kinds = tuple([kind_of(value) for value in values])
         variant = self._variants.get(kinds)
@@ -77,12 +100,31 @@ class CompiledQuery:
             if len(self._variants) >= limits.QUERY_VARIANTS_MAX:
                 self._variants.clear()
             variant = self._variants[kinds] = _guarded(self._compile, kinds)
-        predicate, project = variant.bind(values + variant.literals, context or detached_context())
-        return BoundQuery(_guarded(self.condition, parameters), predicate, project, self._alias is not None)
+        run = Run(functions, self._user_functions)
+        made = variant.bind(values + variant.literals, context or detached_context(), run)
+        order, *functions_made = made
+        stages = [_stage(code, functions_made[4 * place : 4 * place + 4]) for place, code in enumerate(variant.stages)]
+        condition, is_exact = _guarded(lambda given: filter_of(self.query, given), parameters)
+        skip, take = self._counts(parameters)
+        selection = Selection(
+            condition,
+            tuple(stages),
+            Ordering(self._order_keys, order) if order is not None else None,
+            skip,
+            take,
+            is_exact,
+            run,
+        )
+        return BoundQuery(selection, self.has_source, self.query)
 
-    def condition(self, parameters: Mapping[str, Value]) -> Condition:
-        where = self.query.where
-        return ALL if where is None or self._alias is None else FilterReader(parameters).condition(where)
+    def _counts(self, parameters: Mapping[str, Value]) -> tuple[int, int | None]:
+        """How many rows are left out, and how many are given; None: all."""
+        query = self.query
+        if query.select.top is not None:
+            return 0, _count(query.select.top, "TOP", parameters)
+        if query.offset is None or query.limit is None:
+            return 0, None
+        return _count(query.offset, "OFFSET", parameters), _count(query.limit, "LIMIT", parameters)
 
     def _values(self, parameters: Mapping[str, Value]) -> list[Value]:
         try:
@@ -95,56 +137,47 @@ class CompiledQuery:
     def _compile(self, kinds: tuple[str, ...]) -> _Variant:
         constants = Constants(self.parameters, kinds)
         namespace = dict(_NAMESPACE)
-        preamble: list[str] = []
-        functions: list[str] = []
-        where = self.query.where
-        if where is not None:
-            emitter = Emitter(constants, namespace, [where])
-            functions += _function("predicate", emitter, emitter.truth(where))
-            preamble += emitter.preamble
-        items = self.query.select.items
-        if items and not self._is_whole():
-            emitter = Emitter(constants, namespace, [item.expression for item in items])
-            functions += _function("project", emitter, self._row(emitter))
-            preamble += emitter.preamble
+        shop = Workshop(constants, namespace)
+        functions, stages = emit_stages(shop, self.query)
+        order = "None"
+        if self.query.order_by:
+            functions += emit_order(shop, self.query)
+            order = "order"
+        made = [order]
+        for stage in stages:
+            made += [str(name) for name in (stage.predicate, stage.project, stage.rows, stage.finish)]
         used = [f"c{place} = C[{place}]" for place in sorted(constants.used)]
-        lines = ["predicate = project = None", *used, *preamble, *functions, "return predicate, project"]
-        source = "def bind(C, x):\n" + "".join([f"    {line}\n" for line in lines])
+        lines = [*used, *shop.preamble, *functions, f"return ({', '.join(made)})"]
+        source = "def bind(C, x, M):\n" + "".join([f"    {line}\n" for line in lines])
         exec(compile(source, "<query>", "exec"), namespace)  # noqa: S102 (of our own making: names and places only)
-        return _Variant(namespace["bind"], constants.literals)
-
-    def _is_whole(self) -> bool:
-        """SELECT VALUE c is SELECT *."""
-        select = self.query.select
-        return select.kind == "VALUE" and isinstance(select.items[0].expression, tree.Name)
-
-    def _row(self, emitter: Emitter) -> Code:
-        select = self.query.select
-        if select.kind == "VALUE":
-            return emitter.value(select.items[0].expression)
-        start, end = select.start, select.end
-        pairs = tuple(zip(item_names(select), [item.expression for item in select.items], strict=True))
-        return emitter.made_object(tree.ObjectLiteral(start, end, pairs))
+        return _Variant(namespace["bind"], constants.literals, stages)
 
 
-def item_names(select: tree.Select) -> list[str]:
-    """The property names of a SELECT list: the alias, else the last step of a path, else $1, $2, …"""
-    names: list[str] = []
-    unnamed = 0
-    for item in select.items:
-        expression = item.expression
-        if item.alias is not None:
-            names.append(item.alias)
-        elif isinstance(expression, (tree.Member, tree.Name)):
-            names.append(expression.name)
-        else:
-            unnamed += 1
-            names.append(f"${unnamed}")
-    return names
+def _stage(code: StageCode, functions: list[Any]) -> Stage:
+    predicate, project, rows, finish = functions
+    grouping = None
+    if finish is not None:
+        grouping = Grouping(tuple([AGGREGATES[name] for name in code.makers]), code.is_grouped, finish)
+    return Stage(predicate, project, rows, grouping, code.is_distinct)
 
 
-def _function(name: str, emitter: Emitter, result: Code) -> list[str]:
-    return [f"def {name}(d):", *[f"    {line}" for line in emitter.statements], f"    return {result.source}"]
+def _order_keys(query: tree.Query) -> tuple[OrderKey, ...]:
+    if not query.order_by:
+        return ()
+    scope = scope_of(query, {}, is_outermost=True)
+    keys = []
+    for order in query.order_by:
+        path = item_path(order.expression, scope)
+        steps = [step for step in path or () if isinstance(step, str)]
+        keys.append(OrderKey(path_text(steps) if steps else None, order.is_descending))
+    return tuple(keys)
+
+
+def _count(node: tree.Expression, clause: str, parameters: Mapping[str, Value]) -> int:
+    if isinstance(node, tree.Parameter):
+        return check_count(node, parameters[node.name], clause)
+    assert isinstance(node, tree.Literal) and isinstance(node.value, (int, float)), "the checker let nothing else pass"
+    return int(node.value)
 
 
 def _guarded(fn: Callable[[_A], _R], argument: _A) -> _R:
@@ -158,43 +191,64 @@ def _guarded(fn: Callable[[_A], _R], argument: _A) -> _R:
 
 
 class _Cache:
-    """Compiled queries by text, the least recently used forgotten first; bounded by number and by length of text."""
+    """Compiled queries by text and computed properties, the least recently used forgotten first; bounded by number and
+    by length of text."""
 
     def __init__(self, parse: Callable[[str], tree.Query]) -> None:
         self._parse = parse
-        self._kept: OrderedDict[str, CompiledQuery] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, Computed], CompiledQuery] = OrderedDict()
         self._characters = 0
 
-    def get(self, text: str) -> CompiledQuery:
-        found = self._kept.get(text)
+    def get(self, text: str, computed: Computed) -> CompiledQuery:
+        key = (text, computed)
+        found = self._kept.get(key)
         if found is not None:
-            self._kept.move_to_end(text)
+            self._kept.move_to_end(key)
             return found
-        compiled = _guarded(self._compile, text)
-        self._kept[text] = compiled
+        compiled = _guarded(self._compile, key)
+        self._kept[key] = compiled
         self._characters += len(text)
         while len(self._kept) > limits.QUERY_CACHE_ENTRIES or self._characters > limits.QUERY_CACHE_CHARACTERS:
-            oldest, _ = self._kept.popitem(last=False)
+            (oldest, _), _ = self._kept.popitem(last=False)
             self._characters -= len(oldest)
         return compiled
 
-    def _compile(self, text: str) -> CompiledQuery:
-        return CompiledQuery(check_query(self._parse(text)))
+    def _compile(self, key: tuple[str, Computed]) -> CompiledQuery:
+        text, computed = key
+        return CompiledQuery(check_query(self._parse(text)), {name: _definition(query) for name, query in computed})
+
+
+def _definition(text: str) -> tree.Query:
+    """The query of a computed property: `SELECT VALUE … FROM c` and nothing more."""
+    query = parse_query(text)
+    check_query(query)
+    source = query.sources[0] if len(query.sources) == 1 else None
+    bare = replace(query, where=None, group_by=(), order_by=(), offset=None, limit=None)
+    has_more = query.where is not None or query.group_by or query.order_by or query.offset or query.select.top
+    is_plain = source is not None and isinstance(source.expression, tree.Name) and not source.is_iterated
+    if query.select.kind != "VALUE" or query.select.is_distinct or has_more or not is_plain:
+        raise bad_request(f"The computed property '{text[:100]}' must be SELECT VALUE … FROM c.")  # noqa: S608
+    return bare
 
 
 _queries = _Cache(parse_query)
 _filters = _Cache(parse_filter)
 
 
-def compile_query(text: str) -> CompiledQuery:
+def compile_query(text: str, computed: Computed = ()) -> CompiledQuery:
+    """`computed`: the computed properties of the container that is asked; a text means another thing with others."""
     _check_text(text)
-    return _queries.get(text)
+    return _queries.get(text, computed)
 
 
 def compile_filter(text: str) -> CompiledQuery:
     """The condition of a patch: `FROM c WHERE …`. Its bound form has a predicate and no use for a projection."""
     _check_text(text)
-    return _filters.get(text)
+    compiled = _filters.get(text, ())
+    sources = compiled.query.sources
+    if len(sources) > 1 or any(each.is_iterated or not isinstance(each.expression, tree.Name) for each in sources):
+        raise bad_request("A condition is written FROM c WHERE …; it takes no JOIN and nothing but the item in FROM.")
+    return compiled
 
 
 def parse_parameters(given: Any) -> dict[str, Value]:

@@ -8,16 +8,16 @@ bound, so the source depends only on the query and on the types of its parameter
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from armillary import limits
 from armillary.languages.sql import tree
-from armillary.languages.sql.check import children_of
 from armillary.languages.sql.constants import Code, Constants
 from armillary.languages.sql.functions import FUNCTIONS
 from armillary.languages.sql.lexer import query_error
-from armillary.languages.sql.paths import Path, missing_path, path_of
+from armillary.languages.sql.paths import Path, missing_operand, rooted_path
+from armillary.languages.sql.walk import children_of
 from armillary.model.index_paths import path_text
 
 _HASHED = frozenset(["null", "boolean", "number", "string"])
@@ -51,18 +51,76 @@ _STEPS_INLINE_MAX = 3
 _ROWS_HASHED_MIN = 4  # an OR of fewer equalities is as fast one by one
 
 
-class Emitter:
-    """Emits the body of one function of one document, `d`."""
+class Variable(NamedTuple):
+    """What an alias is in the compiled code."""
 
-    def __init__(self, constants: Constants, namespace: dict[str, Any], roots: Sequence[tree.Expression]) -> None:
-        self.statements: list[str] = []
+    source: str
+    path: Path | None = None  # where its values are in the item; None: not in the item
+    is_item: bool = False  # the item itself, always an object
+
+
+class Workshop:
+    """What the functions of one compiled query have in common: constants, names, and limits on its size."""
+
+    def __init__(self, constants: Constants, namespace: dict[str, Any]) -> None:
+        self.constants = constants
+        self.namespace = namespace
         self.preamble: list[str] = []  # what is computed once, when constants are bound
-        self._constants = constants
-        self._namespace = namespace
-        self._temporaries = 0
+        self.has_loops = False
+        self._fresh = 0
         self._operators = 0
-        self._loaded: dict[Path, str] = {}
+
+    def fresh(self, letter: str = "t") -> str:
+        """A name that nothing else has: functions nest, and see each other's."""
+        self._fresh += 1
+        return f"{letter}{self._fresh}"
+
+    def count(self, node: tree.Expression) -> None:
+        self._operators += 1
+        if self._operators > limits.QUERY_OPERATORS_MAX:
+            message = f"The query has more than {limits.QUERY_OPERATORS_MAX} operators; simplify it."
+            raise query_error("SC1001", message, node.start, node.end)
+
+    def name(self, value: Any) -> str:
+        name = f"K{len(self.namespace)}"
+        self.namespace[name] = value
+        return name
+
+    def bound(self, source: str) -> str:
+        name = self.name(None).lower()
+        self.preamble.append(f"{name} = {source}")
+        return name
+
+
+class Emitter:
+    """Emits the expressions of one function. Lines that an expression needs before it go to `lines`, as deep as the
+    function's loops are nested at that point; code only ever gets deeper, so what was loaded stays at hand."""
+
+    def __init__(
+        self,
+        shop: Workshop,
+        scope: Mapping[str, Variable],
+        roots: Iterable[tree.Expression],
+        emit_subquery: Callable[[Emitter, tree.Subquery], Code],
+    ) -> None:
+        self.shop = shop
+        self.scope = dict(scope)
+        self.lines: list[str] = []
+        self.depth = 0  # of the loops around what is emitted next
+        self._constants = shop.constants
+        self._namespace = shop.namespace
+        self._emit_subquery = emit_subquery
+        self._loaded: dict[tuple[str, Path], str] = {}
         self._uses = _path_uses(roots)
+
+    def enter(self, alias: str, variable: Variable) -> None:
+        """From here on an alias stands for this, whatever it stood for outside."""
+        if alias in self.scope:
+            self._loaded = {path: name for path, name in self._loaded.items() if path[0] != alias}
+        self.scope[alias] = variable
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
 
     # Values.
 
@@ -70,7 +128,7 @@ class Emitter:
         place = self._constants.place(node)
         if place is not None:
             return self._constants.code(place)
-        self._count(node)
+        self.shop.count(node)
         match node:
             case tree.Name() | tree.Member() | tree.Index():
                 return self._access(node)
@@ -99,10 +157,16 @@ class Emitter:
                 return self.made_object(node)
             case tree.Call():
                 return self._function(node)
+            case tree.Like():
+                return self._negated(self._like(node), node.is_negated)
+            case tree.Subquery():
+                return self._emit_subquery(self, node)
+            case tree.Slot():
+                return Code(node.source)
         raise AssertionError(f"not emitted: {node.__class__.__name__}")
 
     def made_object(self, node: tree.ObjectLiteral) -> Code:
-        names = self._name(tuple([name for name, _ in node.pairs]))
+        names = self.shop.name(tuple([name for name, _ in node.pairs]))
         values = self._tuple([value for _, value in node.pairs])
         return self._call("make_object", [Code(names), values], "object")
 
@@ -113,7 +177,7 @@ class Emitter:
             spine.append(spine[-1].left)
         left = self.value(spine[-1].left)
         for link in reversed(spine):
-            self._count(link)
+            self.shop.count(link)
             kind = "trilean" if link.operator in _FLIPPED else ""
             left = self._call(_OPERATORS[link.operator], [left, self.value(link.right)], kind)
         return left
@@ -122,16 +186,25 @@ class Emitter:
         needle = self.value(node.needle)
         places = [self._constants.place(value) for value in node.values]
         if None not in places:
-            members = self._bound(f"Members([C[i] for i in {self._name(tuple(places))}])")
+            members = self.shop.bound(f"Members([C[i] for i in {self.shop.name(tuple(places))}])")
             return self._call(f"{members}.find", [needle], "trilean")
         needle = self._named(needle)
         pairs = []
         for value in node.values:
-            self._count(value)
+            self.shop.count(value)
             pairs.append(self._call("equals", [needle, self.value(value)], "trilean"))
         return self._call("some", [self._joined(pairs)], "trilean")
 
+    def _like(self, node: tree.Like) -> Code:
+        text, place = self.value(node.operand), self._constants.place(node.pattern)
+        if place is not None:
+            matcher = self.shop.bound(f"like_constant(C[{place}], {node.escape!r})")
+            return self._call(matcher, [text], "trilean")
+        return self._call("like", [text, self.value(node.pattern), Code(repr(node.escape))], "trilean")
+
     def _function(self, node: tree.Call) -> Code:
+        if node.is_user_defined:
+            return self._call("M.call_user_function", [Code(repr(node.name)), self._tuple(node.arguments)], "")
         function = FUNCTIONS[node.name]
         arguments = [self.value(argument) for argument in node.arguments]
         if function.inline:
@@ -140,21 +213,26 @@ class Emitter:
         name = f"F_{node.name}"
         self._namespace[name] = function.call
         if function.needs_path:
-            paths = [path for argument in node.arguments if (path := path_of(argument))]
+            paths = [path for argument in node.arguments if (path := self._item_path(argument))]
             steps = [step if isinstance(step, str) else None for step in paths[0]] if paths else []
-            arguments.insert(0, Code(self._name(path_text(steps) if steps else "")))
+            arguments.insert(0, Code(self.shop.name(path_text(steps) if steps else "")))
         if function.needs_context:
             arguments.insert(0, Code("x"))
         return self._call(name, arguments, "")
 
+    def _item_path(self, node: tree.Expression) -> Path | None:
+        found = rooted_path(node)
+        prefix = None if found is None else self.scope[found[0]].path
+        return None if found is None or prefix is None else prefix + found[1]
+
     def _access(self, node: tree.Name | tree.Member | tree.Index) -> Code:
-        path = path_of(node)
-        if path is not None:
-            return self._load(path)
+        found = rooted_path(node)
+        if found is not None:
+            return self._load(*found)
         # Not a plain path: something computed, or an index that is only known at run time.
         steps: list[tree.Member | tree.Index] = []
         source: tree.Expression = node
-        while isinstance(source, (tree.Member, tree.Index)) and path_of(source) is None:
+        while isinstance(source, (tree.Member, tree.Index)) and rooted_path(source) is None:
             steps.append(source)
             source = source.source
         code = self.value(source)
@@ -167,30 +245,31 @@ class Emitter:
             code = self._call("element", [code, index], "")
         return code
 
-    def _load(self, path: Path) -> Code:
+    def _load(self, alias: str, path: Path) -> Code:
+        variable = self.scope[alias]
         if not path:
-            return Code("d")
-        loaded = self._loaded.get(path)
+            return Code(variable.source)
+        loaded = self._loaded.get((alias, path))
         if loaded is not None:
             return Code(loaded)
         if len(path) <= _STEPS_INLINE_MAX:
-            code = Code("d")
+            code = Code(variable.source)
             for step in path:
-                code = self._step(code, step)
+                code = self._step(code, step, is_object=variable.is_item and code.source == variable.source)
         else:
-            code = Code(f"walk(d, {self._name(path)})", 1)
-        if self._uses[path] > 1:
+            code = Code(f"walk({variable.source}, {self.shop.name(path)})", 1)
+        if self._uses.get((alias, path), 0) > 1:
             code = self._spill(code)
-            self._loaded[path] = code.source
+            self._loaded[alias, path] = code.source
         return code
 
-    def _step(self, source: Code, step: str | int) -> Code:
-        if source.source == "d" and isinstance(step, str):
-            return Code(f"d.get({step!r}, U)", 1)  # an item is always an object
-        part = self._temporary()
+    def _step(self, source: Code, step: str | int | None, *, is_object: bool) -> Code:
+        if is_object and isinstance(step, str):
+            return Code(f"{source.source}.get({step!r}, U)", 1)  # an item is always an object
+        part = self.shop.fresh()
         if isinstance(step, str):
             text = f"{part}.get({step!r}, U) if ({part} := {source.source}).__class__ is dict else U"
-        elif step < 0:
+        elif step is None or step < 0:
             return Code("U")
         else:
             text = f"{part}[{step}] if ({part} := {source.source}).__class__ is list and len({part}) > {step} else U"
@@ -224,7 +303,7 @@ class Emitter:
                 found = self._membership(node)
                 if found is not None:
                     return found
-        self._count(node)
+        self.shop.count(node)
         code = self.value(node)
         return code if code.kind == "truth" else self._bracket(f"{code.source} is True", code)
 
@@ -274,19 +353,19 @@ class Emitter:
         kinds = {self._constants.kind(place) for place in places if place is not None}
         if None in places:
             return None
-        rows = self._name(tuple(places))
+        rows = self.shop.name(tuple(places))
         value, name = self._once(self.value(node.needle))
         if kinds == {"string"}:
-            members = self._bound(f"frozenset([C[i] for i in {rows}])")
+            members = self.shop.bound(f"frozenset([C[i] for i in {rows}])")
             return self._bracket(f"{value.source}.__class__ is str and {name} in {members}", value)
-        members = self._bound(f"Members([C[i] for i in {rows}])")
+        members = self.shop.bound(f"Members([C[i] for i in {rows}])")
         return self._bracket(f"{value.source} is not U and {members}.holds({name})", value)
 
     def _any_of(self, operands: Sequence[tree.Expression]) -> Code:
         """OR. Many equalities on the same paths, as clients write to read many items, become one lookup."""
-        groups: dict[tuple[Path, ...], list[tuple[int, ...]]] = {}
+        groups: dict[tuple[tuple[str, Path], ...], list[tuple[int, ...]]] = {}
         others: list[tree.Expression] = []
-        members: dict[tuple[Path, ...], list[tree.Expression]] = {}
+        members: dict[tuple[tuple[str, Path], ...], list[tree.Expression]] = {}
         for operand in operands:
             row = self._row(operand)
             if row is None:
@@ -300,41 +379,36 @@ class Emitter:
             if len(rows) < _ROWS_HASHED_MIN:
                 others.extend(members[paths])
                 continue
-            keys = self._bound(f"key_set(C, {self._name(rows)})")
-            loads = [self._load(path) for path in paths]
+            keys = self.shop.bound(f"key_set(C, {self.shop.name(rows)})")
+            loads = [self._load(alias, path) for alias, path in paths]
             source = ", ".join(f"hash_key({load.source})" for load in loads)
             parts.append(self._bracket(f"({source},) in {keys}", Code("", 1), *loads))
         parts.extend(self.truth(operand) for operand in others)
         return self._all(" or ", parts)
 
-    def _row(self, operand: tree.Expression) -> dict[Path, int] | None:
+    def _row(self, operand: tree.Expression) -> dict[tuple[str, Path], int] | None:
         """The paths of an AND of equalities with constants, and the places of these; -1: the path must be missing."""
         terms = operand.operands if isinstance(operand, tree.Logic) and operand.operator == "AND" else (operand,)
-        row: dict[Path, int] = {}
+        row: dict[tuple[str, Path], int] = {}
         for term in terms:
-            path = missing_path(term)
+            missing = missing_operand(term)
+            path = None if missing is None else rooted_path(missing)
             place: int | None = -1
             if path is None:
                 if not isinstance(term, tree.Binary) or term.operator != "=":
                     return None
-                path, place = path_of(term.left), self._constants.place(term.right)
+                path, place = rooted_path(term.left), self._constants.place(term.right)
                 if path is None:
-                    path, place = path_of(term.right), self._constants.place(term.left)
+                    path, place = rooted_path(term.right), self._constants.place(term.left)
                 if path is None or place is None or self._constants.kind(place) not in _HASHED:
                     return None
             assert place is not None
             if path in row:
                 return None
             row[path] = place
-        return dict(sorted(row.items(), key=lambda pair: [str(step) for step in pair[0]]))
+        return dict(sorted(row.items(), key=lambda pair: (pair[0][0], [str(step) for step in pair[0][1]])))
 
     # Pieces of source.
-
-    def _count(self, node: tree.Expression) -> None:
-        self._operators += 1
-        if self._operators > limits.QUERY_OPERATORS_MAX:
-            message = f"The query has more than {limits.QUERY_OPERATORS_MAX} operators; simplify it."
-            raise query_error("SC1001", message, node.start, node.end)
 
     def _all(self, joint: str, parts: Sequence[Code]) -> Code:
         if len(parts) == 1:
@@ -363,8 +437,8 @@ class Emitter:
         return code if depth <= _DEPTH_MAX else self._spill(code)
 
     def _spill(self, code: Code) -> Code:
-        name = self._temporary()
-        self.statements.append(f"{name} = {code.source}")
+        name = self.shop.fresh()
+        self.line(f"{name} = {code.source}")
         return Code(name, 0, code.kind)
 
     def _named(self, code: Code) -> Code:
@@ -374,31 +448,17 @@ class Emitter:
         """Source to use first and a name to use after it, so that a value is computed once."""
         if code.source.isidentifier():
             return code, code.source
-        name = self._temporary()
+        name = self.shop.fresh()
         return Code(f"({name} := {code.source})", code.depth + 1, code.kind), name
 
-    def _temporary(self) -> str:
-        self._temporaries += 1
-        return f"t{self._temporaries}"
 
-    def _name(self, value: Any) -> str:
-        name = f"K{len(self._namespace)}"
-        self._namespace[name] = value
-        return name
-
-    def _bound(self, source: str) -> str:
-        name = self._name(None).lower()
-        self.preamble.append(f"{name} = {source}")
-        return name
-
-
-def _path_uses(roots: Sequence[tree.Expression]) -> Mapping[Path, int]:
-    uses: dict[Path, int] = {}
+def _path_uses(roots: Iterable[tree.Expression]) -> Mapping[tuple[str, Path], int]:
+    uses: dict[tuple[str, Path], int] = {}
     for root in roots:
         pending = [root]
         while pending:
             node = pending.pop()
-            path = path_of(node)
+            path = rooted_path(node)
             if path is not None:
                 uses[path] = uses.get(path, 0) + 1
             else:

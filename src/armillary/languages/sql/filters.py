@@ -1,5 +1,8 @@
 """The WHERE of a query as conditions that an index can use (`query/conditions.py`). It says what it can and leaves out
-the rest: the compiled filter looks at every item anyway.
+the rest: the compiled filter looks at every item anyway, unless what is said here is all there is to the filter.
+
+What holds for an alias of JOIN or of EXISTS holds for some element of the array behind it, which is what the index
+knows about arrays.
 """
 
 from __future__ import annotations
@@ -8,19 +11,42 @@ from collections.abc import Mapping
 
 from armillary.languages.sql import tree
 from armillary.languages.sql.constants import folded
-from armillary.languages.sql.paths import Path, missing_path, path_of
+from armillary.languages.sql.like import literal_prefix
+from armillary.languages.sql.paths import Path, Scope, item_path, missing_operand, scope_of
+from armillary.languages.sql.walk import is_aggregated
+from armillary.model.encoding import encode_term, is_cut
 from armillary.model.index_paths import path_text
 from armillary.model.values import UNDEFINED, Value
 from armillary.query import conditions
-from armillary.query.conditions import ALL, NOTHING, Condition, Defined, Equal, In, Range, both, either
+from armillary.query.conditions import ALL, NOTHING, And, Condition, Defined, Equal, In, Range, both, either
 
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TYPE_CHECKS = frozenset(["IS_ARRAY", "IS_DEFINED", "IS_NUMBER", "IS_OBJECT", "IS_PRIMITIVE", "IS_STRING"])
 
 
+def filter_of(query: tree.Query, parameters: Mapping[str, Value]) -> tuple[Condition, bool]:
+    """The condition that items must meet for a query to have rows of them, and whether meeting it is enough."""
+    found: list[Condition] = []
+    is_exact = True
+    while True:
+        reader = FilterReader(parameters, scope_of(query, {}, is_outermost=True))
+        if query.where is not None:
+            condition = reader.condition(query.where)
+            found.append(condition)
+            is_exact = is_exact and reader.is_exact(query.where, condition)
+        source = query.sources[0] if query.sources else None
+        if source is None or not isinstance(source.expression, tree.Subquery):
+            is_direct = source is not None and isinstance(source.expression, tree.Name) and not source.is_iterated
+            return both(found), is_exact and is_direct and len(query.sources) == 1
+        # Conditions of a query around another one are about its rows; only the innermost is about items.
+        is_exact = False
+        query = source.expression.query
+
+
 class FilterReader:
-    def __init__(self, parameters: Mapping[str, Value]) -> None:
+    def __init__(self, parameters: Mapping[str, Value], scope: Scope) -> None:
         self._parameters = parameters
+        self._scope = scope
 
     def condition(self, node: tree.Expression) -> Condition:
         """What holds for an item when the expression is exactly true."""
@@ -47,12 +73,13 @@ class FilterReader:
                         self._ordered(path, "<=", high) if is_high_known else ALL,
                     ]
                 )
+            case tree.Like(is_negated=False):
+                return self._like(node)
             case tree.Call():
                 return self._call(node)
             case tree.Unary(operator="NOT"):
-                missing = missing_path(node)
-                if missing:
-                    return Equal(_index_path(missing), UNDEFINED)
+                if (operand := missing_operand(node)) is not None:
+                    return self._missing(operand)
                 path = self._path(node.operand)
                 return ALL if path is None else Equal(path, False)
             case tree.Member() | tree.Index():
@@ -60,12 +87,39 @@ class FilterReader:
                 return ALL if path is None else Equal(path, True)
             case tree.Literal() | tree.Parameter():
                 return ALL if self._constant(node)[0] is True else NOTHING
+            case tree.Subquery(kind="EXISTS"):
+                return self._exists(node.query)
         return ALL
 
+    def is_exact(self, node: tree.Expression, condition: Condition) -> bool:
+        """Whether items that meet the condition meet the expression too. Only for what counting is asked for often."""
+        if isinstance(node, tree.Logic) and node.operator == "AND":
+            parts = [(operand, self.condition(operand)) for operand in node.operands]
+            return all(self.is_exact(operand, part) for operand, part in parts)
+        if isinstance(node, tree.Literal):
+            return node.value is True
+        if isinstance(condition, And) or "/[]" in getattr(condition, "path", "/[]"):
+            return False
+        match condition:
+            case Equal():
+                is_same = isinstance(node, tree.Binary) and node.operator == "="
+                return (is_same or _is_call(node, "IS_NULL") or isinstance(node, tree.In)) and _is_whole(
+                    condition.value
+                )
+            case In():
+                return isinstance(node, tree.In) and all(map(_is_whole, condition.values))
+            case Range():
+                if isinstance(node, tree.Between) and (condition.low is UNDEFINED or condition.high is UNDEFINED):
+                    return False  # one of the bounds is not constant
+                is_said = isinstance(node, (tree.Binary, tree.Between)) or _is_call(node, "STARTSWITH")
+                return is_said and _is_whole(condition.low) and _is_whole(condition.high)
+            case Defined():
+                return _is_call(node, "IS_DEFINED")
+        return False
+
     def _comparison(self, node: tree.Binary) -> Condition:
-        missing = missing_path(node)
-        if missing:
-            return Equal(_index_path(missing), UNDEFINED)
+        if (operand := missing_operand(node)) is not None:
+            return self._missing(operand)
         operator = node.operator
         if operator not in _FLIPPED:
             return ALL
@@ -79,6 +133,11 @@ class FilterReader:
         if value is UNDEFINED:
             return NOTHING
         return Equal(path, value) if operator == "=" else self._ordered(path, operator, value)
+
+    def _missing(self, operand: tree.Expression) -> Condition:
+        path = self._path(operand)
+        # What one element lacks another may have.
+        return ALL if path is None or "/[]" in path else Equal(path, UNDEFINED)
 
     def _ordered(self, path: str, operator: str, value: Value) -> Condition:
         if isinstance(value, bool) or value is None:
@@ -105,9 +164,19 @@ class FilterReader:
             return NOTHING
         return Equal(path, values[0]) if len(values) == 1 else In(path, tuple(values))
 
+    def _like(self, node: tree.Like) -> Condition:
+        path = self._path(node.operand)
+        pattern, is_known = self._constant(node.pattern)
+        if path is None or not is_known:
+            return ALL
+        if not isinstance(pattern, str):
+            return NOTHING
+        prefix, is_all = literal_prefix(pattern, node.escape)
+        return Equal(path, prefix) if is_all else conditions.prefix_range(path, prefix)
+
     def _call(self, node: tree.Call) -> Condition:
         arguments = node.arguments
-        if not arguments:
+        if not arguments or node.is_user_defined:
             return ALL
         path = self._path(arguments[0])
         if node.name == "ARRAY_CONTAINS":
@@ -120,10 +189,12 @@ class FilterReader:
             return Equal(path, None)
         if node.name == "IS_BOOL":
             return In(path, (False, True))
-        if node.name == "STARTSWITH" and len(arguments) == 2:
-            prefix, is_known = self._constant(arguments[1])
-            if is_known:
-                return conditions.prefix_range(path, prefix) if isinstance(prefix, str) else NOTHING
+        if node.name in ("STARTSWITH", "STRINGEQUALS") and len(arguments) == 2:
+            text, is_known = self._constant(arguments[1])
+            if is_known and not isinstance(text, str):
+                return NOTHING
+            if is_known and isinstance(text, str):
+                return conditions.prefix_range(path, text) if node.name == "STARTSWITH" else Equal(path, text)
         return ALL
 
     def _array_contains(self, node: tree.Call, path: str | None) -> Condition:
@@ -140,8 +211,15 @@ class FilterReader:
             return ALL
         return NOTHING if value is UNDEFINED else Equal(path + "/[]", value)
 
+    def _exists(self, query: tree.Query) -> Condition:
+        """Some row meets the filter of the subquery, so the item meets what follows from it."""
+        if query.where is None or is_aggregated(query):
+            return ALL  # an aggregate has a row whatever the filter says
+        inner = FilterReader(self._parameters, scope_of(query, self._scope, is_outermost=False))
+        return inner.condition(query.where)
+
     def _path(self, node: tree.Expression) -> str | None:
-        steps = path_of(node)
+        steps = item_path(node, self._scope)
         return _index_path(steps) if steps else None
 
     def _constant(self, node: tree.Expression) -> tuple[Value, bool]:
@@ -152,6 +230,15 @@ class FilterReader:
             return node.value, True
         value = folded(node)
         return value, value is not UNDEFINED
+
+
+def _is_call(node: tree.Expression, name: str) -> bool:
+    return isinstance(node, tree.Call) and node.name == name and not node.is_user_defined
+
+
+def _is_whole(value: Value) -> bool:
+    """Whether the index tells a value apart from all others."""
+    return not isinstance(value, (list, dict)) and not is_cut(encode_term(value))
 
 
 def _index_path(steps: Path) -> str:

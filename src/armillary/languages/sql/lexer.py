@@ -56,6 +56,13 @@ def query_error(code: str, message: str, start: int, end: int) -> Failure:
     return Failure(Kind.BAD_REQUEST, orjson.dumps(errors).decode(), details=errors)
 
 
+def unplaced_error(code: int, message: str) -> Failure:
+    """A refusal that the service answers with a bare number and without a place."""
+    error: dict[str, Any] = {"severity": "Error", "code": code, "message": message}
+    errors = {"errors": [error]}
+    return Failure(Kind.BAD_REQUEST, orjson.dumps(errors).decode(), details=errors)
+
+
 def syntax_error(token: Token) -> Failure:
     near = _excerpt(token.text, 0) if token.kind != "end" else "end of text"
     return query_error("SC1001", f"Syntax error, incorrect syntax near '{near}'.", token.start, token.end)

@@ -95,9 +95,11 @@ class Parser(ExpressionParser):
         if self.token.kind == "name" and self.peek().kind == "IN":
             alias = self.expect("name").text
             self.expect("IN")
-            return tree.Source(start, self.last_end, self._collection(), alias, True)
+            expression = self._collection()
+            return tree.Source(start, self.last_end, expression, alias, True)
         expression = self._collection()
-        return tree.Source(start, self.last_end, expression, self._alias(), False)
+        name = self._alias()
+        return tree.Source(start, self.last_end, expression, name, False)
 
     def _collection(self) -> tree.Expression:
         token = self.token

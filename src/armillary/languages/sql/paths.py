@@ -1,18 +1,22 @@
-"""Expressions that are paths into the item: `c.a["b"][0]`. The emitter loads them, the index is asked for them, and
-SELECT names its results by them.
+"""Expressions that are paths: `c.a["b"][0]`. The emitter loads them, the index is asked for them, ORDER BY takes
+nothing else, and SELECT names its results by them. Also what each alias of a FROM clause stands for in the item.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from armillary.languages.sql import tree
 
-Path: TypeAlias = tuple[str | int, ...]
+# None stands for any element of an array: what `t IN c.tags` makes of t.
+Path: TypeAlias = tuple[str | int | None, ...]
+# What aliases are in the item: () is the item itself, None something computed.
+Scope: TypeAlias = Mapping[str, Path | None]
 
 
-def path_of(node: tree.Expression) -> Path | None:
-    """The steps of `c.a["b"][0]`; None for anything that is not a path from the item with literal steps."""
+def rooted_path(node: tree.Expression) -> tuple[str, Path] | None:
+    """The alias and the steps of `c.a["b"][0]`; None for anything that is not a path with literal steps."""
     steps: list[str | int] = []
     while True:
         if isinstance(node, tree.Member):
@@ -25,13 +29,20 @@ def path_of(node: tree.Expression) -> Path | None:
             steps.append(index)
             node = node.source
         elif isinstance(node, tree.Name):
-            return tuple(reversed(steps))
+            return node.name, tuple(reversed(steps))
         else:
             return None
 
 
-def missing_path(node: tree.Expression) -> Path | None:
-    """The path of `IS_DEFINED(path) = false` or `NOT IS_DEFINED(path)`."""
+def item_path(node: tree.Expression, scope: Scope) -> Path | None:
+    """A path from the item itself, whatever alias it is written with; None if it is not one."""
+    found = rooted_path(node)
+    prefix = None if found is None else scope.get(found[0])
+    return None if found is None or prefix is None else prefix + found[1]
+
+
+def missing_operand(node: tree.Expression) -> tree.Expression | None:
+    """What `IS_DEFINED(x) = false` or `NOT IS_DEFINED(x)` says is missing."""
     if isinstance(node, tree.Unary) and node.operator == "NOT":
         call = node.operand
     elif isinstance(node, tree.Binary) and node.operator == "=":
@@ -42,4 +53,44 @@ def missing_path(node: tree.Expression) -> Path | None:
         call = calls[0]
     else:
         return None
-    return path_of(call.arguments[0]) if isinstance(call, tree.Call) and call.name == "IS_DEFINED" else None
+    return call.arguments[0] if isinstance(call, tree.Call) and call.name == "IS_DEFINED" else None
+
+
+def source_alias(source: tree.Source) -> str | None:
+    """The name that a source is known by: its alias, else the last name of its path; None if it has none."""
+    if source.alias is not None:
+        return source.alias
+    expression = source.expression
+    return expression.name if isinstance(expression, (tree.Name, tree.Member)) else None
+
+
+def source_path(source: tree.Source, scope: Scope, *, is_container: bool) -> Path | None:
+    """Where in the item the values of a source are. With `is_container` its first name is the container's own, which
+    may be anything."""
+    found = rooted_path(source.expression)
+    if found is None:
+        return None
+    prefix = () if is_container else scope.get(found[0])
+    if prefix is None:
+        return None
+    return prefix + found[1] + ((None,) if source.is_iterated else ())
+
+
+def scope_of(query: tree.Query, outer: Scope, *, is_outermost: bool) -> dict[str, Path | None]:
+    """The aliases that the clauses of a query see."""
+    scope = dict(outer)
+    for number, source in enumerate(query.sources):
+        alias = source_alias(source)
+        if alias is not None:
+            scope[alias] = source_path(source, scope, is_container=is_outermost and number == 0)
+    return scope
+
+
+def has_container(query: tree.Query) -> bool:
+    """Whether the rows of a query come from the container: not without FROM, nor from a constant."""
+    if not query.sources:
+        return False
+    expression = query.sources[0].expression
+    if isinstance(expression, tree.Subquery):
+        return has_container(expression.query)
+    return rooted_path(expression) is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from armillary.errors import Failure
+from armillary.languages.sql.check import not_yet
 from armillary.languages.sql.compile import CompiledQuery
 from armillary.model.index_paths import path_text
 from armillary.model.keys import PartitionKeyDefinition, parse_path
@@ -24,9 +25,10 @@ def query_plan(
     definition: PartitionKeyDefinition | None,
     supported_features: str = "",
 ) -> dict[str, Any]:
-    """The plan, in the form of the wire. A query that needs a feature beyond those that the client supports would be
-    refused here; nothing that is offered now needs any."""
+    """The plan, in the form of the wire. Only queries whose rows need no merging have one yet."""
     bound = query.bind(parameters)
+    if not bound.selection.is_plain:
+        raise not_yet("A query over several partitions whose rows must be merged (ORDER BY, aggregates and the like)")
     return {
         "partitionedQueryExecutionInfoVersion": 2,
         "queryInfo": {

@@ -7,10 +7,16 @@ any value, undefined included, and never raise, so the compiler may evaluate in 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from armillary.errors import bad_request
+from armillary.languages.sql.like import like as like
+from armillary.languages.sql.like import like_constant as like_constant
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, Value, as_double, equal
+from armillary.query.aggregates import Groups as Groups
+from armillary.query.aggregates import Seen
+from armillary.query.selection import PAUSE as PAUSE
 
 Trilean: TypeAlias = bool | Undefined
 
@@ -261,6 +267,43 @@ def shift_right(first: Any, second: Any) -> Value:
 def shift_right_unsigned(first: Any, second: Any) -> Value:
     pair = _bitwise(first, second)
     return UNDEFINED if pair is None else (pair[0] & 0xFFFFFFFF) >> (pair[1] & 31)
+
+
+# Subqueries.
+
+ONCE: tuple[None] = (None,)
+_END = object()
+
+
+def single(rows: Iterator[Value]) -> Value:
+    """The value of a scalar subquery."""
+    first = next(rows, UNDEFINED)
+    if first is not UNDEFINED and next(rows, _END) is not _END:
+        raise bad_request("The cardinality of a scalar subquery result set cannot be greater than one.")
+    return first
+
+
+def is_empty(rows: Iterator[Value]) -> bool:
+    return next(rows, _END) is _END
+
+
+def last(rows: Iterator[Value]) -> Value:
+    found: Value = UNDEFINED
+    for found in rows:  # noqa: B007 (the last one is what is wanted)
+        pass
+    return found
+
+
+def elements(rows: Iterator[Value]) -> Iterator[Value]:
+    """`x IN (SELECT …)`: the elements of the arrays that a subquery gives."""
+    for row in rows:
+        if row.__class__ is list:
+            yield from row
+
+
+def distinct(rows: Iterator[Value]) -> Iterator[Value]:
+    seen = Seen()
+    return (row for row in rows if seen.is_new(row))
 
 
 # Access and construction.

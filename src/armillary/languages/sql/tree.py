@@ -127,6 +127,13 @@ class Subquery(Node):
     query: Query
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot(Node):
+    """A value that was computed before, put by the compiler in the place of an expression: a group's key, say."""
+
+    source: str  # in the compiled code
+
+
 Expression: TypeAlias = (
     Literal
     | Parameter
@@ -144,6 +151,7 @@ Expression: TypeAlias = (
     | ObjectLiteral
     | Call
     | Subquery
+    | Slot
 )
 
 

@@ -1,0 +1,92 @@
+"""Going through expression trees: children, all nodes, and the names that occur in them. Without recursion where a
+chain may be thousands long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from armillary.languages.sql import tree
+
+
+def nodes_of(root: tree.Expression) -> Iterator[tree.Expression]:
+    """Every node of an expression, in the order of the text. Subqueries are nodes; what is in them is not."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(children_of(node)))
+
+
+def children_of(node: tree.Expression) -> tuple[tree.Expression, ...]:
+    match node:
+        case tree.Literal() | tree.Parameter() | tree.Name() | tree.Subquery() | tree.Slot():
+            return ()
+        case tree.Member():
+            return (node.source,)
+        case tree.Binary():
+            return (node.left, node.right)
+        case tree.Logic():
+            return node.operands
+        case tree.In():
+            return (node.needle, *node.values)
+        case tree.Call():
+            return node.arguments
+        case tree.Index():
+            return (node.source, node.index)
+        case tree.Unary():
+            return (node.operand,)
+        case tree.Between():
+            return (node.operand, node.low, node.high)
+        case tree.Like():
+            return (node.operand, node.pattern)
+        case tree.Conditional():
+            return (node.condition, node.then, node.otherwise)
+        case tree.ArrayLiteral():
+            return node.elements
+        case tree.ObjectLiteral():
+            return tuple([value for _, value in node.pairs])
+
+
+def expressions_of(query: tree.Query) -> Iterator[tree.Expression]:
+    """The outermost expressions of a query's clauses, in the order of the text."""
+    for item in query.select.items:
+        yield item.expression
+    for source in query.sources:
+        yield source.expression
+    if query.where is not None:
+        yield query.where
+    yield from query.group_by
+    for order in query.order_by:
+        yield order.expression
+
+
+def names_in(root: tree.Expression) -> Iterator[tree.Name]:
+    """Every name in an expression and in the subqueries in it, whatever it refers to."""
+    for node in nodes_of(root):
+        if isinstance(node, tree.Name):
+            yield node
+        elif isinstance(node, tree.Subquery):
+            for expression in expressions_of(node.query):
+                yield from names_in(expression)
+
+
+def aggregates_in(root: tree.Expression) -> Iterator[tree.Call]:
+    """The aggregates of an expression that belong to the query it stands in, outermost first."""
+    for node in nodes_of(root):
+        if isinstance(node, tree.Call) and is_aggregate(node):
+            yield node
+
+
+def is_aggregate(node: tree.Expression) -> bool:
+    return isinstance(node, tree.Call) and not node.is_user_defined and node.name in AGGREGATE_NAMES
+
+
+def is_aggregated(query: tree.Query) -> bool:
+    """Whether a query gives a row for each group, or one for all rows, instead of one for each row."""
+    if query.group_by:
+        return True
+    return any(True for item in query.select.items for _ in aggregates_in(item.expression))
+
+
+AGGREGATE_NAMES = frozenset(["AVG", "COUNT", "COUNTIF", "MAKELIST", "MAKESET", "MAX", "MIN", "SUM"])

@@ -1,0 +1,326 @@
+"""A query at work in one partition: candidates are loaded, filtered and made into rows, a slice of time after the
+other, each on a fresh snapshot. Nothing is kept between slices but a position, unless the query must see all rows
+before it can give one (groups, DISTINCT) or sorts without an index.
+
+A position is the last item that was looked at: its rid, and with ORDER BY its place in the order. It holds on other
+snapshots, after restarts, and whatever way to the items `access.py` chooses then. Where one item gives many rows (JOIN)
+it also says how many of them were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import orjson
+
+from armillary import limits
+from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
+from armillary.model.values import UNDEFINED, Value
+from armillary.query.access import Candidate, Counters, Index, Scope, candidates, count_index_use, loaded
+from armillary.query.operators import Collector, rows_of
+from armillary.query.ordered import OrderedAccess, Sorter
+from armillary.query.selection import PAUSE, Selection
+from armillary.storage.engine import View
+
+IsLive = Callable[[ItemHeader], bool]
+IsDue = Callable[[], bool]
+
+_CHECK_TIME_EVERY = 32  # items between two looks at the clock
+
+
+class Position(NamedTuple):
+    rid: int = -1  # the last item that was looked at; -1: none yet
+    order: bytes = b""  # where it stands in the order, with ORDER BY
+    given: int = 0  # rows of it that were given, if there may be more; 0: it is done with
+
+
+START = Position()
+
+
+class Page(NamedTuple):
+    rows: list[bytes]  # JSON
+    position: Position | None  # where the next page goes on; None: there is nothing after this page
+    counters: Counters
+    size_bytes: int  # of the rows together
+
+
+def _never_due() -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an execution has come: what a continuation must carry."""
+
+    position: Position = START
+    skip: int = 0  # rows still to leave out
+    take: int | None = None  # rows still to give; None: all
+    state: Value = UNDEFINED  # of half-made groups
+
+
+class _Item:
+    """An item that is being joined; kept between steps, so that its rows are not made again for each."""
+
+    __slots__ = ("given", "is_counted", "number", "number_before", "rid", "rows")
+
+    def __init__(self, rid: int, rows: Iterator[Any], given: int) -> None:
+        self.rid = rid
+        self.rows = rows
+        self.given = given  # rows that earlier pages gave
+        self.number = 0  # rows made so far
+        self.number_before = given
+        self.is_counted = given > 0  # in the charge
+
+
+class Execution:
+    """One query in one partition, step by step. A step changes the execution, so it is run once."""
+
+    def __init__(
+        self,
+        selection: Selection,
+        *,
+        scope: Scope,
+        index: Index,
+        is_live: IsLive | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._selection = selection
+        self._scope = scope
+        self._index = index
+        self._is_live = is_live
+        self._needs_header = is_live is not None or not scope.is_whole
+        self.progress = progress or Progress(skip=selection.skip, take=selection.take)
+        self._sorter: Sorter | None = None
+        self._collector: Collector | None = None
+        if not selection.is_streaming:
+            self._collector = Collector(selection)
+            if self.progress.state is not UNDEFINED:
+                self._collector.resume(self.progress.state)
+        self._item: _Item | None = None
+        self._is_index_counted = self.progress.position != START  # an earlier page paid for it
+
+    def step(
+        self,
+        view: View,
+        max_items: int = limits.PAGE_ITEMS_DEFAULT,
+        max_bytes: int = limits.PAGE_BYTES_MAX,
+        is_due: IsDue = _never_due,
+    ) -> Page:
+        """Rows until the page is full or time is up. A row larger than a page is a page of its own, so every page makes
+        progress."""
+        counters = Counters()
+        if not self._is_index_counted:
+            # By the filter and not by the slices, so that the same query costs the same however it is cut.
+            self._is_index_counted = True
+            count_index_use(self._selection.condition, self._index, counters)
+            counters.precise_scans += self._selection.ordering is not None
+        meter = self._selection.meter
+        joined, called = meter.joined_tuples, meter.user_calls
+        page = self._step(view, max_items, max_bytes, is_due, counters)
+        counters.joined_tuples += meter.joined_tuples - joined
+        counters.user_calls += meter.user_calls - called
+        if self._selection.ordering is not None and len(self._selection.ordering.keys) == 1:
+            counters.sorted_rows += len(page.rows)  # what a composite index would save
+        if page.position is not None:
+            self.progress.position = page.position
+        return page
+
+    def _step(self, view: View, max_items: int, max_bytes: int, is_due: IsDue, counters: Counters) -> Page:
+        if self.progress.take == 0:
+            return Page([], None, counters, 0)
+        ordering = self._selection.ordering
+        if ordering is None:
+            position = self.progress.position
+            after_rid = position.rid - 1 if position.given else position.rid
+            found = candidates(
+                view, self._selection.condition, self._scope, self._index, after_rid, max_items, counters
+            )
+        else:
+            ordered = self._ordered(view, max_items, is_due, counters)
+            if ordered is None:
+                return Page([], self.progress.position, counters, 0)
+            found = ordered
+        if self._collector is not None:
+            return self._collect(found, self._collector, is_due, counters)
+        if self.progress.take is not None:
+            max_items = min(max_items, self.progress.take)
+        return self._page(found, max_items, max_bytes, is_due, counters)
+
+    def _ordered(self, view: View, max_items: int, is_due: IsDue, counters: Counters) -> Iterator[Candidate] | None:
+        """Candidates in the order asked for; None while they are still being sorted."""
+        selection = self._selection
+        assert selection.ordering is not None
+        position = self.progress.position
+        if self._sorter is None:
+            access = OrderedAccess(view, selection, self._scope, self._index)
+            if access.is_served:
+                return access.candidates(position.order, position.rid, position.given > 0, max_items)
+            limit = None
+            if selection.is_streaming and self.progress.take is not None and selection.stages[0].rows is None:
+                limit = self.progress.skip + self.progress.take
+            self._sorter = Sorter(selection.ordering, limit, position.order, position.rid, position.given > 0)
+        sorter = self._sorter
+        if not sorter.is_sorted:
+            plain = Counters()
+            found = candidates(
+                view, selection.condition, self._scope, self._index, sorter.last_rid, limits.PAGE_ITEMS_MAX, plain
+            )
+            for examined, (_, rid, stored) in enumerate(found, 1):
+                document = self._kept(stored)
+                if document is not None and (stage := selection.stages[0]).predicate is not None:
+                    document = document if stage.predicate(document) else None
+                sorter.add(rid, document)
+                if examined % _CHECK_TIME_EVERY == 0 and is_due():
+                    return None
+            sorter.finish()
+        return loaded(view, sorter.after(position.order, position.rid, position.given > 0), max_items)
+
+    def _kept(self, stored: bytes) -> Any:
+        """The document of an item that is in the scope and has not expired; None for others."""
+        if self._needs_header:
+            header = unpack_header(stored)
+            if not self._scope.holds(header.epk) or (self._is_live is not None and not self._is_live(header)):
+                return None
+        return orjson.loads(payload_of(stored))
+
+    def _page(
+        self, found: Iterator[Candidate], max_items: int, max_bytes: int, is_due: IsDue, counters: Counters
+    ) -> Page:
+        stage, progress = self._selection.stages[0], self.progress
+        predicate, project = stage.predicate, stage.project
+        is_whole = predicate is None and project is None
+        position = progress.position
+        rows: list[bytes] = []
+        size_bytes = 0
+        examined = 0
+        for order, rid, stored in found:
+            if len(rows) >= max_items:
+                return self._ended(rows, position, counters, size_bytes)
+            examined += 1
+            if examined % _CHECK_TIME_EVERY == 0 and is_due():
+                return self._ended(rows, position, counters, size_bytes)
+            if self._needs_header:
+                header = unpack_header(stored)
+                if not self._scope.holds(header.epk) or (self._is_live is not None and not self._is_live(header)):
+                    position = Position(rid, order)
+                    continue
+            assert stored[0] == FORMAT_JSON, "other formats are converted by the door that wrote them"
+            payload = payload_of(stored)
+            if stage.rows is not None:
+                item = self._item if self._item is not None and self._item.rid == rid else None
+                if item is None:
+                    given = position.given if rid == position.rid else 0
+                    item = _Item(rid, stage.rows(orjson.loads(payload)), given)
+                size_bytes, is_over = self._join(item, rows, size_bytes, (max_items, max_bytes), is_due)
+                if item.number and not item.is_counted:
+                    item.is_counted = True
+                    counters.load(payload)
+                if is_over:
+                    if item.number:
+                        position = Position(rid, order, item.number)
+                    return self._ended(rows, position, counters, size_bytes)
+                if not item.is_counted:
+                    counters.load(payload)
+                position = Position(rid, order)
+                continue
+            row = payload
+            if not is_whole:
+                document = orjson.loads(payload)
+                value: Value = UNDEFINED
+                if predicate is None or predicate(document):
+                    value = document if project is None else project(document)
+                if value is UNDEFINED:
+                    counters.load(payload)
+                    position = Position(rid, order)
+                    continue
+                if project is not None:
+                    row = orjson.dumps(value)
+            if progress.skip:
+                progress.skip -= 1
+                counters.load(payload)
+                position = Position(rid, order)
+                continue
+            if rows and size_bytes + len(row) > max_bytes:
+                return self._ended(rows, position, counters, size_bytes)
+            counters.load(payload)
+            rows.append(row)
+            size_bytes += len(row)
+            position = Position(rid, order)
+        return self._ended(rows, None, counters, size_bytes)
+
+    def _join(
+        self, item: _Item, rows: list[bytes], size_bytes: int, maxima: tuple[int, int], is_due: IsDue
+    ) -> tuple[int, bool]:
+        """Rows of one item, as far as they go into the page. Returns the size of the page and whether it is over."""
+        progress = self.progress
+        for row in item.rows:
+            if row is PAUSE:
+                # A position is a number of rows, so there must be a new one.
+                if item.number > item.number_before and is_due():
+                    item.number_before = item.number
+                    self._item = item
+                    return size_bytes, True
+                continue
+            item.number += 1
+            if item.number <= item.given:
+                continue
+            if progress.skip:
+                progress.skip -= 1
+                continue
+            dumped = orjson.dumps(row)
+            if len(rows) >= maxima[0] or (rows and size_bytes + len(dumped) > maxima[1]):
+                item.number -= 1
+                item.rows = chain([row], item.rows)
+                self._item = item
+                return size_bytes, True
+            rows.append(dumped)
+            size_bytes += len(dumped)
+        self._item = None
+        return size_bytes, False
+
+    def _collect(self, found: Iterator[Candidate], collector: Collector, is_due: IsDue, counters: Counters) -> Page:
+        stage = self._selection.stages[0]
+        position = self.progress.position
+        rows = stage.rows
+        for examined, (order, rid, stored) in enumerate(found, 1):
+            document = self._kept(stored)
+            if document is not None:
+                counters.load(payload_of(stored))
+                if rows is not None:
+                    for row in rows(document):
+                        if row is not PAUSE:
+                            collector.push(row)
+                else:
+                    for row in rows_of(stage, document):
+                        collector.push(row)
+            position = Position(rid, order)
+            if collector.is_full:
+                break
+            if examined % _CHECK_TIME_EVERY == 0 and is_due():
+                return Page([], position, counters, 0)
+        given = collector.finish()
+        return Page(given, None, counters, sum(map(len, given)))
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether a later request can go on from here."""
+        if self._collector is not None:
+            state = self._collector.state
+            return state is not UNDEFINED and len(encode_value(state)) <= limits.QUERY_STATE_BYTES_MAX
+        return self._sorter is None or self._sorter.is_sorted
+
+    @property
+    def state(self) -> Value:
+        """Of half-made groups; UNDEFINED when the query has none, or cannot be taken up again."""
+        return self._collector.state if self._collector is not None else UNDEFINED
+
+    def _ended(self, rows: list[bytes], position: Position | None, counters: Counters, size_bytes: int) -> Page:
+        take = self.progress.take
+        if take is not None:
+            self.progress.take = take - len(rows)
+            if take == len(rows):
+                position = None
+        return Page(rows, position, counters, size_bytes)

@@ -1,0 +1,107 @@
+"""What a query wants, in the terms that all languages share: compiled functions over documents, in stages, and what is
+done with their rows. Languages make a Selection; `operators.py` runs it.
+
+A stage takes values and gives rows. The first takes items; another takes the rows of the one before it, where a query
+stands in the FROM of a query and cannot be told row by row (SELECT … FROM (SELECT DISTINCT … FROM c)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from armillary import limits
+from armillary.errors import bad_request
+from armillary.model.values import Value
+from armillary.query.aggregates import AggregateMaker
+from armillary.query.conditions import ALL, Condition
+
+# What `rows` gives now and then in place of a row: a chance to look at the clock.
+PAUSE: Final = object()
+
+
+class Meter:
+    """Counts the work inside one item, where nothing else can interrupt it, and ends it when it is too much."""
+
+    __slots__ = ("joined_tuples", "left", "user_calls")
+
+    def __init__(self) -> None:
+        self.joined_tuples = 0
+        self.user_calls = 0
+        self.left = limits.QUERY_TUPLES_MAX
+
+    def begin(self) -> None:
+        """A new item."""
+        self.left = limits.QUERY_TUPLES_MAX
+
+    def spend(self, tuples: int) -> None:
+        self.left -= tuples
+        if self.left < 0:
+            raise bad_request(
+                f"JOIN and subqueries make more than {limits.QUERY_TUPLES_MAX} tuples of one item. Filter before "
+                "joining, in a subquery in the place of the array."
+            )
+
+    def join(self, tuples: int) -> bool:
+        """Count what JOIN makes; true now and then, when it is time for a PAUSE."""
+        self.spend(tuples)
+        before = self.joined_tuples
+        self.joined_tuples += tuples
+        return before // limits.QUERY_TUPLES_PAUSE != self.joined_tuples // limits.QUERY_TUPLES_PAUSE
+
+
+class Grouping(NamedTuple):
+    """Rows of a grouped stage are (keys, values of the aggregates' arguments); `finish` makes a row of a group."""
+
+    makers: tuple[AggregateMaker, ...]
+    is_grouped: bool  # False: no GROUP BY, one group of all rows
+    finish: Callable[[tuple[Any, ...], list[Value]], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Either `rows`, or `predicate` and `project` where a value gives one row at most; that is the faster form."""
+
+    predicate: Callable[[Any], Any] | None = None  # truthy exactly when the value is kept; None: always
+    project: Callable[[Any], Any] | None = None  # None: the value as it is
+    rows: Callable[[Any], Iterator[Any]] | None = None
+    grouping: Grouping | None = None
+    is_distinct: bool = False
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a row can be given before all values were seen."""
+        return self.grouping is None and not self.is_distinct
+
+
+class OrderKey(NamedTuple):
+    path: str | None  # in the index; None: computed
+    is_descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    keys: tuple[OrderKey, ...]
+    values: Callable[[Any], tuple[Any, ...]]  # the values of the keys of an item
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    condition: Condition = ALL
+    stages: tuple[Stage, ...] = (Stage(),)
+    ordering: Ordering | None = None
+    skip: int = 0
+    take: int | None = None
+    is_exact: bool = False  # the condition is the whole filter: an index that serves it needs no look at the items
+    meter: Meter = field(default_factory=Meter)
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether rows come one by one in the order of the items, so that a position in it is all there is to know."""
+        return len(self.stages) == 1 and self.stages[0].is_streaming
+
+    @property
+    def is_plain(self) -> bool:
+        """Streaming and unordered, without counts: rows of several partitions need only be put one after the other."""
+        return self.is_streaming and self.ordering is None and not self.skip and self.take is None
