@@ -1,0 +1,131 @@
+"""The query corpus: every case of sql/cases.jsonl on its dataset, in process through the account, on one partition.
+
+A case says which rows a query gives, in which order if that counts, or how it is refused. sql/exceptions.json names the
+cases that are not met as they stand, each with the reason and with what is asked of them instead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from armillary.account import containers, feeds, items
+from armillary.account.account import Account
+from armillary.account.feeds import FeedOptions
+from armillary.account.items import ItemOptions
+from armillary.account.throughput import Throughput
+from armillary.clock import VirtualClock
+from armillary.doors.sql.errors import error_response
+from armillary.errors import Failure
+from armillary.languages.sql.compile import compile_query
+from armillary.storage.memory import MemoryEngine
+
+HERE = Path(__file__).parent / "sql"
+CASES = [json.loads(line) for line in (HERE / "cases.jsonl").read_text("utf-8").splitlines()]
+EXCEPTIONS: dict[str, dict[str, Any]] = json.loads((HERE / "exceptions.json").read_text("utf-8"))
+
+FULL_TEXT = {"defaultLanguage": "en-US", "fullTextPaths": [{"path": "/body", "language": "en-US"}]}
+SYSTEM = ("_rid", "_self", "_etag", "_ts", "_attachments")
+
+
+@cache
+def dataset(name: str) -> list[dict[str, Any]]:
+    return json.loads((HERE / "datasets" / f"{name}.json").read_text("utf-8"))  # type: ignore[no-any-return]
+
+
+def policies(case: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if "policy" in case:
+        given["indexingPolicy"] = {
+            "includedPaths": [{"path": "/*"}],
+            "excludedPaths": [{"path": '/"_etag"/?'}],
+            **case["policy"],
+        }
+    if case["group"] == "fulltext":
+        given["fullTextPolicy"] = FULL_TEXT
+    return given
+
+
+async def run(case: dict[str, Any], page_items: int, key: tuple[Any, ...] | None = None) -> list[Any]:
+    """The rows of a case in a new account, all pages joined."""
+    engine, clock = MemoryEngine(), VirtualClock()
+    account = await Account.open(engine, clock)
+    try:
+        database = await containers.create_database(account, {"id": "d"}, None)
+        body = {"id": "c", "partitionKey": {"paths": ["/id"], "kind": "Hash", "version": 2}, **policies(case)}
+        container = await containers.create_container(account, database, body, Throughput(400))
+        for item in case["data"] if isinstance(case["data"], list) else dataset(case["data"]):
+            await items.create(container, dict(item), ItemOptions(key=container.key_of(item)), clock)
+        rows: list[Any] = []
+        continuation = None
+        for _ in range(10_000):
+            bound = compile_query(case["query"], container.policies.computed_properties).bind(
+                case.get("params", {}), feeds.query_context(account, container)
+            )
+            options = FeedOptions(page_items=page_items, continuation=continuation)
+            page = await feeds.query(account, container, bound, case["query"].encode(), options)
+            rows += [orjson.loads(row) for row in page.rows]
+            continuation = page.continuation
+            if continuation is None:
+                return rows
+        raise AssertionError("it never ends")
+    finally:
+        await account.close()
+        await engine.close()
+
+
+def without_system(value: Any) -> Any:
+    """Items come back with what the server adds to them; the cases do not say it."""
+    if isinstance(value, dict):
+        is_item = "_rid" in value and "_etag" in value
+        return {name: without_system(inner) for name, inner in value.items() if not (is_item and name in SYSTEM)}
+    return [without_system(inner) for inner in value] if isinstance(value, list) else value
+
+
+def same(first: Any, second: Any) -> bool:
+    if isinstance(first, bool) or isinstance(second, bool) or first is None or second is None:
+        return first is second
+    if isinstance(first, (int, float)) and isinstance(second, (int, float)):
+        return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(same(first[name], second[name]) for name in first)
+    return type(first) is type(second) and bool(first == second)
+
+
+def same_set(found: list[Any], expected: list[Any]) -> bool:
+    rest = list(found)
+    for row in expected:
+        place = next((at for at, other in enumerate(rest) if same(row, other)), None)
+        if place is None:
+            return False
+        del rest[place]
+    return not rest
+
+
+@pytest.mark.parametrize("page_items", [1000, 1], ids=["one page", "a row a page"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+async def test_case(case: dict[str, Any], page_items: int) -> None:
+    case = case | EXCEPTIONS.get(case["id"], {})
+    if "error" in case:
+        with pytest.raises(Failure) as caught:
+            await run(case, page_items)
+        status, _, body = error_response(caught.value, "activity")
+        assert status == (case["error"] if isinstance(case["error"], int) else 400)
+        assert isinstance(case["error"], int) or case["error"] in body.decode()
+        return
+    rows = without_system(await run(case, page_items))
+    is_met = same(rows, case["expect"]) if case["ordered"] else same_set(rows, case["expect"])
+    assert is_met, f"{case['query']}\ngave     {rows}\nexpected {case['expect']}"
+
+
+def test_exceptions_are_cases() -> None:
+    assert EXCEPTIONS.keys() <= {case["id"] for case in CASES}
+    assert all(exception["reason"] for exception in EXCEPTIONS.values())
