@@ -107,6 +107,11 @@ TEXT_KEPT_CHARACTERS_MAX = 20_000
 STEMS_KEPT = 20_000
 STEMMED_CHARACTERS_MAX = 64  # longer words are their own stems
 FUZZY_CHARACTERS_MAX = 64
+# Shapes of spatial functions.
+POLYGON_POINTS_MAX = 4_096  # service
+PLANE_COORDINATE_MAX = 1e15
+SHAPE_PAIRS_MAX = 2_000_000  # edges of two shapes looked at together: half a second
+SHAPES_KEPT = 4
 
 # Connections (ours). A partition key of 2 KB, escaped, and a long session token fit a head of 32 KB; a database name, a
 # container name and an item id of the greatest length, each byte percent-encoded, fit a target of 16 KB.

@@ -17,6 +17,7 @@ from armillary.languages.sql.library import (
     items,
     mathematics,
     regexes,
+    spatial,
     strings,
     types,
     vectors,
@@ -161,6 +162,13 @@ FUNCTIONS: dict[str, Function] = {
     "TICKSTODATETIME": Function(1, 1, dates.ticks_to_date),
     "TIMESTAMPTODATETIME": Function(1, 1, dates.timestamp_to_date),
     "YEAR": Function(1, 1, dates.year),
+    # Shapes.
+    "ST_AREA": Function(1, 1, spatial.area, needs_context=True),
+    "ST_DISTANCE": Function(2, 2, spatial.distance, needs_context=True),
+    "ST_INTERSECTS": Function(2, 2, spatial.intersects, needs_context=True),
+    "ST_ISVALID": Function(1, 1, spatial.is_valid, needs_context=True),
+    "ST_ISVALIDDETAILED": Function(1, 1, spatial.is_valid_detailed, needs_context=True),
+    "ST_WITHIN": Function(2, 2, spatial.within, needs_context=True),
     # Vectors and full text. Scores (FullTextScore, RRF) are for ORDER BY RANK alone: library/ranking.py.
     "FULLTEXTCONTAINS": Function(2, 2, fulltext.contains, needs_context=True, needs_path=True),
     "FULLTEXTCONTAINSALL": Function(2, ANY_NUMBER, fulltext.contains_all, needs_context=True, needs_path=True),
@@ -174,9 +182,4 @@ FUNCTIONS: dict[str, Function] = {
 AGGREGATES = frozenset(["AVG", "COUNT", "COUNTIF", "MAKELIST", "MAKESET", "MAX", "MIN", "SUM"])
 
 # In the language, not offered yet: refused by name, and not as unknown.
-NOT_YET = frozenset(
-    """
-    ST_DISTANCE ST_WITHIN ST_INTERSECTS ST_AREA ST_ISVALID ST_ISVALIDDETAILED FULLTEXTSCORE RRF _FULLTEXTSCORE
-    _FULLTEXTWORDCOUNT _VECTORSCORE
-    """.split()
-)
+NOT_YET = frozenset(["FULLTEXTSCORE", "RRF", "_FULLTEXTSCORE", "_FULLTEXTWORDCOUNT", "_VECTORSCORE"])

@@ -4,6 +4,8 @@ vectors and coordinates. Functions are pure but for it; a compiled query holds o
 
 from __future__ import annotations
 
+from typing import Any
+
 from armillary.clock import Clock, SystemClock
 from armillary.model.search_policies import FULL_TEXT_LANGUAGES, FullTextPolicy, VectorPolicy
 
@@ -14,7 +16,7 @@ _DISTANCE_DEFAULT = "cosine"
 class Context:
     """One execution of one query. Paths are those of the index, `/a/b`; "" stands for something computed."""
 
-    __slots__ = ("_clock", "_full_text", "_static_ticks", "_vectors", "is_planar")
+    __slots__ = ("_clock", "_full_text", "_static_ticks", "_vectors", "is_planar", "shapes")
 
     def __init__(
         self,
@@ -29,6 +31,7 @@ class Context:
         self._vectors = vectors
         self._static_ticks: int | None = None
         self.is_planar = is_planar
+        self.shapes: list[tuple[Any, Any]] = []  # of constants, as `spatial.py` has read them
 
     def now_ticks(self) -> int:
         """The time in units of 100 ns since 1970, anew for each call. A double knows it to the microsecond."""
