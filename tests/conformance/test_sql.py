@@ -66,7 +66,7 @@ async def run(case: dict[str, Any], page_items: int, key: tuple[Any, ...] | None
         continuation = None
         for _ in range(10_000):
             bound = compile_query(case["query"], container.policies.computed_properties).bind(
-                case.get("params", {}), feeds.query_context(account, container)
+                case.get("params", {}), container.query_context()
             )
             options = FeedOptions(page_items=page_items, continuation=continuation)
             page = await feeds.query(account, container, bound, case["query"].encode(), options)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from armillary.account.catalog import Body, Record
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
+from armillary.languages.sql.library.context import Context
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
 from armillary.model.policies import ContainerPolicies
@@ -51,6 +52,7 @@ class Container:
             for each in self.map.ranges
         }
         self.policies = ContainerPolicies.parse(body)
+        self._clock = clock
         self._rename()
 
     def _rename(self) -> None:
@@ -78,6 +80,12 @@ class Container:
         self.schema.older_rules = _older_rules(record, self.key)
         self.schema.rules = _rules(record, self.key)
         self._rename()
+
+    def query_context(self) -> Context:
+        """What the functions of a query are told about time and about the container."""
+        policies = self.policies
+        is_planar = policies.geospatial == "Geometry"
+        return Context(self._clock, full_text=policies.full_text, vectors=policies.vector, is_planar=is_planar)
 
     # Keys.
 

@@ -20,7 +20,6 @@ from armillary.account.container import Container
 from armillary.account.items import Session, check_session
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
-from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.plan import key_index_paths
 from armillary.model import charges
 from armillary.model.charges import QueryWork
@@ -76,13 +75,6 @@ async def read_feed(account: Account, container: Container, options: FeedOptions
     await walk.run()
     charge_ru = charges.feed_page_ru([len(row) for row in walk.rows], options.read_factor)
     return walk.answer(charge_ru)
-
-
-def query_context(account: Account, container: Container) -> Context:
-    """What the functions of a query are told about time and about the container."""
-    policies = container.policies
-    is_planar = policies.geospatial == "Geometry"
-    return Context(account.clock, full_text=policies.full_text, vectors=policies.vector, is_planar=is_planar)
 
 
 async def query(

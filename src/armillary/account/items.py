@@ -100,7 +100,7 @@ async def replace(container: Container, item_id: str, document: Document, option
 async def patch(container: Container, item_id: str, changes: Patch, options: ItemOptions) -> Answer:
     operation = _keyed(Verb.PATCH, container, item_id, options)
     operation.patch = changes
-    operation.condition = _condition(changes)
+    operation.condition = _condition(container, changes)
     return await _write(container, operation)
 
 
@@ -238,7 +238,7 @@ def _operation(container: Container, member: Member, key: Key, clock: Clock) -> 
     operation = _keyed(member.verb, container, member.item_id, keyed)
     if member.patch is not None:
         operation.patch = member.patch
-        operation.condition = _condition(member.patch)
+        operation.condition = _condition(container, member.patch)
     return operation
 
 
@@ -303,8 +303,10 @@ async def _write(container: Container, operation: Operation) -> Answer:
     )
 
 
-def _condition(changes: Patch) -> Callable[[Document], bool] | None:
-    return compile_filter(changes.condition).bind({}).predicate if changes.condition is not None else None
+def _condition(container: Container, changes: Patch) -> Callable[[Document], bool] | None:
+    if changes.condition is None:
+        return None
+    return compile_filter(changes.condition).bind({}, container.query_context()).predicate
 
 
 def check_session(partition: Partition, session: Session) -> None:

@@ -31,8 +31,7 @@ async def read_feed(call: Call) -> Response:
 
 async def query_items(call: Call) -> Response:
     container = call.owner_container()
-    context = feeds.query_context(call.account, container)
-    query = parse_query_body(call.body, context, container.policies.computed_properties)
+    query = parse_query_body(call.body, container.query_context(), container.policies.computed_properties)
     options = _options(call, container)
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
         options.is_cross_partition_allowed = False
