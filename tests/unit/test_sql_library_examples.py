@@ -219,6 +219,10 @@ ARRAYS = [
     ("ARRAY_CONTAINS_ALL([1, 2], 1, undefined)", U),
     ("ARRAY_CONTAINS_ALL([1, 2], 5, undefined)", False),
     ("ARRAY_CONTAINS_ALL([], 1)", False),
+    ("ARRAY_CONTAINS_ALL([1, '2', {a: [1]}, null, true], 1, '2', {a: [1.0]}, null, true, 1.0)", True),
+    ("ARRAY_CONTAINS_ALL([1, '2', {a: [1]}, null], 1, '2', {a: [1]}, null, true, 1.0)", False),
+    ("ARRAY_CONTAINS_ANY([1, 2], '1', true, [1], 4, 5, undefined)", U),
+    ("ARRAY_CONTAINS_ANY([1, 2], '1', true, [1], 4, 2.0, undefined)", True),
     ("ARRAY_CONTAINS_ANY([1, 2], 1, undefined)", True),
     ("ARRAY_CONTAINS_ANY([1, 2], 5, undefined)", U),
     ("ARRAY_LENGTH([undefined, 1])", 1),
@@ -349,3 +353,11 @@ def test_dice_are_the_clocks() -> None:
 def test_document_id_is_the_number_in_the_rid() -> None:
     items = [{"_rid": "AAAAAIAAAAAFAAAAAAAAAA=="}, {"_rid": "x"}, {"_rid": 5}, {}]
     assert compile_query("SELECT VALUE DOCUMENTID(c) FROM c").bind({}).evaluate_over(items) == [5]
+
+
+def test_results_have_a_size() -> None:
+    long = "x" * 1_500_000
+    assert evaluate("CONCAT(@long, @long)", long=long) is UNDEFINED
+    assert evaluate("REPLACE(@long, 'x', 'yy')", long=long) is UNDEFINED
+    assert evaluate("StringJoin([@long, @long], '')", long=long) is UNDEFINED
+    assert evaluate("ARRAY_CONCAT(@many, @many)", many=[0] * 1_500_000) is UNDEFINED

@@ -6,22 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cmp_to_key
+from itertools import chain
 from typing import Any
 
+from armillary import limits
 from armillary.languages.sql.library.numbers import ABSENT, INT64_MAX, NUMBERS, count, number, whole
 from armillary.model.encoding import encode_value
 from armillary.model.values import UNDEFINED, Value, as_double, compare, equal
 
 _NESTED = (list, dict)
+_FEW = 4  # values that are as soon compared one by one
 
 
 def array_concat(*arrays: Any) -> Value:
-    joined: list[Any] = []
-    for array in arrays:
-        if array.__class__ is not list:
-            return UNDEFINED
-        joined += array
-    return joined
+    if not all(array.__class__ is list for array in arrays):
+        return UNDEFINED
+    # No item has more elements than bytes; more is a way to fill the memory.
+    return list(chain(*arrays)) if sum(map(len, arrays)) <= limits.ITEM_BYTES_MAX else UNDEFINED
 
 
 def array_length(array: Any) -> Value:
@@ -56,15 +57,22 @@ def _holds(held: Any, part: dict[str, Any]) -> bool:
     return all(name in held and equal(held[name], value) for name, value in part.items())
 
 
+def _contained(array: Any, values: Sequence[Any]) -> list[Value]:
+    if len(values) <= _FEW or array.__class__ is not list:
+        return [array_contains(array, value) for value in values]
+    elements = _distinct(array)
+    return [UNDEFINED if value is UNDEFINED else _key(value) in elements for value in values]
+
+
 def array_contains_all(array: Any, *values: Any) -> Value:
-    found = [array_contains(array, value) for value in values]
+    found = _contained(array, values)
     if False in found:
         return False
     return UNDEFINED if UNDEFINED in found else True
 
 
 def array_contains_any(array: Any, *values: Any) -> Value:
-    found = [array_contains(array, value) for value in values]
+    found = _contained(array, values)
     if True in found:
         return True
     return UNDEFINED if UNDEFINED in found else False

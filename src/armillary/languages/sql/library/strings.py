@@ -179,7 +179,10 @@ def contains_any(text: Any, *parts: Any) -> Value:
 
 
 def concat(*parts: Any) -> Value:
-    return "".join(parts) if all(part.__class__ is str for part in parts) else UNDEFINED
+    if not all(part.__class__ is str for part in parts):
+        return UNDEFINED
+    # A string as long as the largest item holds any honest answer; more is a way to fill the memory.
+    return "".join(parts) if sum(map(len, parts)) <= limits.ITEM_BYTES_MAX else UNDEFINED
 
 
 def trim(text: Any, characters: Any = _BLANKS) -> Value:
@@ -197,7 +200,6 @@ def trim_right(text: Any, characters: Any = _BLANKS) -> Value:
 def replace(text: Any, found: Any, replacement: Any) -> Value:
     if text.__class__ is not str or found.__class__ is not str or replacement.__class__ is not str or not found:
         return UNDEFINED
-    # A string as long as the largest item holds any honest answer; more is a way to fill the memory.
     grown = len(text) + text.count(found) * (len(replacement) - len(found))
     return text.replace(found, replacement) if grown <= limits.ITEM_BYTES_MAX else UNDEFINED
 
