@@ -89,6 +89,8 @@ QUERY_STATE_BYTES_MAX = 6 * KB  # of half-made aggregates that a continuation ma
 QUERY_SECONDS_MAX = 60.0  # of a query that can be answered in one piece only
 QUERY_USER_FUNCTIONS_MAX = 10  # calls of user-defined functions in one text (service)
 QUERY_PROBE_ENTRIES = 256  # how far each of several possible index scans is read to choose among them
+PRESENCE_PATHS_MAX = 64  # of which a partition remembers whether all items have them
+QUERY_FEW_ITEMS = 1_000  # sorted in memory rather than found by a walk over an index in order
 CONTINUATION_BYTES_MAX = 16 * KB
 REPLICATED_CHARACTERS_MAX = 10_000  # of REPLICATE (service)
 DATE_FORMAT_CHARACTERS_MAX = 1_000
@@ -110,7 +112,8 @@ FUZZY_CHARACTERS_MAX = 64
 # Shapes of spatial functions.
 POLYGON_POINTS_MAX = 4_096  # service
 PLANE_COORDINATE_MAX = 1e15
-SHAPE_PAIRS_MAX = 2_000_000  # edges of two shapes looked at together: half a second
+SHAPE_PAIRS_MAX = 500_000  # of edges, or corners and edges, of two shapes: some 0.2 s
+SHAPE_STEPS_MAX = 100_000  # points held against edges to see where they lie: some 0.2 s
 SHAPES_KEPT = 4
 
 # Connections (ours). A partition key of 2 KB, escaped, and a long session token fit a head of 32 KB; a database name, a

@@ -245,14 +245,16 @@ class _Walk:
             if self._wanted is not None and key_range.id not in self._wanted:
                 continue
             cut_low, cut_high = max(low, key_range.low), min(high, key_range.high)
+            partition = self._container.partitions[key_range.id]
             execution = Execution(
                 self._selection,
                 scope=self._scope_of(cut_low, cut_high, key_range),
                 index=index,
                 is_live=self._is_live if schema.rules.default_ttl is not None else None,
+                is_everywhere=partition.is_everywhere,
                 progress=self._progress(position),
             )
-            slices.append(_Slice(self._container.partitions[key_range.id], cut_low, cut_high, execution))
+            slices.append(_Slice(partition, cut_low, cut_high, execution))
         return slices
 
     def _progress(self, position: Position) -> Progress:

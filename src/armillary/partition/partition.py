@@ -15,6 +15,7 @@ from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
 from armillary.partition import log
 from armillary.partition.operations import MemberFailed, Operation, Outcome
+from armillary.partition.presence import Presence
 from armillary.partition.schema import Schema
 from armillary.partition.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
@@ -39,6 +40,7 @@ class Partition:
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
         self.is_retired = False  # its container is gone
         self.restated_count = 0  # items that a running change of rules has reached
+        self._presence = Presence()
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
@@ -51,6 +53,11 @@ class Partition:
 
     async def read(self, fn: Callable[[View], T]) -> T:
         return await self._store.read(fn)
+
+    def is_everywhere(self, view: View, path: str, is_due: Callable[[], bool]) -> bool | None:
+        """Whether every item has a path; None: time is up, ask again."""
+        head = log.load_head(view, self._first_number, self._first_lsn)
+        return self._presence.is_everywhere(view, head, path, is_due)
 
     async def read_item(self, epk: bytes, item_id: str) -> bytes | None:
         """An item as it is stored; None if it does not exist or has expired."""

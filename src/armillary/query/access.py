@@ -22,7 +22,8 @@ from armillary.query.conditions import And, Condition, Defined, Equal, In, Nothi
 from armillary.storage.engine import View
 
 IsIndexed = Callable[[str], bool]
-Candidate: TypeAlias = tuple[bytes, int, bytes]  # its place in an order, if there is one; its rid; what is stored
+# Its place in an order, if there is one; its rid; what is stored. None: nothing here, only a way point.
+Candidate: TypeAlias = tuple[bytes, int, bytes | None]
 
 _BATCH_ITEMS = 64  # loaded together
 
@@ -154,7 +155,7 @@ def find_rids(
     if scope.epk:
         runs.append(_Run(view, layout.MEMBERS + scope.epk))
     if len(runs) > 1 or (runs and len(parts) > 1):
-        short = _shortest(runs, after_rid)
+        short = _shortest(runs, after_rid, limits.QUERY_PROBE_ENTRIES)
         if short is not None:
             return iter(short)
     # With a run to fall back on, reading far ahead is worth less than when everything would have to be scanned.
@@ -165,6 +166,53 @@ def find_rids(
     if not runs:
         return None
     return runs[0].after(after_rid) if len(runs) == 1 else _intersection(runs, after_rid)
+
+
+def few_rids(view: View, condition: Condition, scope: Scope, index: Index) -> list[int] | None:
+    """The rids of all items that may satisfy a condition, if a short look finds that they are few."""
+    if isinstance(condition, Nothing):
+        return []
+    if scope.points is not None:
+        return list(_at_points(view, scope.points, -1))
+    ids = pinned_ids(condition) if scope.epk is not None else None
+    if ids is not None and scope.epk is not None:
+        return list(_at_points(view, [(scope.epk, item_id) for item_id in ids], -1))
+    finder = _Index(view, index.is_indexed, -1)
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    runs = [run for part in parts if isinstance(part, Equal) and (run := finder.run(part)) is not None]
+    if scope.epk:
+        runs.append(_Run(view, layout.MEMBERS + scope.epk))
+    short = _shortest(runs, -1, limits.QUERY_FEW_ITEMS)
+    if short is not None:
+        return short
+    found = finder.gather_any([part for part in parts if not isinstance(part, Equal)], scope, limits.QUERY_FEW_ITEMS)
+    return sorted(found) if found is not None else None
+
+
+def member_rids(view: View, scope: Scope) -> frozenset[int] | None:
+    """The rids of a logical partition, if it is worth knowing them beforehand; None: look at the items."""
+    if not scope.epk:
+        return None
+    rids = list(islice(_Run(view, layout.MEMBERS + scope.epk).after(-1), limits.QUERY_GATHER_MAX + 1))
+    return frozenset(rids) if len(rids) <= limits.QUERY_GATHER_MAX else None
+
+
+def path_prefix(view: View, path: str) -> bytes:
+    """What the keys of a path's terms begin with. Path numbers start at 1, so nothing is stored under 0."""
+    number = view.get(layout.path_key(path))
+    return layout.term_prefix(0 if number is None else int.from_bytes(number, "big"))
+
+
+def term_bounds(condition: Equal | Range | Defined) -> tuple[bytes, bytes] | None:
+    """The terms that may satisfy a condition: from the first to before the second. None if the index cannot tell."""
+    if isinstance(condition, Defined):
+        return _AFTER_UNDEFINED, b"\xff"
+    if isinstance(condition, Range):
+        return _bounds(condition)
+    if condition.value is UNDEFINED:
+        return None
+    term = encode_term(condition.value)
+    return term, layout.prefix_end(term)
 
 
 class _Run:
@@ -222,9 +270,7 @@ class _Index:
         return _Run(self._view, self._prefix(condition.path) + encode_term(condition.value))
 
     def _prefix(self, path: str) -> bytes:
-        number = self._view.get(layout.path_key(path))
-        # Path numbers start at 1, so nothing is stored under 0.
-        return layout.term_prefix(0 if number is None else int.from_bytes(number, "big"))
+        return path_prefix(self._view, path)
 
     def gather_any(self, parts: Iterable[Condition], scope: Scope, gather_max: int) -> set[int] | None:
         """The matches of whichever part has fewest; None if the index serves none of them within the limit."""
@@ -317,12 +363,12 @@ def _at_points(view: View, points: Sequence[tuple[bytes, str]], after_rid: int) 
     return iter(sorted(rid for rid in rids if rid > after_rid))
 
 
-def _shortest(runs: Sequence[_Run], after_rid: int) -> list[int] | None:
+def _shortest(runs: Sequence[_Run], after_rid: int, entries_max: int) -> list[int] | None:
     """The rids of the shortest run, if one ends within a short look at each."""
     best: list[int] | None = None
     for run in runs:
-        seen = list(islice(run.after(after_rid), limits.QUERY_PROBE_ENTRIES if best is None else len(best)))
-        if len(seen) < (limits.QUERY_PROBE_ENTRIES if best is None else len(best)):
+        seen = list(islice(run.after(after_rid), entries_max if best is None else len(best)))
+        if len(seen) < (entries_max if best is None else len(best)):
             best = seen
     return best
 

@@ -21,7 +21,7 @@ from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payl
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access import Candidate, Counters, Index, Scope, candidates, count_index_use, loaded
 from armillary.query.operators import Collector, rows_of
-from armillary.query.ordered import OrderedAccess, Sorter
+from armillary.query.ordered import IsEverywhere, OrderedWalk, Sorter, Start
 from armillary.query.selection import PAUSE, Selection
 from armillary.storage.engine import View
 
@@ -85,9 +85,11 @@ class Execution:
         scope: Scope,
         index: Index,
         is_live: IsLive | None = None,
+        is_everywhere: IsEverywhere | None = None,
         progress: Progress | None = None,
     ) -> None:
         self._selection = selection
+        self._is_everywhere = is_everywhere
         self._scope = scope
         self._index = index
         self._is_live = is_live
@@ -154,14 +156,20 @@ class Execution:
         selection = self._selection
         assert selection.ordering is not None
         position = self.progress.position
+        start = Start(position.order, position.rid, position.given > 0)
         if self._sorter is None:
-            access = OrderedAccess(view, selection, self._scope, self._index)
-            if access.is_served:
-                return access.candidates(position.order, position.rid, position.given > 0, max_items)
+            walk = OrderedWalk(view, selection, self._scope, self._index)
+            if walk.is_served:
+                is_everywhere: bool | None = False
+                if walk.path is not None and self._is_everywhere is not None:
+                    is_everywhere = self._is_everywhere(view, walk.path, is_due)
+                if is_everywhere is None:
+                    return None
+                return walk.candidates(start, max_items, is_path_everywhere=is_everywhere)
             limit = None
             if selection.is_streaming and self.progress.take is not None and selection.stages[0].rows is None:
                 limit = self.progress.skip + self.progress.take
-            self._sorter = Sorter(selection.ordering, limit, position.order, position.rid, position.given > 0)
+            self._sorter = Sorter(selection.ordering, limit, start)
         sorter = self._sorter
         if not sorter.is_sorted:
             plain = Counters()
@@ -169,14 +177,19 @@ class Execution:
                 view, selection.condition, self._scope, self._index, sorter.last_rid, limits.PAGE_ITEMS_MAX, plain
             )
             for examined, (_, rid, stored) in enumerate(found, 1):
-                document = self._kept(stored)
-                if document is not None and (stage := selection.stages[0]).predicate is not None:
-                    document = document if stage.predicate(document) else None
-                sorter.add(rid, document)
+                document = self._kept(stored) if stored is not None else None
+                sorter.add(rid, document if document is not None and self._has_row(document) else None)
                 if examined % _CHECK_TIME_EVERY == 0 and is_due():
                     return None
             sorter.finish()
-        return loaded(view, sorter.after(position.order, position.rid, position.given > 0), max_items)
+        return loaded(view, sorter.after(start), max_items)
+
+    def _has_row(self, document: Any) -> bool:
+        """Whether an item may give a row; exactly, where it gives one at most."""
+        stage = self._selection.stages[0]
+        if stage.predicate is not None and not stage.predicate(document):
+            return False
+        return stage.project is None or stage.project(document) is not UNDEFINED
 
     def _kept(self, stored: bytes) -> Any:
         """The document of an item that is in the scope and has not expired; None for others."""
@@ -202,6 +215,9 @@ class Execution:
             examined += 1
             if examined % _CHECK_TIME_EVERY == 0 and is_due():
                 return self._ended(rows, position, counters, size_bytes)
+            if stored is None:
+                position = Position(rid, order)
+                continue
             if self._needs_header:
                 header = unpack_header(stored)
                 if not self._scope.holds(header.epk) or (self._is_live is not None and not self._is_live(header)):
@@ -286,8 +302,8 @@ class Execution:
         position = self.progress.position
         rows = stage.rows
         for examined, (order, rid, stored) in enumerate(found, 1):
-            document = self._kept(stored)
-            if document is not None:
+            document = self._kept(stored) if stored is not None else None
+            if document is not None and stored is not None:
                 counters.load(payload_of(stored))
                 if rows is not None:
                     for row in rows(document):

@@ -333,8 +333,8 @@ def _generator(outer: Emitter, query: tree.Query, root: Variable | None, *, is_f
     if is_failing:
         failing = tree.Query(query.start, query.end, query.select, query.sources, None, (), (), False, None, None)
         _nest(emitter, failing, root, is_top=False)
-        if query.where is not None:
-            emitter.line(f"if not {emitter.truth(query.where).source}: yield None")
+        fails = f"not {emitter.truth(query.where).source}" if query.where is not None else "False"
+        emitter.line(f"if {fails}: yield None")
     elif grouped is not None:
         makers = shop.name(tuple([AGGREGATES[maker] for maker in grouped.makers]))
         groups = shop.fresh("g")
