@@ -123,6 +123,8 @@ class Author:
     def query(self) -> str:
         """A query of any class, over the container c."""
         dice = self.dice
+        if dice.random() < 0.1:
+            return self._indexed()
         self.has_subqueries = True
         source = self._from()
         where = f" WHERE {self.expression(2)}" if dice.random() < 0.6 else ""
@@ -142,6 +144,34 @@ class Author:
         elif dice.random() < 0.2:
             page = f" OFFSET {self._count()} LIMIT {self._count()}"
         return f"SELECT {distinct}{top}{self._selection()} FROM {source}{where}{order}{page}"
+
+    def _indexed(self) -> str:
+        """What an index may answer alone: counts and extremes, with filters that it knows exactly."""
+        dice = self.dice
+        paths = ["c.a", "c.b", "c.long", "c.a.b", "c.id"]
+        calls = [
+            f"{dice.choice(['COUNT', 'COUNT', 'MIN', 'MAX'])}({dice.choice(['1', 'c.a', *paths])}) AS g{at}"
+            for at in range(dice.choice([1, 1, 2]))
+        ]
+        conditions = []
+        for _ in range(dice.choice([0, 1, 1, 2, 3])):
+            path = dice.choice(paths)
+            conditions.append(
+                dice.choice(
+                    [
+                        f"{path} = {self.constant()}",
+                        f"{path} {dice.choice(['<', '<=', '>', '>='])} {self.constant()}",
+                        f"{path} BETWEEN {self.constant()} AND {self.constant()}",
+                        f"{path} IN ({self.constant()}, {self.constant()})",
+                        f"IS_DEFINED({path})",
+                        f"STARTSWITH({path}, {self.constant()})",
+                        f"{path} LIKE 'a%'",
+                        "c.pk = 'x'",
+                    ]
+                )
+            )
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {', '.join(calls)} FROM c{where}"
 
     def _count(self) -> str:
         count = self.dice.choice([0, 1, 2, 5, 40])

@@ -76,6 +76,7 @@ class Shelf:
             scope=options.pop("scope", WHOLE),
             index=Index(self.policy),
             is_live=options.pop("is_live", None),
+            statistics=options.pop("statistics", None),
             progress=Progress(position, selection.skip, selection.take),
         )
 
@@ -93,7 +94,7 @@ class Shelf:
             rows.extend(map(orjson.loads, page.rows))
             if page.position is None:
                 return rows
-            assert page.position > position, "every page makes progress"
+            assert page.position != position, "every page makes progress"
             position = page.position
         raise AssertionError("it never ends")
 

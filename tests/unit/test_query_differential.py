@@ -23,6 +23,7 @@ from armillary.model.values import UNDEFINED
 from armillary.query.access import WHOLE, Index, Scope
 from armillary.query.execution import Execution, Progress
 from armillary.query.ordering import check_order
+from armillary.storage.engine import View
 
 SEED = 20_262
 CHUNKS, DATASETS, QUERIES = 10, 20, 100
@@ -52,13 +53,29 @@ def an_item(author: Author, number: int) -> dict[str, Any]:
     return item
 
 
+class Known:
+    """What a partition would know about the items of a shelf."""
+
+    def __init__(self, shelf: Shelf, dice: random.Random) -> None:
+        self._shelf = shelf
+        self._dice = dice
+
+    def item_count(self, view: View, epk: bytes | None) -> int:
+        return sum(epk is None or epk == each for each, _ in self._shelf.items.values())
+
+    def is_everywhere(self, view: View, path: str, is_due: Any) -> bool | None:
+        name = path[1:]
+        return self._dice.choice([False, None, all(name in item for _, item in self._shelf.items.values())])
+
+
 async def pages(shelf: Shelf, bound: BoundQuery, scope: Scope, index: Index, dice: random.Random) -> list[Any]:
     """All rows, in pages that each begin anew from what a continuation carries."""
     selection = bound.selection
     progress = Progress(skip=selection.skip, take=selection.take)
     rows: list[Any] = []
     for _ in range(10_000):
-        execution = Execution(selection, scope=scope, index=index, progress=progress)
+        known = dice.choice([None, Known(shelf, dice)])
+        execution = Execution(selection, scope=scope, index=index, statistics=known, progress=progress)
         max_items = dice.choice([1, 3, 1000])
         is_due = dice.choice([lambda: False, lambda: True])
         for _ in range(dice.randrange(1, 4)):

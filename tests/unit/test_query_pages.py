@@ -10,6 +10,7 @@ import pytest
 from support.shelf import KEY, Shelf
 
 from armillary import limits
+from armillary.errors import Failure, Kind
 from armillary.languages.sql.compile import compile_query
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.keys import PartitionKeyDefinition
@@ -190,3 +191,107 @@ async def test_counters_do_not_depend_on_paging() -> None:
             break
         position = page.position
     assert loaded == whole.counters.bytes_loaded
+
+
+class Counted:
+    """What a partition knows about a shelf whose items all have everything."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def item_count(self, view: Any, epk: bytes | None) -> int:
+        return self._count if epk is None else self._count // 10
+
+    def is_everywhere(self, view: Any, path: str, is_due: Any) -> bool | None:
+        return True
+
+
+COMPOSITE = IndexingPolicy.parse(
+    {"compositeIndexes": [[{"path": "/half", "order": "descending"}, {"path": "/n", "order": "ascending"}]]},
+    key_definition=KEY,
+    has_ttl=False,
+)
+
+
+async def test_orders_and_aggregates_come_off_the_index() -> None:
+    shelf = Shelf(COMPOSITE)
+    count = 5000
+    await shelf.put([{"id": f"i{n}", "pk": f"p{n % 10}", "n": n * 7 % count, "half": n % 2} for n in range(count)])
+    logical = Scope(epk=KEY.effective_key(("p7",)))
+    for text, scope, keys_max in [
+        ("SELECT TOP 10 VALUE c.n FROM c ORDER BY c.n", WHOLE, 100),
+        ("SELECT TOP 10 VALUE c.n FROM c ORDER BY c.n DESC", WHOLE, 100),
+        ("SELECT TOP 10 VALUE c.id FROM c ORDER BY c.half", WHOLE, 100),
+        ("SELECT TOP 10 VALUE c.n FROM c WHERE c.n > 2000 ORDER BY c.n", WHOLE, 1200),
+        ("SELECT TOP 10 VALUE c.n FROM c WHERE c.half = 1 ORDER BY c.n", WHOLE, 1200),
+        ("SELECT TOP 10 VALUE c.n FROM c ORDER BY c.half DESC, c.n", WHOLE, 200),
+        ("SELECT TOP 10 VALUE c.n FROM c ORDER BY c.half, c.n DESC", WHOLE, 200),
+        ("SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 3 LIMIT 2", WHOLE, 100),
+        ("SELECT TOP 3 VALUE c.n FROM c ORDER BY c.n", logical, 2000),
+        ("SELECT VALUE COUNT(1) FROM c", WHOLE, 0),
+        ("SELECT VALUE COUNT(1) FROM c", logical, 0),
+        ("SELECT VALUE COUNT(1) FROM c WHERE c.n >= 10 AND c.n < 30", WHOLE, 25),
+        ("SELECT VALUE COUNT(1) FROM c WHERE c.n IN (1, 2, 3, 3)", WHOLE, 10),
+        ("SELECT VALUE COUNT(c.n) FROM c", WHOLE, count + 1),
+        ("SELECT MIN(c.n) AS least, MAX(c.n) AS most, COUNT(1) AS n FROM c", WHOLE, 10),
+        ("SELECT VALUE MAX(c.n) FROM c WHERE c.n < 1000", WHOLE, 10),
+    ]:
+        page, keys = await shelf.page(text, scope=scope, max_items=10, statistics=Counted(count))
+        assert [orjson.loads(row) for row in page.rows] == shelf.expected(text, None, scope.holds), text
+        assert keys <= keys_max, f"{text} read {keys} keys"
+
+
+async def test_an_ordered_query_goes_on_where_it_was() -> None:
+    """Also in the middle of many items with the same value."""
+    shelf = Shelf(COMPOSITE)
+    await shelf.put([{"id": f"i{n}", "pk": "p", "n": n, "half": n % 2} for n in range(3000)])
+    for order in ("c.half", "c.half DESC", "c.n DESC", "c.half, c.n DESC", "c.half DESC, c.n"):
+        text = f"SELECT VALUE c.n FROM c ORDER BY {order}"
+        expected = shelf.expected(text, None, WHOLE.holds)
+        position, rows = START, []
+        while True:
+            page, keys = await shelf.page(text, position=position, max_items=100, statistics=Counted(3000))
+            rows += [orjson.loads(row) for row in page.rows]
+            assert keys < 600, f"{text} read {keys} keys"
+            if page.position is None:
+                break
+            position = page.position
+        assert rows == expected, text
+
+
+async def test_what_is_held_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(POLICIES["all"])
+    await shelf.put([{"id": f"i{n}", "pk": "p", "n": n, "many": list(range(40))} for n in range(30)])
+    for name, text in [
+        ("QUERY_GROUPS_MAX", "SELECT c.n FROM c GROUP BY c.n"),
+        ("QUERY_DISTINCT_MAX", "SELECT DISTINCT c.n FROM c"),
+        ("QUERY_COLLECTED_MAX", "SELECT VALUE MAKELIST(c.n) FROM c"),
+        ("QUERY_COLLECTED_MAX", "SELECT VALUE MAKESET(c.n) FROM c"),
+        ("QUERY_SORTED_MAX", "SELECT c.n FROM c WHERE c.pk = 'p' ORDER BY c.n"),
+    ]:
+        monkeypatch.setattr(limits, name, 30)
+        assert (await shelf.page(text))[0].rows
+        monkeypatch.setattr(limits, name, 29)
+        with pytest.raises(Failure) as caught:
+            await shelf.page(text)
+        assert caught.value.kind is Kind.BAD_REQUEST and "more than 29" in caught.value.message
+        monkeypatch.undo()
+    for text in (
+        "SELECT VALUE COUNT(1) FROM c JOIN a IN c.many JOIN b IN c.many",
+        "SELECT VALUE (SELECT VALUE COUNT(1) FROM a IN c.many JOIN b IN c.many) FROM c",
+    ):
+        monkeypatch.setattr(limits, "QUERY_TUPLES_MAX", 1640)
+        assert (await shelf.page(text))[0].rows
+        monkeypatch.setattr(limits, "QUERY_TUPLES_MAX", 1639)
+        with pytest.raises(Failure, match="1639 tuples"):
+            await shelf.page(text)
+
+
+async def test_a_join_gives_its_rows_in_pages() -> None:
+    shelf = Shelf(POLICIES["all"])
+    await shelf.put([{"id": f"i{n}", "pk": "p", "many": list(range(n * 5))} for n in range(6)])
+    text = "SELECT c.id, a, b FROM c JOIN a IN c.many JOIN b IN c.many WHERE a < b"
+    expected = shelf.expected(text, None, WHOLE.holds)
+    for size in (1, 7, 300):
+        assert await shelf.all_rows(text, max_items=size) == expected
+    assert await shelf.all_rows(text, max_items=50, max_bytes=200, is_due=lambda: True) == expected

@@ -251,7 +251,7 @@ class _Walk:
                 scope=self._scope_of(cut_low, cut_high, key_range),
                 index=index,
                 is_live=self._is_live if schema.rules.default_ttl is not None else None,
-                is_everywhere=partition.is_everywhere,
+                statistics=partition,
                 progress=self._progress(position),
             )
             slices.append(_Slice(partition, cut_low, cut_high, execution))

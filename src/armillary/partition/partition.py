@@ -17,6 +17,7 @@ from armillary.partition import log
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.presence import Presence
 from armillary.partition.schema import Schema
+from armillary.partition.sizes import unpack_size
 from armillary.partition.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
 
@@ -53,6 +54,13 @@ class Partition:
 
     async def read(self, fn: Callable[[View], T]) -> T:
         return await self._store.read(fn)
+
+    def item_count(self, view: View, epk: bytes | None) -> int:
+        """How many items there are, or are in a logical partition."""
+        if not epk:
+            return log.load_head(view, self._first_number, self._first_lsn).item_count
+        stored = view.get(layout.size_key(epk))
+        return unpack_size(stored).item_count if stored is not None else 0
 
     def is_everywhere(self, view: View, path: str, is_due: Callable[[], bool]) -> bool | None:
         """Whether every item has a path; None: time is up, ask again."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from armillary import limits
 from armillary.model import layout
@@ -70,6 +70,16 @@ class Index:
 
     def is_indexed(self, path: str) -> bool:
         return self.is_complete and self.policy.is_indexed(path)
+
+
+class Statistics(Protocol):
+    """What a partition knows about itself without looking at its items."""
+
+    def item_count(self, view: View, epk: bytes | None) -> int:
+        """How many items there are, or are in a logical partition. Expired ones count until they are swept."""
+
+    def is_everywhere(self, view: View, path: str, is_due: Callable[[], bool]) -> bool | None:
+        """Whether every item has a path; None: time is up, ask again. A "no" may be wrong."""
 
 
 @dataclass(slots=True)
@@ -246,6 +256,12 @@ class _Run:
         if self._current is None or self._current >= rid:
             return self._current
         return self.start(rid - 1)
+
+
+def intersection(view: View, prefixes: Sequence[bytes], after_rid: int) -> Iterator[int]:
+    """The rids that are behind all of these key prefixes."""
+    runs = [_Run(view, prefix) for prefix in prefixes]
+    return runs[0].after(after_rid) if len(runs) == 1 else _intersection(runs, after_rid)
 
 
 class _TooMany(Exception):

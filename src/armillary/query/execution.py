@@ -19,9 +19,10 @@ import orjson
 from armillary import limits
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.access import Candidate, Counters, Index, Scope, candidates, count_index_use, loaded
+from armillary.query.access import Candidate, Counters, Index, Scope, Statistics, candidates, count_index_use, loaded
+from armillary.query.index_only import CannotTell, IndexAnswer
 from armillary.query.operators import Collector, rows_of
-from armillary.query.ordered import IsEverywhere, OrderedWalk, Sorter, Start
+from armillary.query.ordered import OrderedWalk, Sorter, Start
 from armillary.query.selection import PAUSE, Selection
 from armillary.storage.engine import View
 
@@ -85,11 +86,11 @@ class Execution:
         scope: Scope,
         index: Index,
         is_live: IsLive | None = None,
-        is_everywhere: IsEverywhere | None = None,
+        statistics: Statistics | None = None,
         progress: Progress | None = None,
     ) -> None:
         self._selection = selection
-        self._is_everywhere = is_everywhere
+        self._statistics = statistics
         self._scope = scope
         self._index = index
         self._is_live = is_live
@@ -97,10 +98,14 @@ class Execution:
         self.progress = progress or Progress(skip=selection.skip, take=selection.take)
         self._sorter: Sorter | None = None
         self._collector: Collector | None = None
+        self._answer: IndexAnswer | None = None
         if not selection.is_streaming:
             self._collector = Collector(selection)
             if self.progress.state is not UNDEFINED:
                 self._collector.resume(self.progress.state)
+            elif self.progress.position == START:
+                has_expiry = is_live is not None
+                self._answer = IndexAnswer.of(selection, scope, index, statistics, has_expiry=has_expiry)
         self._item: _Item | None = None
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
 
@@ -133,6 +138,14 @@ class Execution:
     def _step(self, view: View, max_items: int, max_bytes: int, is_due: IsDue, counters: Counters) -> Page:
         if self.progress.take == 0:
             return Page([], None, counters, 0)
+        if self._answer is not None and self._collector is not None:
+            try:
+                values = self._answer.step(view, is_due)
+                if values is None:
+                    return Page([], START, counters, 0)
+                return _finished(self._collector.finish_with(values), counters)
+            except CannotTell:
+                self._answer = None
         ordering = self._selection.ordering
         if ordering is None:
             position = self.progress.position
@@ -161,8 +174,8 @@ class Execution:
             walk = OrderedWalk(view, selection, self._scope, self._index)
             if walk.is_served:
                 is_everywhere: bool | None = False
-                if walk.path is not None and self._is_everywhere is not None:
-                    is_everywhere = self._is_everywhere(view, walk.path, is_due)
+                if walk.path is not None and self._statistics is not None:
+                    is_everywhere = self._statistics.is_everywhere(view, walk.path, is_due)
                 if is_everywhere is None:
                     return None
                 return walk.candidates(start, max_items, is_path_everywhere=is_everywhere)
@@ -317,12 +330,13 @@ class Execution:
                 break
             if examined % _CHECK_TIME_EVERY == 0 and is_due():
                 return Page([], position, counters, 0)
-        given = collector.finish()
-        return Page(given, None, counters, sum(map(len, given)))
+        return _finished(collector.finish(), counters)
 
     @property
     def can_stop(self) -> bool:
         """Whether a later request can go on from here."""
+        if self._answer is not None:
+            return False
         if self._collector is not None:
             state = self._collector.state
             return state is not UNDEFINED and len(encode_value(state)) <= limits.QUERY_STATE_BYTES_MAX
@@ -340,3 +354,7 @@ class Execution:
             if take == len(rows):
                 position = None
         return Page(rows, position, counters, size_bytes)
+
+
+def _finished(rows: list[bytes], counters: Counters) -> Page:
+    return Page(rows, None, counters, sum(map(len, rows)))

@@ -120,6 +120,15 @@ class Collector:
                     self._pass(row, place)
         return self._rows
 
+    def finish_with(self, values: list[Value]) -> list[bytes]:
+        """The rows when the aggregates of the only group are known from elsewhere."""
+        grouping = self._stages[0].grouping
+        assert grouping is not None
+        row = grouping.finish((), values)
+        if row is not UNDEFINED:
+            self._pass(row, 0)
+        return self._rows
+
     def _pass(self, row: Value, place: int) -> None:
         seen = self._seen[place]
         if seen is not None and not seen.is_new(row):

@@ -9,7 +9,7 @@ path or it is known that no item lacks it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import orjson
@@ -24,10 +24,6 @@ from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, R
 from armillary.query.ordering import composite_name, order_bytes
 from armillary.query.selection import Ordering, Selection
 from armillary.storage.engine import View
-
-IsDue = Callable[[], bool]
-# Whether every item of the partition has a path; None: time is up, ask again.
-IsEverywhere = Callable[[View, str, IsDue], bool | None]
 
 _INVERTED = bytes(255 - byte for byte in range(256))
 _UNDEFINED = encode_term(UNDEFINED)

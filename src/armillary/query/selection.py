@@ -57,6 +57,8 @@ class Grouping(NamedTuple):
     makers: tuple[AggregateMaker, ...]
     is_grouped: bool  # False: no GROUP BY, one group of all rows
     finish: Callable[[tuple[Any, ...], list[Value]], Value]
+    # Of each aggregate's argument: its path in the index, "" for a constant that is defined, None for anything else.
+    paths: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

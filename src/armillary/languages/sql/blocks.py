@@ -17,6 +17,7 @@ from armillary.languages.sql.paths import rooted_path, source_alias
 from armillary.languages.sql.render import text_of
 from armillary.languages.sql.rewrite import rebuilt
 from armillary.languages.sql.walk import expressions_of, is_aggregate, is_aggregated, names_in
+from armillary.model.index_paths import path_text
 from armillary.query.aggregates import AGGREGATES
 
 Scope = Mapping[str, Variable]
@@ -31,6 +32,7 @@ class StageCode(NamedTuple):
     rows: str | None
     finish: str | None
     makers: tuple[str, ...]
+    paths: tuple[str | None, ...]
     is_grouped: bool
     is_distinct: bool
 
@@ -91,8 +93,25 @@ def _emit_stage(shop: Workshop, query: tree.Query, root: Variable) -> tuple[list
         emitter = Emitter(shop, {}, (), subquery_code)
         lines += _function(f"{finish}(G, R)", emitter, f"return {_selected(emitter, grouped.finished, None).source}")
     makers = grouped.makers if grouped is not None else ()
-    stage = StageCode(predicate, project, rows, finish, makers, bool(query.group_by), query.select.is_distinct)
+    paths = _argument_paths(shop, grouped, source) if grouped is not None and root.is_item else (None,) * len(makers)
+    stage = StageCode(predicate, project, rows, finish, makers, paths, bool(query.group_by), query.select.is_distinct)
     return lines, stage
+
+
+def _argument_paths(shop: Workshop, grouped: _Grouped, source: tree.Source | None) -> tuple[str | None, ...]:
+    """What the arguments of aggregates are to an index; see Grouping."""
+    paths: list[str | None] = []
+    alias = source_alias(source) if source is not None else None
+    for argument in grouped.arguments:
+        place = shop.constants.place(argument)
+        found = rooted_path(argument)
+        if place is not None:
+            paths.append("" if shop.constants.kind(place) != "undefined" else None)
+        elif found is not None and found[0] == alias and found[1] and all(isinstance(step, str) for step in found[1]):
+            paths.append(path_text([step if isinstance(step, str) else None for step in found[1]]))
+        else:
+            paths.append(None)
+    return tuple(paths)
 
 
 def emit_order(shop: Workshop, query: tree.Query) -> list[str]:

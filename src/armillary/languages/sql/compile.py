@@ -157,7 +157,7 @@ def _stage(code: StageCode, functions: list[Any]) -> Stage:
     predicate, project, rows, finish = functions
     grouping = None
     if finish is not None:
-        grouping = Grouping(tuple([AGGREGATES[name] for name in code.makers]), code.is_grouped, finish)
+        grouping = Grouping(tuple([AGGREGATES[name] for name in code.makers]), code.is_grouped, finish, code.paths)
     return Stage(predicate, project, rows, grouping, code.is_distinct)
 
 

@@ -1,0 +1,208 @@
+"""COUNT, MIN and MAX from the index and the partition's counters alone, where these know exactly: no item is loaded but
+the one that holds the least or greatest value.
+
+COUNT of everything is a counter. COUNT with a filter that the index tells exactly counts keys. MIN and MAX of a path
+are its first and last term. Whatever does not fit is left to the ordinary way over the items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from armillary.model import layout
+from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term, is_cut, payload_of
+from armillary.model.index_paths import text_steps
+from armillary.model.values import UNDEFINED, Value
+from armillary.query.access import Index, Scope, Statistics, intersection, path_prefix, term_bounds
+from armillary.query.aggregates import AGGREGATES
+from armillary.query.conditions import ALL, All, And, Condition, Defined, Equal, In, Nothing, Range
+from armillary.query.selection import Selection
+from armillary.storage.engine import View
+
+IsDue = Callable[[], bool]
+
+_CHECK_TIME_EVERY = 256
+_COUNT, _MIN, _MAX = AGGREGATES["COUNT"], AGGREGATES["MIN"], AGGREGATES["MAX"]
+_AFTER_UNDEFINED = layout.prefix_end(encode_term(UNDEFINED))
+_AFTER_OBJECTS = layout.prefix_end(OBJECT_MARK)
+
+
+class CannotTell(Exception):
+    """The index does not know after all; the items do."""
+
+
+class _Count(NamedTuple):
+    """What COUNT counts: the items that meet a condition."""
+
+    condition: Condition
+
+
+class _Extreme(NamedTuple):
+    path: str
+    condition: Condition  # on this path, or ALL
+    is_greatest: bool
+
+
+class IndexAnswer:
+    """The aggregates of one query, worked out step by step."""
+
+    def __init__(self, parts: list[_Count | _Extreme], scope: Scope, statistics: Statistics | None) -> None:
+        self._parts = parts
+        self._scope = scope
+        self._statistics = statistics
+        self._values: list[Value] = []
+        self._counted = 0  # of the part at work
+        self._after: Any = None  # where its counting stopped
+
+    @classmethod
+    def of(
+        cls, selection: Selection, scope: Scope, index: Index, statistics: Statistics | None, *, has_expiry: bool
+    ) -> IndexAnswer | None:
+        """None: the index cannot answer this query."""
+        stage = selection.stages[0]
+        grouping = stage.grouping
+        if grouping is None or grouping.is_grouped or len(selection.stages) > 1 or not selection.is_exact:
+            return None
+        if stage.rows is not None or has_expiry or not (scope.is_whole or scope.epk):
+            return None
+        parts: list[_Count | _Extreme] = []
+        for maker, path in zip(grouping.makers, grouping.paths, strict=True):
+            part = _part(maker, path, selection.condition)
+            if part is None or not _is_served(part, scope, index, statistics):
+                return None
+            parts.append(part)
+        return cls(parts, scope, statistics)
+
+    def step(self, view: View, is_due: IsDue) -> list[Value] | None:
+        """The values of the aggregates; None: time is up, go on later."""
+        for part in self._parts[len(self._values) :]:
+            value: Value
+            if isinstance(part, _Extreme):
+                value = _extreme(view, part)
+            else:
+                if not self._count(view, part.condition, is_due):
+                    return None
+                value = self._counted
+            self._values.append(value)
+            self._counted, self._after = 0, None
+        return self._values
+
+    def _count(self, view: View, condition: Condition, is_due: IsDue) -> bool:
+        if isinstance(condition, Nothing):
+            return True
+        if isinstance(condition, All):
+            assert self._statistics is not None
+            self._counted = self._statistics.item_count(view, self._scope.epk)
+            return True
+        if self._scope.epk or isinstance(condition, And):
+            parts = condition.parts if isinstance(condition, And) else (condition,)
+            prefixes = [_run(view, part) for part in parts if isinstance(part, Equal)]
+            if self._scope.epk:
+                prefixes.append(layout.MEMBERS + self._scope.epk)
+            places: Iterator[Any] = intersection(view, prefixes, -1 if self._after is None else self._after)
+        else:
+            places = _keys(view, condition, self._after)
+        for place in places:
+            self._counted += 1
+            if self._counted % _CHECK_TIME_EVERY == 0 and is_due():
+                self._after = place
+                return False
+        return True
+
+
+def _part(maker: Any, path: str | None, condition: Condition) -> _Count | _Extreme | None:
+    if path is None or "/[]" in path:
+        return None
+    if maker is _COUNT:
+        if not path:
+            return _Count(condition)
+        return _Count(Defined(path)) if condition == ALL else None
+    if maker in (_MIN, _MAX) and path:
+        is_own = isinstance(condition, (Range, Defined, Equal)) and condition.path == path
+        return _Extreme(path, condition, maker is _MAX) if is_own or condition == ALL else None
+    return None
+
+
+def _is_served(part: _Count | _Extreme, scope: Scope, index: Index, statistics: Statistics | None) -> bool:
+    if isinstance(part, _Extreme):
+        return scope.is_whole and index.is_indexed(part.path) and _is_automatic(index)
+    condition = part.condition
+    if isinstance(condition, All):
+        return statistics is not None
+    if isinstance(condition, Nothing):
+        return True
+    if not _is_automatic(index):
+        return False
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    if scope.epk or isinstance(condition, And):
+        return all(isinstance(each, Equal) and index.is_indexed(each.path) for each in parts)
+    return isinstance(condition, (Equal, In, Range, Defined)) and index.is_indexed(condition.path)
+
+
+def _is_automatic(index: Index) -> bool:
+    """Whether every item is in the index. A request may leave its item out, but then only where that is usual."""
+    return index.is_complete and index.policy.is_automatic
+
+
+def _run(view: View, condition: Equal) -> bytes:
+    if condition.value is UNDEFINED:
+        raise CannotTell
+    return path_prefix(view, condition.path) + encode_term(condition.value)
+
+
+def _keys(view: View, condition: Condition, after: bytes | None) -> Iterator[bytes]:
+    """The keys of the terms that meet a condition on one path: one for each item."""
+    assert isinstance(condition, (Equal, In, Range, Defined))
+    prefix = path_prefix(view, condition.path)
+    bounds: list[tuple[bytes, bytes]] = []
+    if isinstance(condition, In):
+        terms = sorted({encode_term(value) for value in condition.values if value is not UNDEFINED})
+        bounds = [(term, layout.prefix_end(term)) for term in terms]
+    else:
+        found = term_bounds(condition)
+        if found is None:
+            raise CannotTell
+        bounds = [found]
+    for low, high in bounds:
+        first, last = prefix + low, prefix + high
+        if after is not None:
+            if after >= last:
+                continue
+            first = max(first, after + b"\x00")
+        for key, _ in view.scan(first, last):
+            yield key
+
+
+def _extreme(view: View, part: _Extreme) -> Value:
+    prefix = path_prefix(view, part.path)
+    low, high = _AFTER_UNDEFINED, _AFTER_OBJECTS
+    if not isinstance(part.condition, All):
+        assert isinstance(part.condition, (Equal, Range, Defined))
+        found = term_bounds(part.condition)
+        if found is None:
+            raise CannotTell
+        low, high = max(low, found[0]), min(high, found[1])
+    if high > ARRAY_MARK:
+        # One array or object among the values, and there is no least or greatest.
+        if next(iter(view.scan(prefix + max(low, ARRAY_MARK), prefix + high)), None) is not None:
+            return UNDEFINED
+        high = ARRAY_MARK
+    if low >= high:
+        return UNDEFINED
+    key = next(iter(view.scan(prefix + low, prefix + high, part.is_greatest)), None)
+    if key is None:
+        return UNDEFINED
+    term = key[0][len(prefix) : -layout.RID_BYTES]
+    if is_cut(term):
+        raise CannotTell
+    # Of several items with this value the first: a number may be written in more than one way.
+    first, _ = next(iter(view.scan(prefix + term, layout.prefix_end(prefix + term))))
+    stored = view.get(layout.item_key(int.from_bytes(first[-layout.RID_BYTES :], "big")))
+    assert stored is not None, "the index names an item that is not there"
+    node: Any = orjson.loads(payload_of(stored))
+    for step in text_steps(part.path):
+        node = node[step]
+    return node  # type: ignore[no-any-return]
