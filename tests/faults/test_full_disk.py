@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import uvloop
 from faults.client import connected
 from faults.supervisor import Supervisor
 from faults.workload import prepare
+from support.disk import small_disk
 
 from armillary.limits import MB
 
@@ -23,16 +23,8 @@ PATIENCE_S = 20.0
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, small enough to fill."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounting = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)], capture_output=True, text=True
-    )
-    if mounting.returncode != 0:
-        pytest.skip(f"mounting a small file system is not permitted here: {mounting.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with small_disk(tmp_path / "disk", DISK_BYTES) as path:
+        yield path
 
 
 def fill(disk: Path, leave_bytes: int) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.disk import small_disk
 
 from armillary.errors import Failure, Kind
 from armillary.limits import MB
@@ -20,16 +20,8 @@ DISK_BYTES = 160 * MB
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, small enough to fill."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounting = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)], capture_output=True, text=True
-    )
-    if mounting.returncode != 0:
-        pytest.skip(f"mounting a small file system is not permitted here: {mounting.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with small_disk(tmp_path / "disk", DISK_BYTES) as path:
+        yield path
 
 
 def free_bytes(path: Path) -> int:

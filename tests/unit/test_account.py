@@ -279,3 +279,24 @@ async def test_a_write_that_outlives_its_container_leaves_nothing(house: House) 
     assert await refused(work) is Kind.OWNER_NOT_FOUND
     store = house.engine.store(container.map.ranges[0].store)
     assert await store.read(lambda view: list(view.scan(b"", b"\xff"))) == []
+
+
+async def test_policies_that_change_again_before_the_items_followed(house: House) -> None:
+    container = await house.container(30_000)
+    for number in range(300):
+        await items.create(container, {"id": str(number), "pk": number, "a": 1}, ItemOptions(), house.clock)
+    for turn in range(12):
+        policy = {"includedPaths": [{"path": "/*"}], "excludedPaths": [{"path": f"/p{turn}/?"}]}
+        body = {**container.record.body, "indexingPolicy": policy, "defaultTtl": 1000 + turn}
+        await containers.replace_container(house.account, container, body, None)
+        for _ in range(turn):
+            await asyncio.sleep(0)
+    for _ in range(200):
+        if not container.is_restating:
+            break
+        await asyncio.sleep(0.01)
+    assert not container.is_restating
+    stored = house.account.catalog.find(ResourceType.CONTAINER, container.database.rid, "c")
+    assert stored is not None
+    assert stored.state["rules"] == container.schema.rules.number == 13
+    assert stored.body["defaultTtl"] == 1011

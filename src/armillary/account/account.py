@@ -171,6 +171,16 @@ class Account:
         task.add_done_callback(_report)
 
     async def _restate(self, container: Container) -> None:
+        while True:
+            try:
+                await self._restate_once(container)
+                return
+            except Failure as failure:
+                # A full disk or the like. Until all items follow the new rules queries scan, so nothing is wrong.
+                log.warning("the change of policy of %s waits: %s", container.link, failure.message)
+                await asyncio.sleep(limits.SWEEP_EVERY_S)
+
+    async def _restate_once(self, container: Container) -> None:
         rules_number = container.schema.rules.number
         for partition in container.partitions.values():
             if await partition.rules_number() != rules_number:
@@ -178,10 +188,12 @@ class Account:
                 # the older rules.
                 await partition.restate(())
                 await upkeep.apply_rules(partition, container.schema)
-        if container.schema.rules.number == rules_number:
-            state = {name: value for name, value in container.record.state.items() if name != "older_rules"}
-            await self.catalog.update_state(container.record, state)
-            container.schema.older_rules = {}
+        async with self.control:
+            # Nobody may replace the container while its state is written; if somebody did before, his rules go on.
+            if container.schema.rules.number == rules_number:
+                state = {name: value for name, value in container.record.state.items() if name != "older_rules"}
+                await self.catalog.update_state(container.record, state)
+                container.schema.older_rules = {}
 
     async def _keep_up(self) -> None:
         while True:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -205,7 +205,6 @@ class Catalog:
         name: str | None = None,
         state: Body | None = None,
         if_match: str | None = None,
-        allocate: Callable[[Callable[[], int]], Body] | None = None,
     ) -> Record:
         """Store a new body (and name, and state). The rid stays; the etag is new. Returns the new record."""
         async with self._lock:
@@ -219,20 +218,9 @@ class Catalog:
 
             def run(txn: Txn) -> Record:
                 etag, ts = self._stamp(txn)
-                made_state = state if state is not None else present.state
-                if allocate is not None:
-                    made_state = allocate(lambda: _count(txn, b"store"))
-                changed = Record(
-                    present.type,
-                    present.rid,
-                    present.owner,
-                    new_name,
-                    body,
-                    made_state,
-                    ts,
-                    etag,
-                    present.self_link,
-                )
+                changed = replace(present, name=new_name, body=body, ts=ts, etag=etag)
+                if state is not None:
+                    changed.state = state
                 txn.put(_record_key(changed), changed.pack())
                 return changed
 
@@ -247,17 +235,7 @@ class Catalog:
             present = self.get(record.type, record.rid)
             if present is None:
                 return
-            changed = Record(
-                present.type,
-                present.rid,
-                present.owner,
-                present.name,
-                present.body,
-                state,
-                present.ts,
-                present.etag,
-                present.self_link,
-            )
+            changed = replace(present, state=state)
             await self._store.write(lambda txn: txn.put(_record_key(changed), changed.pack()))
             present.state = state
 

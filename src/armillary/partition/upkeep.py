@@ -19,7 +19,7 @@ from armillary.storage.engine import View
 
 
 async def sweep_expired(partition: Partition, now_s: float) -> int:
-    """Delete up to one batch of items whose time is over. Returns how many entries were looked at."""
+    """Delete up to one batch of items whose time is over. Returns how many were deleted."""
 
     def due(view: View) -> list[tuple[bytes, str]]:
         found = []
@@ -30,13 +30,14 @@ async def sweep_expired(partition: Partition, now_s: float) -> int:
                 found.append((unpack_header(stored).epk, orjson.loads(payload_of(stored))["id"]))
         return found
 
-    found = await partition.read(due)
-    for epk, item_id in found:
+    deleted = 0
+    for epk, item_id in await partition.read(due):
         try:
             await partition.write_all([Operation(Verb.DELETE, epk, (), item_id, is_expiry=True)])
+            deleted += 1
         except MemberFailed:
-            continue  # written again or deleted meanwhile
-    return len(found)
+            continue  # written again or deleted meanwhile, or given more time by new rules
+    return deleted
 
 
 async def forget_tombstones(partition: Partition, from_lsn: int, now_s: float) -> int:

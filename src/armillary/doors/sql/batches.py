@@ -13,7 +13,7 @@ from armillary.account.items import BatchAnswer, ItemOptions, Member
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
 from armillary.doors.sql.call import Call
-from armillary.doors.sql.documents import header_key, place_headers
+from armillary.doors.sql.documents import STATUS, header_key, place_headers
 from armillary.doors.sql.errors import ROWS
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import parse_json
@@ -46,13 +46,6 @@ _MEMBERS = {
     "minimalReturnPreference",
 }
 _REFUSED = ("ttlInSeconds", "binaryId", "effectivePartitionKey", "indexingDirective")
-_STATUS = {
-    Result.CREATED: 201,
-    Result.REPLACED: 200,
-    Result.DELETED: 204,
-    Result.READ: 200,
-    Result.NOT_MODIFIED: 304,
-}
 
 
 async def run_batch(call: Call) -> Response:
@@ -163,7 +156,7 @@ def _row(member: Outcome | Failure, is_minimal: bool) -> bytes:
             }
         )
     head: dict[str, Any] = {
-        "statusCode": _STATUS[member.result],
+        "statusCode": STATUS[member.result],
         "subStatusCode": 0,
         "requestCharge": round(member.charge_ru, 2),
     }

@@ -15,7 +15,7 @@ from armillary.model.patch import parse_patch
 from armillary.net.http import Response
 from armillary.partition.operations import Document, Result
 
-_STATUS = {
+STATUS = {
     Result.CREATED: 201,
     Result.REPLACED: 200,
     Result.DELETED: 204,
@@ -162,7 +162,7 @@ def answer_item(call: Call, container: Container, answer: Answer) -> Response:
     payload = answer.payload or b""
     if b"prefer" in call.headers and result in _WRITTEN and h.prefers_minimal(call.headers):
         payload = b""
-    return Response(_STATUS[result], (), payload, lines)
+    return Response(STATUS[result], (), payload, lines)
 
 
 def place_headers(container: Container, range_id: int, lsn: int) -> HeaderList:
