@@ -68,7 +68,7 @@ async def run(case: dict[str, Any], page_items: int, key: tuple[Any, ...] | None
             bound = compile_query(case["query"], container.policies.computed_properties).bind(
                 case.get("params", {}), container.query_context()
             )
-            options = FeedOptions(page_items=page_items, continuation=continuation)
+            options = FeedOptions(range_id="0", page_items=page_items, continuation=continuation)
             page = await feeds.query(account, container, bound, case["query"].encode(), options)
             rows += [orjson.loads(row) for row in page.rows]
             continuation = page.continuation

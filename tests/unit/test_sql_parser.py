@@ -172,6 +172,17 @@ def test_comments_and_case() -> None:
         ("SELECT VALUE c.a LIKE 'x' ESCAPE 'ab' FROM c", "SC1001", 13, 37),
         ("SELECT VALUE FullTextScore(c.a, 'x') FROM c", "SC2240", 13, 36),
         ("SELECT VALUE t FROM c JOIN t IN c[@p]", "SC1001", 34, 36),
+        ("SELECT * FROM c ORDER BY RANK LOWER(c.a)", "SC2221", 30, 40),
+        ("SELECT * FROM c ORDER BY RANK FullTextScore(c.a, 'x') DESC", "SC2222", 30, 58),
+        ("SELECT * FROM c ORDER BY VectorDistance(c.a, [1]) ASC", "SC2213", 25, 53),
+        ("SELECT * FROM c ORDER BY VectorDistance(c.a, [1], true, {searchListSizeMultiplier: 101})", "SC2213", 83, 86),
+        ("SELECT * FROM t IN c.t ORDER BY RANK FullTextScore(t.a, 'x')", "SC2223", 14, 22),
+        ("SELECT c.a FROM c JOIN t IN c.t ORDER BY RANK FullTextScore(c.a, 'x')", "SC2224", 23, 31),
+        ("SELECT * FROM (SELECT VALUE c FROM c) s ORDER BY RANK FullTextScore(s.a, 'x')", "SC2225", 14, 39),
+        ("SELECT VALUE ARRAY(SELECT VALUE c ORDER BY RANK FullTextScore(c.a, 'x')) FROM c", "SC2228", 48, 71),
+        ("SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.a, 'x'))", "SC2050", 30, 58),
+        ("SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.a, 'x'), VectorDistance(c.v, [1]), [1])", "SC2229", 85, 88),
+        ("SELECT VALUE RRF(1, 2) FROM c", "SC2240", 13, 22),
     ],
 )
 def test_refused_with_place(text: str, code: str, start: int, end: int) -> None:
@@ -199,7 +210,6 @@ def test_counts_given_as_parameters(text: str, value: Any) -> None:
     ("text", "name"),
     [
         ("SELECT VALUE udf.mine(c.a) FROM c", "udf.mine"),
-        ("SELECT * FROM c ORDER BY RANK FullTextScore(c.t, 'x')", "ORDER BY RANK"),
     ],
 )
 def test_not_yet_is_named(text: str, name: str) -> None:

@@ -183,7 +183,9 @@ class _Walk:
     async def run(self) -> None:
         begun_s = self._account.clock.monotonic_s()
         slices = self._slices()
-        if len(slices) > 1 and not self._selection.is_plain:
+        # Clients guard against rankings without a limit, but only where they merge.
+        is_ranked = self._selection.ranking is not None and self._options.key is None and self._options.range_id is None
+        if is_ranked or (len(slices) > 1 and not self._selection.is_plain):
             raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES)
         if self._options.session is not None:
             for each in slices:

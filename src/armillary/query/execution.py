@@ -20,9 +20,10 @@ from armillary import limits
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access import Candidate, Counters, Index, Scope, Statistics, candidates, count_index_use, loaded
+from armillary.query.conditions import ALL
 from armillary.query.index_only import CannotTell, IndexAnswer
 from armillary.query.operators import Collector, rows_of
-from armillary.query.ordered import OrderedWalk, Sorter, Start
+from armillary.query.ordered import OrderedWalk, Ranker, Sorter, Start
 from armillary.query.selection import PAUSE, Selection
 from armillary.storage.engine import View
 
@@ -106,6 +107,7 @@ class Execution:
             elif self.progress.position == START:
                 has_expiry = is_live is not None
                 self._answer = IndexAnswer.of(selection, scope, index, statistics, has_expiry=has_expiry)
+        self._ranker = Ranker(selection.ranking) if selection.ranking is not None else None
         self._item: _Item | None = None
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
 
@@ -147,7 +149,12 @@ class Execution:
             except CannotTell:
                 self._answer = None
         ordering = self._selection.ordering
-        if ordering is None:
+        if self._selection.ranking is not None:
+            ranked = self._ranked(view, is_due)
+            if ranked is None:
+                return Page([], self.progress.position, counters, 0)
+            found = ranked
+        elif ordering is None:
             position = self.progress.position
             after_rid = position.rid - 1 if position.given else position.rid
             found = candidates(
@@ -196,6 +203,23 @@ class Execution:
                     return None
             sorter.finish()
         return loaded(view, sorter.after(start), max_items)
+
+    def _ranked(self, view: View, is_due: IsDue) -> Iterator[Candidate] | None:
+        """Candidates by their scores, those that were not yet given; None while they are still being scored."""
+        selection, ranker = self._selection, self._ranker
+        assert selection.ranking is not None and ranker is not None
+        if not ranker.is_ranked:
+            condition = ALL if selection.ranking.needs_all else selection.condition
+            plain = Counters()
+            found = candidates(view, condition, self._scope, self._index, ranker.last_rid, limits.PAGE_ITEMS_MAX, plain)
+            for examined, (_, rid, stored) in enumerate(found, 1):
+                document = self._kept(stored) if stored is not None else None
+                predicate = selection.stages[0].predicate
+                ranker.add(rid, document, document is not None and (predicate is None or bool(predicate(document))))
+                if examined % _CHECK_TIME_EVERY == 0 and is_due():
+                    return None
+            ranker.finish()
+        return loaded(view, ranker.rest(), 1)
 
     def _has_row(self, document: Any) -> bool:
         """Whether an item may give a row; exactly, where it gives one at most."""

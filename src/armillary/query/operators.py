@@ -23,7 +23,11 @@ from armillary.query.selection import PAUSE, Grouping, Ordering, Selection, Stag
 
 def evaluate(selection: Selection, documents: Iterable[Any]) -> list[Value]:
     """All rows of a query over plain documents."""
-    values = documents if selection.ordering is None else in_order(selection.ordering, documents)
+    values = documents
+    if selection.ordering is not None:
+        values = in_order(selection.ordering, documents)
+    elif selection.ranking is not None:
+        values = ranked(selection, list(documents))
     for stage in selection.stages:
         values = expanded(stage, values)
         if stage.grouping is not None:
@@ -71,6 +75,15 @@ def in_order(ordering: Ordering, documents: Iterable[Any]) -> Iterator[Any]:
     keyed = [(order_bytes(ordering, document), number, document) for number, document in enumerate(documents)]
     keyed.sort(key=lambda each: each[:2], reverse=is_descending)
     return (document for _, _, document in keyed)
+
+
+def ranked(selection: Selection, documents: list[Any]) -> Iterator[Any]:
+    """Documents by their scores. Those that the filter drops count in the scores of the others."""
+    ranking, predicate = selection.ranking, selection.stages[0].predicate
+    assert ranking is not None
+    measures = [ranking.measure(document) for document in documents]
+    kept = [at for at, document in enumerate(documents) if predicate is None or predicate(document)]
+    return (documents[kept[place]] for place in ranking.order([measures[at] for at in kept]))
 
 
 def distinct(rows: Iterable[Value]) -> Iterator[Value]:

@@ -7,9 +7,9 @@ stands in the FROM of a query and cannot be told row by row (SELECT … FROM (SE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from armillary import limits
 from armillary.errors import bad_request
@@ -88,11 +88,24 @@ class Ordering:
     values: Callable[[Any], tuple[Any, ...]]  # the values of the keys of an item
 
 
+class Ranking(Protocol):
+    """An order by scores that are known only when all items were seen."""
+
+    needs_all: bool  # scores depend on all items, also those that the filter leaves out
+
+    def measure(self, document: Any) -> Any:
+        """What must be kept of an item to score it at the end."""
+
+    def order(self, measured: Sequence[Any]) -> list[int]:
+        """The places of measures, the best first; equal ones as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     condition: Condition = ALL
     stages: tuple[Stage, ...] = (Stage(),)
     ordering: Ordering | None = None
+    ranking: Ranking | None = None  # instead of an ordering
     skip: int = 0
     take: int | None = None
     is_exact: bool = False  # the condition is the whole filter: an index that serves it needs no look at the items
@@ -101,7 +114,7 @@ class Selection:
     @property
     def is_streaming(self) -> bool:
         """Whether rows come one by one in the order of the items, so that a position in it is all there is to know."""
-        return len(self.stages) == 1 and self.stages[0].is_streaming
+        return len(self.stages) == 1 and self.stages[0].is_streaming and self.ranking is None
 
     @property
     def is_plain(self) -> bool:

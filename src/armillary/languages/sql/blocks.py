@@ -8,12 +8,14 @@ scans run fastest. A condition is checked in the outermost loop that knows all i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from armillary.languages.sql import tree
 from armillary.languages.sql.constants import Code
 from armillary.languages.sql.emit import Emitter, Variable, Workshop
 from armillary.languages.sql.paths import rooted_path, source_alias
+from armillary.languages.sql.ranked import VECTOR
 from armillary.languages.sql.render import text_of
 from armillary.languages.sql.rewrite import rebuilt
 from armillary.languages.sql.walk import expressions_of, is_aggregate, is_aggregated, names_in
@@ -131,6 +133,21 @@ def emit_order(shop: Workshop, query: tree.Query) -> list[str]:
         emitter.scope = {alias: Variable("v", found[1])} if alias is not None else {}
     values = "".join([f"{emitter.value(expression).source}, " for expression in expressions])
     return _function("order(d)", emitter, f"return ({values})")
+
+
+def emit_scores(shop: Workshop, query: tree.Query, calls: Iterable[tree.Call]) -> list[str]:
+    """`order(d)`: for each score of a ranked query what it is made of. VectorDistance is turned so that greater means
+    more alike."""
+    alias = source_alias(query.sources[0])
+    scope = {alias: _ITEM} if alias is not None else {}
+    emitter = Emitter(shop, scope, [argument for call in calls for argument in call.arguments], subquery_code)
+    parts: list[str] = []
+    for call in calls:
+        arguments: Iterable[tree.Expression] = call.arguments
+        if call.name == VECTOR:
+            arguments = [replace(call, name="_VECTORSCORE")]
+        parts.append("(" + "".join([f"{emitter.value(argument).source}, " for argument in arguments]) + "), ")
+    return _function("order(d)", emitter, f"return ({''.join(parts)})")
 
 
 # Clauses.

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.sql import tree
-from armillary.languages.sql.functions import ANY_NUMBER, FUNCTIONS, NOT_YET
+from armillary.languages.sql.functions import ANY_NUMBER, FUNCTIONS
 from armillary.languages.sql.lexer import query_error, unplaced_error
 from armillary.languages.sql.paths import Scope, item_path, rooted_path, source_alias, source_path
+from armillary.languages.sql.ranked import VECTOR, components_of, is_ranked
 from armillary.languages.sql.render import text_of
 from armillary.languages.sql.walk import children_of, is_aggregate, is_aggregated, names_in, nodes_of
 from armillary.model.values import Value
 
+_SCORES = ("_FULLTEXTSCORE", "_VECTORSCORE")
 _UNORDERABLE = "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path."
 
 
@@ -127,11 +129,14 @@ class _Checker:
         function = FUNCTIONS.get(call.name)
         if function is not None:
             _check_arguments(call, function.arguments_min, function.arguments_max)
+            if call.name == VECTOR:
+                check_vector_options(call)
+        elif call.name == "RRF":
+            message = "The RRF function is only allowed in the ORDER BY RANK clause."
+            raise query_error("SC2240", message, call.start, call.end)
         elif call.name == "FULLTEXTSCORE":
             message = "The FullTextScore function is only allowed in the ORDER BY RANK clause."
             raise query_error("SC2240", message, call.start, call.end)
-        elif call.name in NOT_YET:
-            raise not_yet(f"The function {call.name}")
         else:
             message = f"'{call.name[:100]}' is not a recognized built-in function name."
             raise query_error("SC2005", message, call.start, call.name_end)
@@ -141,19 +146,46 @@ class _Checker:
     def _orders(self, query: tree.Query, scope: Scope) -> None:
         if not query.order_by:
             return
-        if query.is_ranked:
-            raise not_yet("ORDER BY RANK")
         first = query.order_by[0]
         if query.group_by:
             message = "'ORDER BY' is not supported together with 'GROUP BY'."
             raise query_error("SC2105", message, first.start, query.order_by[-1].end)
+        if is_ranked(query):
+            self._scores(query, scope)
+            return
         for order in query.order_by:
             self._expression(order.expression, scope, clause="ORDER BY")
+            if isinstance(order.expression, tree.Call) and order.expression.name in _SCORES:
+                continue  # of the queries that plans are made of
             path = item_path(order.expression, scope)
             if not path or not all(isinstance(step, str) for step in path):
                 raise unplaced_error(2206, _UNORDERABLE)
             if is_aggregated(query):
                 raise _ungrouped(order.expression, "ORDER BY clause")
+
+    def _scores(self, query: tree.Query, scope: Scope) -> None:
+        for component in components_of(query, scope):
+            for argument in component.call.arguments:
+                self._expression(argument, scope, clause="ORDER BY")
+            if not component.is_text:
+                check_vector_options(component.call)
+        call = query.order_by[0].expression
+        if isinstance(call, tree.Call) and call.name == "RRF" and isinstance(call.arguments[-1], tree.Parameter):
+            self.parameters[call.arguments[-1].name] = None
+        if is_aggregated(query):
+            raise _ungrouped(call, "ORDER BY clause")
+
+
+def check_vector_options(call: tree.Call) -> None:
+    options = call.arguments[3] if len(call.arguments) > 3 else None
+    if not isinstance(options, tree.ObjectLiteral):
+        return
+    for name, value in options.pairs:
+        if name == "searchListSizeMultiplier" and isinstance(value, tree.Literal):
+            number = value.value
+            if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= 100:
+                message = "The searchListSizeMultiplier of VectorDistance must be an integer from 1 to 100."
+                raise query_error("SC2213", message, value.start, value.end)
 
 
 def _check_subquery(query: tree.Query) -> None:

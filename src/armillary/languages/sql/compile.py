@@ -15,15 +15,16 @@ from typing import Any, TypeAlias, TypeVar
 from armillary import limits
 from armillary.errors import bad_request
 from armillary.languages.sql import runtime, tree
-from armillary.languages.sql.blocks import StageCode, emit_order, emit_stages
+from armillary.languages.sql.blocks import StageCode, emit_order, emit_scores, emit_stages
 from armillary.languages.sql.check import Checked, check_count, check_query
-from armillary.languages.sql.constants import Constants, kind_of
+from armillary.languages.sql.constants import Constants, folded, kind_of
 from armillary.languages.sql.emit import Workshop
 from armillary.languages.sql.filters import filter_of
 from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.library.context import Context, detached_context
 from armillary.languages.sql.parser import parse_filter, parse_query
 from armillary.languages.sql.paths import has_container, item_path, scope_of
+from armillary.languages.sql.ranked import Component, Ranker, components_of, is_ranked, weights_of
 from armillary.languages.sql.rewrite import with_computed
 from armillary.languages.sql.user_functions import Run, UserFunctions
 from armillary.model.index_paths import path_text
@@ -85,6 +86,9 @@ class CompiledQuery:
         self.has_source = has_container(self.query)
         self._user_functions = checked.user_functions
         self._order_keys = _order_keys(self.query)
+        self._components: tuple[Component, ...] = ()
+        if is_ranked(self.query):
+            self._components = components_of(self.query, scope_of(self.query, {}, is_outermost=True))
         self._variants: dict[tuple[str, ...], _Variant] = {}
 
     def bind(
@@ -101,7 +105,8 @@ class CompiledQuery:
                 self._variants.clear()
             variant = self._variants[kinds] = _guarded(self._compile, kinds)
         run = Run(functions, self._user_functions)
-        made = variant.bind(values + variant.literals, context or detached_context(), run)
+        context = context or detached_context()
+        made = variant.bind(values + variant.literals, context, run)
         order, *functions_made = made
         stages = [_stage(code, functions_made[4 * place : 4 * place + 4]) for place, code in enumerate(variant.stages)]
         condition, is_exact = _guarded(lambda given: filter_of(self.query, given), parameters)
@@ -109,13 +114,23 @@ class CompiledQuery:
         selection = Selection(
             condition,
             tuple(stages),
-            Ordering(self._order_keys, order) if order is not None else None,
+            Ordering(self._order_keys, order) if order is not None and not self._components else None,
+            self._ranker(order, parameters, context) if self._components else None,
             skip,
             take,
             is_exact,
             run,
         )
         return BoundQuery(selection, self.has_source, self.query)
+
+    def _ranker(self, read: Any, parameters: Mapping[str, Value], context: Context) -> Ranker:
+        call = self.query.order_by[0].expression
+        assert isinstance(call, tree.Call)
+
+        def value(node: tree.Expression) -> Value:
+            return parameters[node.name] if isinstance(node, tree.Parameter) else folded(node)
+
+        return Ranker(self._components, read, weights_of(call, len(self._components), value), context)
 
     def _counts(self, parameters: Mapping[str, Value]) -> tuple[int, int | None]:
         """How many rows are left out, and how many are given; None: all."""
@@ -140,8 +155,11 @@ class CompiledQuery:
         shop = Workshop(constants, namespace)
         functions, stages = emit_stages(shop, self.query)
         order = "None"
-        if self.query.order_by:
+        if self._components:
+            functions += emit_scores(shop, self.query, [component.call for component in self._components])
+        elif self.query.order_by:
             functions += emit_order(shop, self.query)
+        if self.query.order_by:
             order = "order"
         made = [order]
         for stage in stages:

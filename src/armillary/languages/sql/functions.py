@@ -17,6 +17,7 @@ from armillary.languages.sql.library import (
     items,
     mathematics,
     regexes,
+    scores,
     spatial,
     strings,
     types,
@@ -174,12 +175,10 @@ FUNCTIONS: dict[str, Function] = {
     "FULLTEXTCONTAINSALL": Function(2, ANY_NUMBER, fulltext.contains_all, needs_context=True, needs_path=True),
     "FULLTEXTCONTAINSANY": Function(2, ANY_NUMBER, fulltext.contains_any, needs_context=True, needs_path=True),
     "VECTORDISTANCE": Function(2, 4, vectors.vector_distance, needs_context=True, needs_path=True),
+    "_FULLTEXTSCORE": Function(5, 5, scores.full_text_score, needs_context=True, needs_path=True),
+    "_FULLTEXTWORDCOUNT": Function(1, 1, scores.word_count, needs_context=True, needs_path=True),
+    "_VECTORSCORE": Function(2, 4, scores.vector_score, needs_context=True, needs_path=True),
     # The item, and choosing.
     "DOCUMENTID": Function(1, 1, items.document_id),
     "IIF": Function(3, 3, items.if_else),
 }
-
-AGGREGATES = frozenset(["AVG", "COUNT", "COUNTIF", "MAKELIST", "MAKESET", "MAX", "MIN", "SUM"])
-
-# In the language, not offered yet: refused by name, and not as unknown.
-NOT_YET = frozenset(["FULLTEXTSCORE", "RRF", "_FULLTEXTSCORE", "_FULLTEXTWORDCOUNT", "_VECTORSCORE"])

@@ -128,9 +128,8 @@ class Parser(ExpressionParser):
         while True:
             expression = self.expression()
             is_descending = self.accept("DESC") is not None
-            if not is_descending:
-                self.accept("ASC")
-            orders.append(tree.Order(expression.start, self.last_end, expression, is_descending))
+            has_direction = is_descending or self.accept("ASC") is not None
+            orders.append(tree.Order(expression.start, self.last_end, expression, is_descending, has_direction))
             if not self.accept(","):
                 return tuple(orders)
 

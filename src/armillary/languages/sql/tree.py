@@ -185,6 +185,7 @@ class Source(Node):
 class Order(Node):
     expression: Expression
     is_descending: bool
+    has_direction: bool = False  # ASC or DESC is written
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,58 @@
+"""Scores of single items, as the queries of a plan ask for them: how well a text fits search terms, given the counts of
+all texts, and how alike two vectors are. Greater is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from armillary.languages.sql.library.context import Context
+from armillary.languages.sql.library.fulltext import Phrase, count, phrase_of, words_of
+from armillary.languages.sql.library.numbers import ABSENT
+from armillary.languages.sql.library.ranking import Statistics, bm25
+from armillary.languages.sql.library.vectors import is_similarity, vector_distance
+from armillary.model.values import UNDEFINED, Value
+
+_NUMBERS = (int, float)
+
+
+def word_count(context: Context, path: str, text: Any) -> Value:
+    """How many words of a text are searched."""
+    return len(words_of(text, context.language_of(path))) if text.__class__ is str else UNDEFINED
+
+
+def full_text_score(
+    context: Context, path: str, text: Any, terms: Any, documents: Any, words: Any, holding: Any
+) -> Value:
+    if text.__class__ is not str or terms.__class__ is not list or holding.__class__ is not list:
+        return UNDEFINED
+    if documents.__class__ not in _NUMBERS or words.__class__ not in _NUMBERS or len(terms) != len(holding):
+        return UNDEFINED
+    if any(each.__class__ not in _NUMBERS for each in holding):
+        return UNDEFINED
+    language = context.language_of(path)
+    phrases = [phrase_of(term, language) for term in terms]
+    frequencies, length = occurrences(text, [phrase for phrase in phrases if phrase is not None], language)
+    if len(frequencies) != len(holding):
+        return UNDEFINED
+    return bm25(frequencies, length, Statistics(int(documents), int(words), tuple(map(int, holding))))
+
+
+def occurrences(text: str, phrases: Sequence[Phrase], language: str) -> tuple[list[int], int]:
+    """How often each phrase occurs in a text, and how many words the text has."""
+    found = words_of(text, language)
+    return [count(found, phrase) for phrase in phrases], len(found)
+
+
+def vector_score(
+    context: Context, path: str, first: Any, second: Any, is_exact: Any = False, options: Any = ABSENT
+) -> Value:
+    """VectorDistance turned so that greater means more alike."""
+    distance = vector_distance(context, path, first, second, is_exact, options)
+    if distance.__class__ not in _NUMBERS:
+        return UNDEFINED
+    name = options.get("distanceFunction") if options.__class__ is dict else None
+    if name.__class__ is not str:
+        name = context.distance_function_of(path)
+    return distance if is_similarity(name) else -distance
