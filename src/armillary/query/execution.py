@@ -169,7 +169,8 @@ class Execution:
             return self._collect(found, self._collector, is_due, counters)
         if self.progress.take is not None:
             max_items = min(max_items, self.progress.take)
-        return self._page(found, max_items, max_bytes, is_due, counters)
+        page = self._page if self._selection.stages[0].rows is None else self._joined_page
+        return page(found, max_items, max_bytes, is_due, counters)
 
     def _ordered(self, view: View, max_items: int, is_due: IsDue, counters: Counters) -> Iterator[Candidate] | None:
         """Candidates in the order asked for; None while they are still being sorted."""
@@ -230,56 +231,36 @@ class Execution:
 
     def _kept(self, stored: bytes) -> Any:
         """The document of an item that is in the scope and has not expired; None for others."""
-        if self._needs_header:
-            header = unpack_header(stored)
-            if not self._scope.holds(header.epk) or (self._is_live is not None and not self._is_live(header)):
-                return None
+        if self._needs_header and not self._is_wanted(stored):
+            return None
         return orjson.loads(payload_of(stored))
+
+    def _is_wanted(self, stored: bytes) -> bool:
+        header = unpack_header(stored)
+        return self._scope.holds(header.epk) and (self._is_live is None or self._is_live(header))
 
     def _page(
         self, found: Iterator[Candidate], max_items: int, max_bytes: int, is_due: IsDue, counters: Counters
     ) -> Page:
+        """Where an item gives one row at most. The loop that every scan runs in."""
         stage, progress = self._selection.stages[0], self.progress
         predicate, project = stage.predicate, stage.project
         is_whole = predicate is None and project is None
-        position = progress.position
+        needs_header = self._needs_header
+        at: tuple[int, bytes] | None = None
         rows: list[bytes] = []
-        size_bytes = 0
-        examined = 0
+        size_bytes = examined = 0
         for order, rid, stored in found:
             if len(rows) >= max_items:
-                return self._ended(rows, position, counters, size_bytes)
+                return self._ended(rows, at, counters, size_bytes)
             examined += 1
             if examined % _CHECK_TIME_EVERY == 0 and is_due():
-                return self._ended(rows, position, counters, size_bytes)
-            if stored is None:
-                position = Position(rid, order)
+                return self._ended(rows, at, counters, size_bytes)
+            if stored is None or (needs_header and not self._is_wanted(stored)):
+                at = rid, order
                 continue
-            if self._needs_header:
-                header = unpack_header(stored)
-                if not self._scope.holds(header.epk) or (self._is_live is not None and not self._is_live(header)):
-                    position = Position(rid, order)
-                    continue
             assert stored[0] == FORMAT_JSON, "other formats are converted by the door that wrote them"
-            payload = payload_of(stored)
-            if stage.rows is not None:
-                item = self._item if self._item is not None and self._item.rid == rid else None
-                if item is None:
-                    given = position.given if rid == position.rid else 0
-                    item = _Item(rid, stage.rows(orjson.loads(payload)), given)
-                size_bytes, is_over = self._join(item, rows, size_bytes, (max_items, max_bytes), is_due)
-                if item.number and not item.is_counted:
-                    item.is_counted = True
-                    counters.load(payload)
-                if is_over:
-                    if item.number:
-                        position = Position(rid, order, item.number)
-                    return self._ended(rows, position, counters, size_bytes)
-                if not item.is_counted:
-                    counters.load(payload)
-                position = Position(rid, order)
-                continue
-            row = payload
+            row = payload = payload_of(stored)
             if not is_whole:
                 document = orjson.loads(payload)
                 value: Value = UNDEFINED
@@ -287,22 +268,51 @@ class Execution:
                     value = document if project is None else project(document)
                 if value is UNDEFINED:
                     counters.load(payload)
-                    position = Position(rid, order)
+                    at = rid, order
                     continue
                 if project is not None:
                     row = orjson.dumps(value)
             if progress.skip:
                 progress.skip -= 1
-                counters.load(payload)
-                position = Position(rid, order)
-                continue
-            if rows and size_bytes + len(row) > max_bytes:
-                return self._ended(rows, position, counters, size_bytes)
+            elif rows and size_bytes + len(row) > max_bytes:
+                return self._ended(rows, at, counters, size_bytes)
+            else:
+                rows.append(row)
+                size_bytes += len(row)
             counters.load(payload)
-            rows.append(row)
-            size_bytes += len(row)
-            position = Position(rid, order)
-        return self._ended(rows, None, counters, size_bytes)
+            at = rid, order
+        return self._ended(rows, None, counters, size_bytes, is_done=True)
+
+    def _joined_page(
+        self, found: Iterator[Candidate], max_items: int, max_bytes: int, is_due: IsDue, counters: Counters
+    ) -> Page:
+        """Where an item may give any number of rows."""
+        stage = self._selection.stages[0]
+        assert stage.rows is not None
+        position = self.progress.position
+        at: tuple[int, bytes] | tuple[int, bytes, int] | None = None
+        rows: list[bytes] = []
+        size_bytes = 0
+        for examined, (order, rid, stored) in enumerate(found, 1):
+            if len(rows) >= max_items or (examined % _CHECK_TIME_EVERY == 0 and is_due()):
+                return self._ended(rows, at, counters, size_bytes)
+            if stored is None or (self._needs_header and not self._is_wanted(stored)):
+                at = rid, order
+                continue
+            payload = payload_of(stored)
+            item = self._item
+            if item is None or item.rid != rid:
+                given = position.given if rid == position.rid else 0
+                item = _Item(rid, stage.rows(orjson.loads(payload)), given)
+            size_bytes, is_over = self._join(item, rows, size_bytes, (max_items, max_bytes), is_due)
+            if not item.is_counted and (item.number or not is_over):
+                item.is_counted = True
+                counters.load(payload)
+            if is_over:
+                at = (rid, order, item.number) if item.number else at
+                return self._ended(rows, at, counters, size_bytes)
+            at = rid, order
+        return self._ended(rows, None, counters, size_bytes, is_done=True)
 
     def _join(
         self, item: _Item, rows: list[bytes], size_bytes: int, maxima: tuple[int, int], is_due: IsDue
@@ -371,13 +381,22 @@ class Execution:
         """Of half-made groups; UNDEFINED when the query has none, or cannot be taken up again."""
         return self._collector.state if self._collector is not None else UNDEFINED
 
-    def _ended(self, rows: list[bytes], position: Position | None, counters: Counters, size_bytes: int) -> Page:
+    def _ended(
+        self,
+        rows: list[bytes],
+        at: tuple[int, bytes] | tuple[int, bytes, int] | None,
+        counters: Counters,
+        size_bytes: int,
+        *,
+        is_done: bool = False,
+    ) -> Page:
+        """`at`: the last item looked at; None: none since the page began."""
+        position = self.progress.position if at is None else Position(*at)
         take = self.progress.take
         if take is not None:
             self.progress.take = take - len(rows)
-            if take == len(rows):
-                position = None
-        return Page(rows, position, counters, size_bytes)
+            is_done = is_done or take == len(rows)
+        return Page(rows, None if is_done else position, counters, size_bytes)
 
 
 def _finished(rows: list[bytes], counters: Counters) -> Page:
