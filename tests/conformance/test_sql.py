@@ -1,4 +1,5 @@
-"""The query corpus: every case of sql/cases.jsonl on its dataset, in process through the account, on one partition.
+"""The query corpus: every case of sql/cases.jsonl on its dataset, in process through the account: on one partition, in
+pages, and gathered from four.
 
 A case says which rows a query gives, in which order if that counts, or how it is refused. sql/exceptions.json names the
 cases that are not met as they stand, each with the reason and with what is asked of them instead.
@@ -16,6 +17,7 @@ import orjson
 import pytest
 
 from armillary.account import containers, feeds, items
+from armillary.account import gather as gathers
 from armillary.account.account import Account
 from armillary.account.feeds import FeedOptions
 from armillary.account.items import ItemOptions
@@ -52,17 +54,30 @@ def policies(case: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-async def run(case: dict[str, Any], page_items: int, key: tuple[Any, ...] | None = None) -> list[Any]:
+async def run(case: dict[str, Any], page_items: int, *, is_gathered: bool = False) -> list[Any]:
     """The rows of a case in a new account, all pages joined."""
     engine, clock = MemoryEngine(), VirtualClock()
     account = await Account.open(engine, clock)
     try:
         database = await containers.create_database(account, {"id": "d"}, None)
         body = {"id": "c", "partitionKey": {"paths": ["/id"], "kind": "Hash", "version": 2}, **policies(case)}
-        container = await containers.create_container(account, database, body, Throughput(400))
+        container = await containers.create_container(
+            account, database, body, Throughput(24_000 if is_gathered else 400)
+        )
+        assert len(container.partitions) == (4 if is_gathered else 1)
         for item in case["data"] if isinstance(case["data"], list) else dataset(case["data"]):
             await items.create(container, dict(item), ItemOptions(key=container.key_of(item)), clock)
         rows: list[Any] = []
+        if is_gathered:
+            bound = compile_query(case["query"], container.policies.computed_properties).bind(
+                case.get("params", {}), container.query_context()
+            )
+            gathering = gathers.gather(account, container, bound, FeedOptions(page_items=page_items))
+            while not gathering.is_done:
+                answer = await gathering.page()
+                assert len(answer.rows) <= page_items
+                rows += [orjson.loads(row) for row in answer.rows]
+            return rows
         continuation = None
         for _ in range(10_000):
             bound = compile_query(case["query"], container.policies.computed_properties).bind(
@@ -110,18 +125,22 @@ def same_set(found: list[Any], expected: list[Any]) -> bool:
     return not rest
 
 
-@pytest.mark.parametrize("page_items", [1000, 1], ids=["one page", "a row a page"])
+WAYS = {"one page": (1000, False), "a row a page": (1, False), "gathered": (1000, True), "a row gathered": (1, True)}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-async def test_case(case: dict[str, Any], page_items: int) -> None:
+async def test_case(case: dict[str, Any], way: str) -> None:
     case = case | EXCEPTIONS.get(case["id"], {})
+    page_items, is_gathered = WAYS[way]
     if "error" in case:
         with pytest.raises(Failure) as caught:
-            await run(case, page_items)
+            await run(case, page_items, is_gathered=is_gathered)
         status, _, body = error_response(caught.value, "activity")
         assert status == (case["error"] if isinstance(case["error"], int) else 400)
         assert isinstance(case["error"], int) or case["error"] in body.decode()
         return
-    rows = without_system(await run(case, page_items))
+    rows = without_system(await run(case, page_items, is_gathered=is_gathered))
     is_met = same(rows, case["expect"]) if case["ordered"] else same_set(rows, case["expect"])
     assert is_met, f"{case['query']}\ngave     {rows}\nexpected {case['expect']}"
 

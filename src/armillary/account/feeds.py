@@ -18,6 +18,7 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.items import Session, check_session
+from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
 from armillary.languages.sql.plan import key_index_paths
@@ -29,7 +30,7 @@ from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED, Value
 from armillary.partition.partition import Partition
 from armillary.query import cursor as cursors
-from armillary.query.access import Index, Scope
+from armillary.query.access import Counters, Index, Scope
 from armillary.query.conditions import pinned_keys, pinned_points
 from armillary.query.cursor import Cursor
 from armillary.query.execution import START, Execution, Page, Position, Progress
@@ -96,8 +97,18 @@ async def query(
     return walk.answer(charges.query_page_ru(walk.work, options.read_factor))
 
 
+def slices_of(
+    account: Account, container: Container, bound: BoundQuery, selection: Selection, options: FeedOptions
+) -> list[Slice]:
+    """The partitions that a query is about, each at its beginning: for whoever merges their rows. `selection` is what
+    each is to do of the query."""
+    walk = _Walk(account, container, options, selection, b"")
+    walk.confine(bound)
+    return walk.slices()
+
+
 @dataclass(slots=True)
-class _Slice:
+class Slice:
     """A stretch of one partition, and how far the query has come in it."""
 
     partition: Partition
@@ -108,6 +119,28 @@ class _Slice:
     @property
     def position(self) -> Position:
         return self.execution.progress.position
+
+    async def read(self, clock: Clock, max_items: int, max_bytes: int) -> tuple[Page, bool]:
+        """The next rows, and whether they end because the time slice is over."""
+        slice_end_s = clock.monotonic_s() + limits.SLICE_SECONDS
+        is_out_of_time = False
+
+        def is_due() -> bool:
+            nonlocal is_out_of_time
+            is_out_of_time = clock.monotonic_s() > slice_end_s
+            return is_out_of_time
+
+        page = await self.partition.read(lambda view: self.execution.step(view, max_items, max_bytes, is_due))
+        return page, is_out_of_time
+
+
+def count_work(work: QueryWork, counters: Counters) -> None:
+    """Add what was done for a page, but for loading and returning."""
+    work.seeks += counters.seeks
+    work.precise_scans += counters.precise_scans
+    work.joined_tuples += counters.joined_tuples
+    work.sorted_rows += counters.sorted_rows
+    work.udf_calls += counters.user_calls
 
 
 class _Walk:
@@ -182,7 +215,7 @@ class _Walk:
 
     async def run(self) -> None:
         begun_s = self._account.clock.monotonic_s()
-        slices = self._slices()
+        slices = self.slices()
         # Clients guard against rankings without a limit, but only where they merge.
         is_ranked = self._selection.ranking is not None and self._options.key is None and self._options.range_id is None
         if is_ranked or (len(slices) > 1 and not self._selection.is_plain):
@@ -200,7 +233,9 @@ class _Walk:
                 room = self._options.page_items - len(self.rows)
                 before = replace(current.execution.progress)
                 # With a full page we only look whether anything follows: a page too many is a request too many.
-                page, is_out_of_time = await self._read(current, max(room, 1))
+                page, is_out_of_time = await current.read(
+                    self._account.clock, max(room, 1), limits.PAGE_BYTES_MAX - self._size_bytes
+                )
                 if room <= 0 and page.rows:
                     current.execution.progress = before
                     self._stop_at(slices[index:])
@@ -229,7 +264,7 @@ class _Walk:
             )
         return False
 
-    def _slices(self) -> list[_Slice]:
+    def slices(self) -> list[Slice]:
         """What is left to read, one partition at a time. A position of before a split goes on in all its children."""
         slices = []
         for low, high, after_rid, order, given in self._cursor.positions:
@@ -239,7 +274,7 @@ class _Walk:
             slices += self._partitions_of(max(self._cursor.tail, self._low), self._high, START)
         return slices
 
-    def _partitions_of(self, low: bytes, high: bytes, position: Position) -> list[_Slice]:
+    def _partitions_of(self, low: bytes, high: bytes, position: Position) -> list[Slice]:
         slices = []
         schema = self._container.schema
         index = Index(schema.rules.indexing, is_complete=not self._container.is_restating)
@@ -256,7 +291,7 @@ class _Walk:
                 statistics=partition,
                 progress=self._progress(position),
             )
-            slices.append(_Slice(partition, cut_low, cut_high, execution))
+            slices.append(Slice(partition, cut_low, cut_high, execution))
         return slices
 
     def _progress(self, position: Position) -> Progress:
@@ -280,34 +315,15 @@ class _Walk:
             return Scope()  # all of the partition: no item's key needs to be looked at
         return Scope(low, high)
 
-    async def _read(self, current: _Slice, max_items: int) -> tuple[Page, bool]:
-        """The next rows of a slice, and whether they end because the time slice is over."""
-        clock = self._account.clock
-        slice_end_s = clock.monotonic_s() + limits.SLICE_SECONDS
-        is_out_of_time = False
-        max_bytes = limits.PAGE_BYTES_MAX - self._size_bytes
-
-        def is_due() -> bool:
-            nonlocal is_out_of_time
-            is_out_of_time = clock.monotonic_s() > slice_end_s
-            return is_out_of_time
-
-        page = await current.partition.read(lambda view: current.execution.step(view, max_items, max_bytes, is_due))
-        return page, is_out_of_time
-
     def _take(self, page: Page) -> None:
         self.rows += page.rows
         self._size_bytes += page.size_bytes
-        work, counters = self.work, page.counters
-        work.seeks += counters.seeks
-        work.precise_scans += counters.precise_scans
-        work.joined_tuples += counters.joined_tuples
-        work.sorted_rows += counters.sorted_rows
-        work.udf_calls += counters.user_calls
+        work = self.work
+        count_work(work, page.counters)
         work.returned_ru += sum([charges.read_ru(len(row)) for row in page.rows])
-        work.loaded_bytes += max(0, counters.bytes_loaded - page.size_bytes)
+        work.loaded_bytes += max(0, page.counters.bytes_loaded - page.size_bytes)
 
-    def _stop_at(self, rest: list[_Slice]) -> None:
+    def _stop_at(self, rest: list[Slice]) -> None:
         """Note where the next page goes on: the slices begun, then everything behind them."""
         positions = tuple(
             cursors.Position(each.low, each.high, *each.position) for each in rest if each.position.rid >= 0

@@ -89,6 +89,7 @@ class Counters:
     seeks: int = 0
     precise_scans: int = 0
     items_loaded: int = 0
+    items_missed: int = 0  # of these, how many gave no row
     bytes_loaded: int = 0
     joined_tuples: int = 0
     sorted_rows: int = 0

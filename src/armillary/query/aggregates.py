@@ -25,9 +25,9 @@ class Aggregate(Protocol):
     def result(self) -> Value: ...
 
     def state(self) -> Value:
-        """All that is needed to go on later: `resume(state)` on a new one."""
+        """All that it has seen: `merge(state)` into another one, or into a new one to go on later."""
 
-    def resume(self, state: Any) -> None: ...
+    def merge(self, state: Any) -> None: ...
 
 
 AggregateMaker: TypeAlias = Callable[[], Aggregate]
@@ -49,8 +49,8 @@ class Count:
     def state(self) -> Value:
         return self._count
 
-    def resume(self, state: Any) -> None:
-        self._count = state
+    def merge(self, state: Any) -> None:
+        self._count += state
 
 
 class CountIf(Count):
@@ -84,8 +84,11 @@ class Sum:
     def state(self) -> Value:
         return [self._sum, self._count, self._is_spoilt]
 
-    def resume(self, state: Any) -> None:
-        self._sum, self._count, self._is_spoilt = state
+    def merge(self, state: Any) -> None:
+        total, count, is_spoilt = state
+        self._sum += total
+        self._count += count
+        self._is_spoilt = self._is_spoilt or is_spoilt
 
 
 class Average(Sum):
@@ -119,8 +122,10 @@ class _Extreme:
     def state(self) -> Value:
         return [self._best, self._is_spoilt]
 
-    def resume(self, state: Any) -> None:
-        self._best, self._is_spoilt = state
+    def merge(self, state: Any) -> None:
+        best, is_spoilt = state
+        self.add(best)
+        self._is_spoilt = self._is_spoilt or is_spoilt
 
 
 class Min(_Extreme):
@@ -151,8 +156,9 @@ class MakeList:
     def state(self) -> Value:
         return self._values
 
-    def resume(self, state: Any) -> None:
-        self._values = state
+    def merge(self, state: Any) -> None:
+        for value in state:
+            self.add(value)
 
 
 class MakeSet(MakeList):
@@ -165,10 +171,6 @@ class MakeSet(MakeList):
     def add(self, value: Any) -> None:
         if value is not UNDEFINED and self._seen.is_new(value):
             super().add(value)
-
-    def resume(self, state: Any) -> None:
-        for value in state:
-            self.add(value)
 
 
 AGGREGATES: dict[str, AggregateMaker] = {
@@ -221,13 +223,14 @@ class Groups:
     def state(self) -> Value:
         return [[list(keys), [each.state() for each in aggregates]] for keys, aggregates in self._groups.values()]
 
-    def resume(self, state: Any) -> None:
+    def merge(self, state: Any) -> None:
+        """Add what other groups have seen, as their `state` says; new groups come behind those that are here."""
         for keys, states in state:
             encoded = b"".join(map(encode_value, keys))
             found = self._groups.get(encoded)
             aggregates = found[1] if found is not None else self._group(encoded, tuple(keys))
             for aggregate, each in zip(aggregates, states, strict=True):
-                aggregate.resume(each)
+                aggregate.merge(each)
 
 
 class Seen:
@@ -253,7 +256,7 @@ class Seen:
 def too_many(what: str, count_max: int, things: str) -> Failure:
     return Failure(
         Kind.BAD_REQUEST,
-        f"{what} more than {count_max} {things} or {limits.QUERY_HELD_BYTES_MAX // limits.MB} MB in one partition. "
+        f"{what} more than {count_max} {things} or {limits.QUERY_HELD_BYTES_MAX // limits.MB} MB at once. "
         "Filter more, or ask for one partition key at a time.",
     )
 

@@ -9,7 +9,7 @@ it also says how many of them were given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -47,6 +47,7 @@ class Page(NamedTuple):
     position: Position | None  # where the next page goes on; None: there is nothing after this page
     counters: Counters
     size_bytes: int  # of the rows together
+    orders: Sequence[bytes] = ()  # with ORDER BY, where each row stands, unless all rows had to be seen first
 
 
 def _never_due() -> bool:
@@ -103,12 +104,13 @@ class Execution:
         if not selection.is_streaming:
             self._collector = Collector(selection)
             if self.progress.state is not UNDEFINED:
-                self._collector.resume(self.progress.state)
+                self._collector.merge(self.progress.state)
             elif self.progress.position == START:
                 has_expiry = is_live is not None
                 self._answer = IndexAnswer.of(selection, scope, index, statistics, has_expiry=has_expiry)
         self._ranker = Ranker(selection.ranking) if selection.ranking is not None else None
         self._item: _Item | None = None
+        self._orders: list[bytes] = []  # of the page's rows
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
 
     def step(
@@ -142,10 +144,11 @@ class Execution:
             return Page([], None, counters, 0)
         if self._answer is not None and self._collector is not None:
             try:
-                values = self._answer.step(view, is_due)
-                if values is None:
+                states = self._answer.step(view, is_due)
+                if states is None:
                     return Page([], START, counters, 0)
-                return _finished(self._collector.finish_with(values), counters)
+                self._collector.merge([[[], states]])
+                return _finished(self._collector.finish(), counters)
             except CannotTell:
                 self._answer = None
         ordering = self._selection.ordering
@@ -247,8 +250,10 @@ class Execution:
         predicate, project = stage.predicate, stage.project
         is_whole = predicate is None and project is None
         needs_header = self._needs_header
+        is_ordered = self._selection.ordering is not None
         at: tuple[int, bytes] | None = None
         rows: list[bytes] = []
+        orders = self._orders = []
         size_bytes = examined = 0
         for order, rid, stored in found:
             if len(rows) >= max_items:
@@ -268,6 +273,7 @@ class Execution:
                     value = document if project is None else project(document)
                 if value is UNDEFINED:
                     counters.load(payload)
+                    counters.items_missed += 1
                     at = rid, order
                     continue
                 if project is not None:
@@ -279,6 +285,8 @@ class Execution:
             else:
                 rows.append(row)
                 size_bytes += len(row)
+                if is_ordered:
+                    orders.append(order)
             counters.load(payload)
             at = rid, order
         return self._ended(rows, None, counters, size_bytes, is_done=True)
@@ -292,6 +300,7 @@ class Execution:
         position = self.progress.position
         at: tuple[int, bytes] | tuple[int, bytes, int] | None = None
         rows: list[bytes] = []
+        orders = self._orders = []
         size_bytes = 0
         for examined, (order, rid, stored) in enumerate(found, 1):
             if len(rows) >= max_items or (examined % _CHECK_TIME_EVERY == 0 and is_due()):
@@ -308,6 +317,8 @@ class Execution:
             if not item.is_counted and (item.number or not is_over):
                 item.is_counted = True
                 counters.load(payload)
+                counters.items_missed += not item.number
+            orders += [order] * (len(rows) - len(orders))
             if is_over:
                 at = (rid, order, item.number) if item.number else at
                 return self._ended(rows, at, counters, size_bytes)
@@ -347,18 +358,15 @@ class Execution:
     def _collect(self, found: Iterator[Candidate], collector: Collector, is_due: IsDue, counters: Counters) -> Page:
         stage = self._selection.stages[0]
         position = self.progress.position
-        rows = stage.rows
         for examined, (order, rid, stored) in enumerate(found, 1):
             document = self._kept(stored) if stored is not None else None
             if document is not None and stored is not None:
                 counters.load(payload_of(stored))
-                if rows is not None:
-                    for row in rows(document):
-                        if row is not PAUSE:
-                            collector.push(row)
-                else:
-                    for row in rows_of(stage, document):
-                        collector.push(row)
+                is_missed = True
+                for row in rows_of(stage, document):
+                    is_missed = False
+                    collector.push(row)
+                counters.items_missed += is_missed
             position = Position(rid, order)
             if collector.is_full:
                 break
@@ -396,7 +404,7 @@ class Execution:
         if take is not None:
             self.progress.take = take - len(rows)
             is_done = is_done or take == len(rows)
-        return Page(rows, None if is_done else position, counters, size_bytes)
+        return Page(rows, None if is_done else position, counters, size_bytes, self._orders)
 
 
 def _finished(rows: list[bytes], counters: Counters) -> Page:

@@ -53,7 +53,7 @@ class IndexAnswer:
         self._parts = parts
         self._scope = scope
         self._statistics = statistics
-        self._values: list[Value] = []
+        self._states: list[Value] = []
         self._counted = 0  # of the part at work
         self._after: Any = None  # where its counting stopped
 
@@ -77,18 +77,18 @@ class IndexAnswer:
         return cls(parts, scope, statistics)
 
     def step(self, view: View, is_due: IsDue) -> list[Value] | None:
-        """The values of the aggregates; None: time is up, go on later."""
-        for part in self._parts[len(self._values) :]:
-            value: Value
+        """The states of the aggregates; None: time is up, go on later."""
+        for part in self._parts[len(self._states) :]:
+            state: Value
             if isinstance(part, _Extreme):
-                value = _extreme(view, part)
+                state = _extreme(view, part)
             else:
                 if not self._count(view, part.condition, is_due):
                     return None
-                value = self._counted
-            self._values.append(value)
+                state = self._counted
+            self._states.append(state)
             self._counted, self._after = 0, None
-        return self._values
+        return self._states
 
     def _count(self, view: View, condition: Condition, is_due: IsDue) -> bool:
         if isinstance(condition, Nothing):
@@ -177,6 +177,7 @@ def _keys(view: View, condition: Condition, after: bytes | None) -> Iterator[byt
 
 
 def _extreme(view: View, part: _Extreme) -> Value:
+    """The state of MIN or MAX: the value, and whether it is spoilt."""
     prefix = path_prefix(view, part.path)
     low, high = _AFTER_UNDEFINED, _AFTER_OBJECTS
     if not isinstance(part.condition, All):
@@ -188,13 +189,13 @@ def _extreme(view: View, part: _Extreme) -> Value:
     if high > ARRAY_MARK:
         # One array or object among the values, and there is no least or greatest.
         if next(iter(view.scan(prefix + max(low, ARRAY_MARK), prefix + high)), None) is not None:
-            return UNDEFINED
+            return [UNDEFINED, True]
         high = ARRAY_MARK
     if low >= high:
-        return UNDEFINED
+        return [UNDEFINED, False]
     key = next(iter(view.scan(prefix + low, prefix + high, part.is_greatest)), None)
     if key is None:
-        return UNDEFINED
+        return [UNDEFINED, False]
     term = key[0][len(prefix) : -layout.RID_BYTES]
     if is_cut(term):
         raise CannotTell
@@ -205,4 +206,4 @@ def _extreme(view: View, part: _Extreme) -> Value:
     node: Any = orjson.loads(payload_of(stored))
     for step in text_steps(part.path):
         node = node[step]
-    return node  # type: ignore[no-any-return]
+    return [node, False]

@@ -133,15 +133,6 @@ class Collector:
                     self._pass(row, place)
         return self._rows
 
-    def finish_with(self, values: list[Value]) -> list[bytes]:
-        """The rows when the aggregates of the only group are known from elsewhere."""
-        grouping = self._stages[0].grouping
-        assert grouping is not None
-        row = grouping.finish((), values)
-        if row is not UNDEFINED:
-            self._pass(row, 0)
-        return self._rows
-
     def _pass(self, row: Value, place: int) -> None:
         seen = self._seen[place]
         if seen is not None and not seen.is_new(row):
@@ -158,15 +149,16 @@ class Collector:
                 raise too_many("The query gives", limits.QUERY_DISTINCT_MAX, "rows")
             self._rows.append(dumped)
 
-    # Taking up again. Only groups can: their state is small, or else too large for a token.
+    # Taking up again, or putting parts together. Only groups can: their state is small, or else too large for a token.
 
     @property
     def state(self) -> Value:
-        """What there is so far, for `resume`; UNDEFINED if it cannot be told."""
+        """What there is so far, for `merge`; UNDEFINED if it cannot be told."""
         groups = self._groups[0]
         return groups.state() if groups is not None and len(self._groups) == 1 else UNDEFINED
 
-    def resume(self, state: Any) -> None:
+    def merge(self, state: Any) -> None:
+        """Add what another one has seen."""
         groups = self._groups[0]
         assert groups is not None
-        groups.resume(state)
+        groups.merge(state)

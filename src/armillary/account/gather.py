@@ -1,0 +1,125 @@
+"""Queries over a whole container, answered in their final form whatever they ask: for clients that do not merge rows of
+partitions themselves. Reads the partitions in short slices and adds up what they charge; the merging is
+`query/gather.py`'s part.
+
+A Gathering keeps its place in memory, so it serves the cursors and streams of one connection. Pages that survive a
+restart are `feeds.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import orjson
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.container import Container
+from armillary.account.feeds import FeedOptions, PageAnswer, Slice, count_work, slices_of
+from armillary.account.items import check_session
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind, bad_request
+from armillary.languages.sql.compile import BoundQuery
+from armillary.model import charges
+from armillary.model.charges import QueryWork
+from armillary.model.values import Value
+from armillary.query.execution import Page
+from armillary.query.gather import Gather, partial
+from armillary.query.ordering import check_order
+
+
+def gather(account: Account, container: Container, bound: BoundQuery, options: FeedOptions) -> Gathering:
+    """Begin a query over everything that `options` does not leave out. Its pages have no continuation: ask the
+    Gathering for the next."""
+    if options.continuation is not None:
+        raise bad_request("A gathered query goes on where it is; it takes no continuation.")
+    selection = bound.selection
+    if selection.ordering is not None and bound.has_source:
+        check_order(selection.ordering, container.schema.rules.indexing)
+    slices = slices_of(account, container, bound, partial(selection), options) if bound.has_source else []
+    if options.session is not None:
+        for each in slices:
+            check_session(each.partition, options.session)
+    return Gathering(account.clock, bound, slices, options)
+
+
+class _Source:
+    """A slice, which tells what each page took, and whether it was the first."""
+
+    def __init__(self, clock: Clock, slice_: Slice, tally: Callable[[Page, bool], None]) -> None:
+        self._clock = clock
+        self._slice = slice_
+        self._tally = tally
+        self._is_begun = False
+
+    async def read(self, max_items: int, max_bytes: int) -> Page:
+        page, _ = await self._slice.read(self._clock, max_items, max_bytes)
+        self._tally(page, not self._is_begun)
+        self._is_begun = True
+        await asyncio.sleep(0)
+        return page
+
+    def state(self) -> Value:
+        return self._slice.execution.state
+
+
+class Gathering:
+    """A query at work over several partitions."""
+
+    def __init__(self, clock: Clock, bound: BoundQuery, slices: list[Slice], options: FeedOptions) -> None:
+        self._clock = clock
+        self._page_items = options.page_items
+        self._read_factor = options.read_factor
+        self._slices = slices
+        self._work = QueryWork()
+        self._loaded_bytes = 0  # and not returned, so far
+        self._held: list[bytes] | None = None
+        if not bound.has_source:
+            self._held = [orjson.dumps(row) for row in bound.evaluate_over([])]
+        self._gather = Gather(bound.selection, [_Source(clock, each, self._tally) for each in slices])
+        self._is_streaming = bound.selection.is_streaming
+        if not slices:
+            self._work.partitions_begun = 1  # what nothing can meet has been looked at all the same
+
+    @property
+    def is_done(self) -> bool:
+        return self._gather.is_done if self._held is None else not self._held
+
+    async def page(self) -> PageAnswer:
+        """The next rows, with what they cost. Perhaps none, where many items must be looked at for a row."""
+        if self._held is not None:
+            rows, self._held = self._held[: self._page_items], self._held[self._page_items :]
+        else:
+            rows = await self._read()
+        work, self._work = self._work, QueryWork()
+        for row in rows:
+            work.returned_ru += charges.read_ru(len(row))
+            self._loaded_bytes -= len(row)
+        work.loaded_bytes = max(0, self._loaded_bytes)
+        self._loaded_bytes -= work.loaded_bytes
+        charge_ru = charges.query_page_ru(work, self._read_factor)
+        lsns = [(each.partition.range.id, each.partition.lsn) for each in self._slices]
+        return PageAnswer(rows, None, charge_ru, list(dict.fromkeys(lsns)))
+
+    async def _read(self) -> list[bytes]:
+        begun_s = self._clock.monotonic_s()
+        while True:
+            rows = await self._gather.page(self._page_items, is_late=lambda: self._is_late(begun_s))
+            # Half a sum is no answer, so what must see all rows first goes on, within another limit.
+            if rows or self._gather.is_done or self._is_streaming:
+                return rows
+            if self._clock.monotonic_s() - begun_s > limits.QUERY_SECONDS_MAX:
+                raise Failure(
+                    Kind.TIMED_OUT,
+                    f"The query takes longer than {limits.QUERY_SECONDS_MAX:.0f} seconds and cannot be answered in "
+                    "parts. Filter more, or index what it filters and orders by.",
+                )
+
+    def _is_late(self, begun_s: float) -> bool:
+        return self._clock.monotonic_s() - begun_s > limits.PAGE_SECONDS_MAX
+
+    def _tally(self, page: Page, is_first: bool) -> None:
+        self._work.partitions_begun += is_first
+        count_work(self._work, page.counters)
+        self._loaded_bytes += page.counters.bytes_loaded

@@ -1,0 +1,264 @@
+"""One query over many partitions, answered in its final form: each partition runs what `partial` makes of the query,
+and `Gather` puts their rows together. Rows in order are merged off the tops of short runs, one from each partition;
+groups are merged as states; DISTINCT, OFFSET and LIMIT are applied to the whole.
+
+The result is that of the same items in one partition, except where nothing says what comes first: then it is the order
+of the ranges, and inside each that of its items. How a partition is read is its Source's part.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import orjson
+
+from armillary import limits
+from armillary.model.values import UNDEFINED, Value
+from armillary.query.aggregates import Seen, too_many
+from armillary.query.conditions import ALL
+from armillary.query.execution import Page
+from armillary.query.operators import Collector, rows_of
+from armillary.query.selection import Ranking, Selection, Stage
+
+_INVERTED = bytes(255 - byte for byte in range(256))
+
+
+class Source(Protocol):
+    """One partition, at work on the partial query."""
+
+    async def read(self, max_items: int, max_bytes: int) -> Page:
+        """The next rows, perhaps none, in a short time; a position of None: nothing comes after them."""
+
+    def state(self) -> Value:
+        """Of its groups, once all was read."""
+
+
+def partial(selection: Selection) -> Selection:
+    """What each partition does of a query: its first stage, without what only the whole can tell."""
+    stage = selection.stages[0]
+    if stage.grouping is not None:
+        part = replace(stage, grouping=stage.grouping._replace(finish=_no_row), is_distinct=False)
+        return replace(selection, stages=(part,), ordering=None, ranking=None, skip=0, take=None)
+    if selection.ranking is not None:
+        # Scores depend on the items of all partitions, so the items themselves are asked for.
+        condition = ALL if selection.ranking.needs_all else selection.condition
+        return Selection(condition, meter=selection.meter)
+    take = None
+    if selection.is_streaming and selection.take is not None:
+        take = selection.skip + selection.take
+    return replace(selection, stages=(replace(stage, is_distinct=False),), skip=0, take=take)
+
+
+def _no_row(_keys: tuple[Any, ...], _values: list[Value]) -> Value:
+    return UNDEFINED
+
+
+def _never_late() -> bool:
+    return False
+
+
+class _Lane:
+    """The rows of a source that were read ahead, to be merged by their order."""
+
+    __slots__ = ("_at", "_page", "_source", "is_ended")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._page: Page | None = None
+        self._at = 0
+        self.is_ended = False
+
+    async def fill(self, max_items: int, max_bytes: int) -> None:
+        page = await self._source.read(max_items, max_bytes)
+        assert len(page.orders) == len(page.rows), "rows without their order"
+        self._page, self._at = page, 0
+        self.is_ended = page.position is None
+
+    @property
+    def order(self) -> bytes | None:
+        """Of its next row; None: it has none at hand."""
+        page = self._page
+        return page.orders[self._at] if page is not None and self._at < len(page.rows) else None
+
+    def take(self) -> bytes:
+        assert self._page is not None
+        self._at += 1
+        return self._page.rows[self._at - 1]
+
+
+class _Ranked:
+    """Rows that wait until all scores are known."""
+
+    def __init__(self, stage: Stage, ranking: Ranking) -> None:
+        self._stage = stage
+        self._ranking = ranking
+        self._measures: list[Any] = []
+        self._rows: list[list[bytes]] = []  # of each item that was measured and is an answer
+        self._size_bytes = 0
+
+    def add(self, item: bytes) -> None:
+        document = orjson.loads(item)
+        measure = self._ranking.measure(document)  # also of items that the filter leaves out
+        if self._stage.predicate is not None and not self._stage.predicate(document):
+            return
+        rows = [orjson.dumps(row) for row in rows_of(self._stage, document)]
+        self._measures.append(measure)
+        self._rows.append(rows)
+        self._size_bytes += sum(map(len, rows))
+        if len(self._rows) > limits.QUERY_SORTED_MAX or self._size_bytes > limits.QUERY_HELD_BYTES_MAX:
+            raise too_many("ORDER BY ranks", limits.QUERY_SORTED_MAX, "items")
+
+    def finish(self) -> Iterator[bytes]:
+        for place in self._ranking.order(self._measures):
+            yield from self._rows[place]
+
+
+class Gather:
+    """Rows of the whole, a page at a time. Keeps a few rows of each partition, and what DISTINCT or groups must keep:
+    it lives as long as its query does."""
+
+    def __init__(self, selection: Selection, sources: Sequence[Source]) -> None:
+        self._selection = selection
+        self._skip = selection.skip
+        self._take = selection.take
+        self._open = deque(sources)  # one after the other, where rows are not merged
+        self._lanes: list[_Lane] = []
+        self._waiting: list[int] = []  # lanes whose next row is not known; their numbers, the next to be read last
+        self._heap: list[tuple[bytes, int]] = []  # the order of a lane's next row, and its number: ties are by range
+        self._is_descending = False
+        self._seen: Seen | None = None
+        self._collector: Collector | None = None
+        self._collected: deque[bytes] | None = None
+        stage = selection.stages[0]
+        self._ranked: _Ranked | None = None
+        if selection.ranking is not None and stage.grouping is None:
+            self._ranked = _Ranked(stage, selection.ranking)
+        if len(selection.stages) > 1 or stage.grouping is not None or self._ranked is not None:
+            self._collector = Collector(selection)
+        elif stage.is_distinct:
+            self._seen = Seen()
+        if selection.ordering is not None and stage.grouping is None:
+            self._is_descending = selection.ordering.keys[0].is_descending
+            self._lanes = [_Lane(source) for source in sources]
+            self._waiting = list(reversed(range(len(sources))))
+            self._open.clear()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there are no more rows. False does not promise one."""
+        if self._collector is not None:
+            return self._collected is not None and not self._collected
+        return self._take == 0 or self._is_read
+
+    @property
+    def _is_read(self) -> bool:
+        return not self._open and not self._waiting and not self._heap
+
+    async def page(
+        self,
+        max_items: int,
+        max_bytes: int = limits.PAGE_BYTES_MAX,
+        is_late: Callable[[], bool] = _never_late,
+    ) -> list[bytes]:
+        """The next rows as JSON; fewer, or none, when it is late. The work done is kept for the next page."""
+        if self._collector is not None:
+            if self._collected is None:
+                await self._collect(self._collector, is_late)
+            return self._from_collected(max_items, max_bytes)
+        rows: list[bytes] = []
+        size_bytes = 0
+        while len(rows) < max_items and size_bytes < max_bytes and not self.is_done:
+            # What is skipped makes no row, so that many more can be taken in.
+            wanted = min(max_items - len(rows) + self._skip, limits.PAGE_ITEMS_MAX)
+            for row in await self._next(wanted, max_bytes - size_bytes):
+                if self._seen is not None and not self._seen.is_new(orjson.loads(row)):
+                    continue
+                if self._skip:
+                    self._skip -= 1
+                    continue
+                if self._take is not None:
+                    if not self._take:
+                        break
+                    self._take -= 1
+                rows.append(row)
+                size_bytes += len(row)
+            if is_late():
+                break
+        return rows
+
+    # Rows of the whole, before DISTINCT, OFFSET and LIMIT.
+
+    async def _next(self, max_items: int, max_bytes: int) -> list[bytes]:
+        """Some rows, perhaps none yet: at most one read, so that the time can be looked at in between."""
+        if self._open:
+            page = await self._open[0].read(max_items, max_bytes)
+            if page.position is None:
+                self._open.popleft()
+            return page.rows
+        if self._waiting:
+            await self._fill(self._waiting[-1], max_items)
+            return []
+        rows: list[bytes] = []
+        size_bytes = 0
+        while self._heap and not self._waiting and len(rows) < max_items and size_bytes < max_bytes:
+            number = self._heap[0][1]
+            lane = self._lanes[number]
+            rows.append(lane.take())
+            size_bytes += len(rows[-1])
+            order = lane.order
+            if order is not None:
+                heapq.heapreplace(self._heap, (self._rank(order), number))
+                continue
+            heapq.heappop(self._heap)
+            if not lane.is_ended:
+                self._waiting.append(number)
+        return rows
+
+    async def _fill(self, number: int, max_items: int) -> None:
+        lane = self._lanes[number]
+        # All lanes together hold about a page.
+        room_items = max(min(max_items, limits.PAGE_ITEMS_DEFAULT), 1)
+        await lane.fill(room_items, limits.PAGE_BYTES_MAX // len(self._lanes))
+        order = lane.order
+        if order is not None:
+            heapq.heappush(self._heap, (self._rank(order), number))
+        if order is not None or lane.is_ended:
+            self._waiting.pop()
+
+    def _rank(self, order: bytes) -> bytes:
+        # No order begins with another, so inverting the bytes turns the order round.
+        return order.translate(_INVERTED) if self._is_descending else order
+
+    # Queries that must see everything first.
+
+    async def _collect(self, collector: Collector, is_late: Callable[[], bool]) -> None:
+        is_grouped = self._selection.stages[0].grouping is not None
+        while not self._is_read and not collector.is_full:
+            source = self._open[0] if self._open else None
+            rows = await self._next(limits.PAGE_ITEMS_MAX, limits.PAGE_BYTES_MAX)
+            if self._ranked is not None:
+                for row in rows:
+                    self._ranked.add(row)
+            elif not is_grouped:
+                for row in rows:
+                    collector.push(orjson.loads(row))
+            elif source is not None and (not self._open or self._open[0] is not source):
+                collector.merge(source.state())
+            if is_late() and not self._is_read:
+                return
+        if self._ranked is not None:
+            for row in self._ranked.finish():
+                collector.push(orjson.loads(row))
+        self._collected = deque(collector.finish())
+
+    def _from_collected(self, max_items: int, max_bytes: int) -> list[bytes]:
+        rows: list[bytes] = []
+        size_bytes = 0
+        while self._collected and len(rows) < max_items and size_bytes < max_bytes:
+            rows.append(self._collected.popleft())
+            size_bytes += len(rows[-1])
+        return rows
