@@ -16,8 +16,8 @@ from armillary.languages.sql.constants import Code
 from armillary.languages.sql.emit import Emitter, Variable, Workshop
 from armillary.languages.sql.paths import rooted_path, source_alias
 from armillary.languages.sql.ranked import VECTOR
-from armillary.languages.sql.render import text_of
 from armillary.languages.sql.rewrite import rebuilt
+from armillary.languages.sql.shapes import Shapes
 from armillary.languages.sql.walk import expressions_of, is_aggregate, is_aggregated, names_in
 from armillary.model.index_paths import path_text
 from armillary.query.aggregates import AGGREGATES
@@ -180,11 +180,13 @@ def _conjuncts(query: tree.Query) -> dict[int, list[tree.Expression]]:
         return {}
     where = query.where
     parts = where.operands if isinstance(where, tree.Logic) and where.operator == "AND" else (where,)
+    if len(query.sources) <= 1:
+        return {len(query.sources) - 1: list(parts)}
     places = {source_alias(source): number for number, source in enumerate(query.sources)}
     found: dict[int, list[tree.Expression]] = {}
     for part in parts:
         numbers = [places[name.name] for name in names_in(part) if name.name in places]
-        found.setdefault(max(numbers, default=0 if query.sources else -1), []).append(part)
+        found.setdefault(max(numbers, default=0), []).append(part)
     return found
 
 
@@ -309,7 +311,8 @@ class _Grouped:
         self.keys = query.group_by
         self.arguments: list[tree.Expression] = []
         makers: list[str] = []
-        places = {text_of(key): place for place, key in reversed(list(enumerate(query.group_by)))}
+        shapes = Shapes()
+        places = {shapes.of(key): place for place, key in reversed(list(enumerate(query.group_by)))}
 
         def replacing(node: tree.Expression) -> tree.Expression | None:
             if is_aggregate(node):
@@ -317,7 +320,7 @@ class _Grouped:
                 makers.append(node.name)
                 self.arguments.append(node.arguments[0])
                 return tree.Slot(node.start, node.end, f"R[{len(makers) - 1}]")
-            place = places.get(text_of(node)) if places else None
+            place = places.get(shapes.of(node)) if places else None
             return tree.Slot(node.start, node.end, f"G[{place}]") if place is not None else None
 
         select = query.select

@@ -15,6 +15,7 @@ from armillary.languages.sql.lexer import query_error, unplaced_error
 from armillary.languages.sql.paths import Scope, item_path, rooted_path, source_alias, source_path
 from armillary.languages.sql.ranked import VECTOR, components_of, is_ranked
 from armillary.languages.sql.render import text_of
+from armillary.languages.sql.shapes import Shapes
 from armillary.languages.sql.walk import children_of, is_aggregate, is_aggregated, names_in, nodes_of
 from armillary.model.values import Value
 
@@ -59,8 +60,7 @@ class _Checker:
             elif isinstance(count, tree.Literal):
                 check_count(count, count.value, clause)
         if is_aggregated(query):
-            for item in query.select.items:
-                _check_grouped(item.expression, query, own)
+            _check_grouped(query, own)
         self._orders(query, scope)
 
     # FROM and JOIN.
@@ -243,14 +243,15 @@ def _check_arguments(call: tree.Call, least: int, most: int) -> None:
     raise query_error("SC2050", message, call.start, call.end)
 
 
-def _check_grouped(root: tree.Expression, query: tree.Query, own: set[str]) -> None:
-    """In a query with groups an expression is made of the group's keys, aggregates and constants."""
-    keys = {text_of(key) for key in query.group_by}
+def _check_grouped(query: tree.Query, own: set[str]) -> None:
+    """In a query with groups what is selected is made of the group's keys, aggregates and constants."""
+    shapes = Shapes()
+    keys = {shapes.of(key) for key in query.group_by}
     kinds = {key.__class__ for key in query.group_by}
-    pending = [root]
+    pending = [item.expression for item in reversed(query.select.items)]
     while pending:
         node = pending.pop()
-        if is_aggregate(node) or (node.__class__ in kinds and text_of(node) in keys):
+        if is_aggregate(node) or (node.__class__ in kinds and shapes.of(node) in keys):
             continue
         if isinstance(node, tree.Subquery):
             inner = {source_alias(source) for source in node.query.sources}
@@ -259,18 +260,18 @@ def _check_grouped(root: tree.Expression, query: tree.Query, own: set[str]) -> N
                     raise _ungrouped(name, "select list")
         elif isinstance(node, (tree.Name, tree.Member, tree.Index)):
             found = rooted_path(node)
-            if found is not None and found[0] in own and not _has_key_inside(node, keys):
+            if found is not None and found[0] in own and not _has_key_inside(node, keys, shapes):
                 raise _ungrouped(node, "select list")
             if found is not None:
                 continue
         pending.extend(children_of(node))
 
 
-def _has_key_inside(node: tree.Expression, keys: set[str]) -> bool:
+def _has_key_inside(node: tree.Expression, keys: set[int], shapes: Shapes) -> bool:
     """Whether a path goes on from a group's key: c.a.b with GROUP BY c.a."""
     while isinstance(node, (tree.Member, tree.Index)):
         node = node.source
-        if text_of(node) in keys:
+        if shapes.of(node) in keys:
             return True
     return False
 

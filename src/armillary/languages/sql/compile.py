@@ -200,10 +200,11 @@ def _count(node: tree.Expression, clause: str, parameters: Mapping[str, Value]) 
 
 def _guarded(fn: Callable[[_A], _R], argument: _A) -> _R:
     """The depth limit bounds the recursion per bracket, not per node inside it, nor does it know how deep the caller
-    already is. What still does not fit is refused like everything too deep; Python's frames unwind cleanly."""
+    already is. What still does not fit is refused like everything too deep; Python's frames unwind cleanly. Nor does
+    Python compile a hundred subqueries in one another."""
     try:
         return fn(argument)
-    except RecursionError:
+    except (RecursionError, SyntaxError, MemoryError):
         message = "The query nests too many expressions; simplify it."
         raise query_error("SC1001", message, 0, 0) from None
 

@@ -24,6 +24,10 @@ _KINDS: dict[type, str] = {
 }
 
 
+# A name is read faster than an element, but Python takes time by the square of their number to compile them.
+NAMED_MAX = 100
+
+
 class Code(NamedTuple):
     source: str
     depth: int = 0
@@ -68,6 +72,8 @@ class Constants:
         return self._kinds[place]
 
     def code(self, place: int) -> Code:
+        if place >= NAMED_MAX:
+            return Code(f"C[{place}]", 0, self._kinds[place])
         self.used.add(place)
         return Code(f"c{place}", 0, self._kinds[place])
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from armillary import limits
 from armillary.languages.sql import tree
-from armillary.languages.sql.constants import Code, Constants
+from armillary.languages.sql.constants import NAMED_MAX, Code, Constants
 from armillary.languages.sql.functions import FUNCTIONS
 from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.paths import Path, missing_operand, rooted_path
@@ -68,6 +68,7 @@ class Workshop:
         self.preamble: list[str] = []  # what is computed once, when constants are bound
         self.has_loops = False
         self._fresh = 0
+        self._bound = 0
         self._operators = 0
 
     def fresh(self, letter: str = "t") -> str:
@@ -87,6 +88,11 @@ class Workshop:
         return name
 
     def bound(self, source: str) -> str:
+        self._bound += 1
+        if self._bound > NAMED_MAX:
+            self.preamble += [] if self._bound > NAMED_MAX + 1 else ["B = []"]
+            self.preamble.append(f"B.append({source})")
+            return f"B[{self._bound - NAMED_MAX - 1}]"
         name = self.name(None).lower()
         self.preamble.append(f"{name} = {source}")
         return name

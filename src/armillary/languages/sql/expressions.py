@@ -43,6 +43,8 @@ _POWERS = {
 }
 _UNARY = frozenset(["-", "+", "~", "NOT"])
 _WORDS = {"true": True, "false": False, "null": None, "undefined": UNDEFINED}
+_CONSTANTS = frozenset(["string", "number"])
+_LIST_SYMBOLS = frozenset([",", ")", "]"])
 _SUBQUERY_NAMES = frozenset(["ALL", "FIRST", "LAST"])
 
 
@@ -81,11 +83,20 @@ class ExpressionParser:
         raise NotImplementedError  # the clauses are the subclass's
 
     def expressions(self) -> tuple[tree.Expression, ...]:
-        found = [self.expression()]
+        found = [self._listed()]
         while self.token.kind == ",":
             self.advance()
-            found.append(self.expression())
+            found.append(self._listed())
         return tuple(found)
+
+    def _listed(self) -> tree.Expression:
+        """An expression in a list. Lists of thousands of constants are common; these go a short way."""
+        token = self.token
+        if token.kind in _CONSTANTS and self._tokens[self._at + 1].kind in _LIST_SYMBOLS:
+            self.advance()
+            value = token.text if token.kind == "string" else number_value(token)
+            return tree.Literal(token.start, token.end, value)
+        return self.expression()
 
     def expression(self) -> tree.Expression:
         condition = self._climb(_COALESCE)

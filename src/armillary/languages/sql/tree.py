@@ -1,6 +1,9 @@
 """The tree of a query: what the parser makes and what the checker, the compiler and the planner read. Every node knows
 where it stands in the text (`start`, `end`, in characters, end exclusive), because errors are answered with places.
 The nodes cover the whole language; what is not offered yet is refused by the checker, never by the tree.
+
+Nobody changes a node once it is made. They are not declared frozen because making frozen ones takes twice as long,
+a third of the time of parsing.
 """
 
 from __future__ import annotations
@@ -11,30 +14,30 @@ from typing import TypeAlias
 from armillary.model.values import Value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Node:
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Literal(Node):
     value: Value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Parameter(Node):
     name: str  # with its @
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Name(Node):
     """A reference to an alias of the FROM clause."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Member(Node):
     """`source.name` or `source["name"]`."""
 
@@ -42,7 +45,7 @@ class Member(Node):
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Index(Node):
     """`source[index]` with anything but a string literal: a position, a parameter, an expression."""
 
@@ -50,13 +53,13 @@ class Index(Node):
     index: Expression
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Unary(Node):
     operator: str  # - + ~ NOT
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Binary(Node):
     """Arithmetic, bitwise, concatenation and comparison. Chains lean to the left and may be thousands long."""
 
@@ -65,7 +68,7 @@ class Binary(Node):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Logic(Node):
     """AND, OR and ??, flat: a chain of a thousand is one node."""
 
@@ -73,14 +76,14 @@ class Logic(Node):
     operands: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class In(Node):
     needle: Expression
     values: tuple[Expression, ...]
     is_negated: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Between(Node):
     operand: Expression
     low: Expression
@@ -88,7 +91,7 @@ class Between(Node):
     is_negated: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Like(Node):
     operand: Expression
     pattern: Expression
@@ -96,24 +99,24 @@ class Like(Node):
     is_negated: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Conditional(Node):
     condition: Expression
     then: Expression
     otherwise: Expression
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ArrayLiteral(Node):
     elements: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ObjectLiteral(Node):
     pairs: tuple[tuple[str, Expression], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Call(Node):
     name: str  # upper case for built-in functions, as written for user-defined ones
     arguments: tuple[Expression, ...]
@@ -121,13 +124,13 @@ class Call(Node):
     name_end: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Subquery(Node):
     kind: str  # "" (scalar), EXISTS, ARRAY, ALL, FIRST, LAST
     query: Query
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Slot(Node):
     """A value that was computed before, put by the compiler in the place of an expression: a group's key, say."""
 
@@ -155,7 +158,7 @@ Expression: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Item(Node):
     """One entry of a SELECT list."""
 
@@ -163,7 +166,7 @@ class Item(Node):
     alias: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Select(Node):
     kind: str  # "*", "VALUE" or "LIST"
     items: tuple[Item, ...]
@@ -171,7 +174,7 @@ class Select(Node):
     top: Expression | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Source(Node):
     """One source of FROM or JOIN: the container (a Name), a path in it, a subquery or a call. With `is_iterated` it
     stands for the elements of an array (`alias IN source`)."""
@@ -181,14 +184,14 @@ class Source(Node):
     is_iterated: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Order(Node):
     expression: Expression
     is_descending: bool
     has_direction: bool = False  # ASC or DESC is written
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Query(Node):
     select: Select
     sources: tuple[Source, ...]  # FROM, then each JOIN; empty without FROM

@@ -63,12 +63,15 @@ def expressions_of(query: tree.Query) -> Iterator[tree.Expression]:
 
 def names_in(root: tree.Expression) -> Iterator[tree.Name]:
     """Every name in an expression and in the subqueries in it, whatever it refers to."""
-    for node in nodes_of(root):
+    pending = [root]
+    while pending:
+        node = pending.pop()
         if isinstance(node, tree.Name):
             yield node
         elif isinstance(node, tree.Subquery):
-            for expression in expressions_of(node.query):
-                yield from names_in(expression)
+            pending.extend(reversed(list(expressions_of(node.query))))
+        else:
+            pending.extend(reversed(children_of(node)))
 
 
 def aggregates_in(root: tree.Expression) -> Iterator[tree.Call]:
