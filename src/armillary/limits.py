@@ -79,6 +79,7 @@ QUERY_COUNT_MAX = 2**31 - 1  # TOP, OFFSET, LIMIT (service)
 QUERY_GATHER_MAX = 10_000
 # What may be held in memory for one query in one partition; more is refused with a message that says so.
 QUERY_GROUPS_MAX = 100_000
+QUERY_MERGED_AGGREGATES_MAX = 21  # in a query that a client puts together (service)
 QUERY_DISTINCT_MAX = 100_000
 QUERY_COLLECTED_MAX = 100_000  # values of one MAKELIST or MAKESET
 QUERY_SORTED_MAX = 100_000  # items, by key and rid, where no index gives their order

@@ -211,7 +211,7 @@ def test_bm25() -> None:
 
 
 def test_ranks_and_their_fusion() -> None:
-    assert ranks([0.5, 2.0, None, 2.0, math.nan]) == [3, 1, 4, 1, 4]
+    assert ranks([0.5, 2.0, None, 2.0, math.nan]) == [2, 1, 3, 1, 3]
     assert ranks([0.5, 2.0, None], is_reversed=True) == [1, 2, 3]
     assert fused([[3.0, 1.0], [1.0, 3.0]]) == pytest.approx([1 / 61 + 1 / 62] * 2)
     assert fused([[3.0, 1.0], [1.0, 3.0]], [2, -1]) == pytest.approx([2 / 61 + 1 / 61, 2 / 62 + 1 / 62])

@@ -4,7 +4,7 @@ the whole container.
 Partitions are visited in the order of their ranges, items inside each in the order of their creation or of ORDER BY,
 and the continuation says how far that went. Work is done in short slices on fresh snapshots, so that a long scan does
 not keep the others waiting. Inside one partition every query is answered in its final form; over several, those whose
-rows need only be put one after the other. Merging the others is the client's part.
+rows need only be put one after the other. Merging the others is the client's part: it is told so, with the plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from armillary.account.items import Session, check_session
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
-from armillary.languages.sql.plan import key_index_paths
+from armillary.languages.sql.hybrid import is_component
+from armillary.languages.sql.plan import key_index_paths, query_plan
 from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.model.encoding import ItemHeader, decode_value, encode_value
@@ -85,11 +86,17 @@ async def query(
     selection = bound.selection
     if selection.ordering is not None and bound.has_source:
         check_order(selection.ordering, container.schema.rules.indexing)
+    if selection.take is not None and is_component(bound):
+        # Python's client takes the first page of a ranking's part for all of it.
+        options = replace(options, page_items=max(options.page_items, selection.take))
     walk = _Walk(account, container, options, selection, text)
     if bound.has_source:
         walk.confine(bound)
         if not options.is_cross_partition_allowed and not walk.is_confined:
             raise bad_request(_CROSS_PARTITION_OFF)
+        if walk.is_for_clients:
+            plan = query_plan(bound, container.key)
+            raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan})
         await walk.run()
     else:
         walk.rows = [orjson.dumps(row) for row in bound.evaluate_over([])]
@@ -189,6 +196,17 @@ class _Walk:
             return True
         return bool(options.key) or self._wanted is not None or (definition.is_system and options.key == ())
 
+    @property
+    def is_for_clients(self) -> bool:
+        """Whether rows of several partitions must be merged, or ranked by all of a container: clients guard against
+        rankings without a limit, but only where they merge."""
+        options, selection = self._options, self._selection
+        if selection.ranking is not None and options.key is None and options.range_id is None:
+            return True
+        found = self._container.map.overlapping(self._low, self._high)
+        wanted = [each for each in found if self._wanted is None or each.id in self._wanted]
+        return len(wanted) > 1 and not selection.is_plain
+
     def confine(self, bound: BoundQuery) -> None:
         """Leave out partitions that cannot hold an answer because the filter pins the partition key."""
         definition = self._container.key
@@ -216,10 +234,6 @@ class _Walk:
     async def run(self) -> None:
         begun_s = self._account.clock.monotonic_s()
         slices = self.slices()
-        # Clients guard against rankings without a limit, but only where they merge.
-        is_ranked = self._selection.ranking is not None and self._options.key is None and self._options.range_id is None
-        if is_ranked or (len(slices) > 1 and not self._selection.is_plain):
-            raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES)
         if self._options.session is not None:
             for each in slices:
                 check_session(each.partition, self._options.session)

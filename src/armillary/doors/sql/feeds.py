@@ -45,9 +45,9 @@ async def plan_query(call: Call) -> Response:
     text = given.get("query")
     if not isinstance(text, str):
         raise bad_request("The query must be a string in the property 'query'.")
-    features = h.text(call.headers, h.QUERY_FEATURES) or ""
     compiled = compile_query(text, container.policies.computed_properties)
-    plan = query_plan(compiled, parse_parameters(given.get("parameters")), container.key, features)
+    bound = compiled.bind(parse_parameters(given.get("parameters")), container.query_context())
+    plan = query_plan(bound, container.key, h.text(call.headers, h.QUERY_FEATURES))
     return call.answer(200, QUERY_PLAN_RU, orjson.dumps(plan), container_paths(container))
 
 

@@ -155,7 +155,7 @@ class _Checker:
             return
         for order in query.order_by:
             self._expression(order.expression, scope, clause="ORDER BY")
-            if isinstance(order.expression, tree.Call) and order.expression.name in _SCORES:
+            if any(isinstance(node, tree.Call) and node.name in _SCORES for node in nodes_of(order.expression)):
                 continue  # of the queries that plans are made of
             path = item_path(order.expression, scope)
             if not path or not all(isinstance(step, str) for step in path):

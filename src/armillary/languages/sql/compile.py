@@ -52,7 +52,10 @@ class BoundQuery:
 
     selection: Selection
     has_source: bool  # False: nothing comes from the container, whatever is stored
-    query: tree.Query
+    query: tree.Query  # as it is run
+    original: tree.Query  # as it was written, for plans: computed properties are names in it
+    parameters: Mapping[str, Value]
+    context: Context
 
     @property
     def condition(self) -> Condition:
@@ -121,7 +124,7 @@ class CompiledQuery:
             is_exact,
             run,
         )
-        return BoundQuery(selection, self.has_source, self.query)
+        return BoundQuery(selection, self.has_source, self.query, self.original, parameters, context)
 
     def _ranker(self, read: Any, parameters: Mapping[str, Value], context: Context) -> Ranker:
         call = self.query.order_by[0].expression

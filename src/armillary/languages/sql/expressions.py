@@ -14,7 +14,7 @@ from armillary.languages.sql.lexer import Token, number_value, query_error, synt
 from armillary.model.values import UNDEFINED
 
 _COALESCE, _OR, _AND, _PREDICATE, _CONCAT = 1, 2, 3, 4, 5
-_POWERS = {
+POWERS = {
     "??": _COALESCE,
     "OR": _OR,
     "AND": _AND,
@@ -122,7 +122,7 @@ class ExpressionParser:
         power_max = 99
         while True:
             operator = self.token.kind
-            power = _POWERS.get(operator, 0)
+            power = POWERS.get(operator, 0)
             if power < power_min or power > power_max:
                 break
             if power == _PREDICATE:

@@ -1,17 +1,18 @@
 """The query plan that client libraries ask for before they run a query over several partitions themselves: what they
-must merge, and which ranges of effective keys they must ask. Queries that need no merging have an empty plan.
+must merge, what they send to each range instead of the query, and which ranges of effective keys they must ask. Queries
+that need no merging have an empty plan.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from armillary.errors import Failure
-from armillary.languages.sql.check import not_yet
-from armillary.languages.sql.compile import CompiledQuery
+from armillary.errors import Failure, bad_request
+from armillary.languages.sql.compile import BoundQuery
+from armillary.languages.sql.hybrid import hybrid_plan, is_hybrid
+from armillary.languages.sql.partials import nothing_to_merge, partial_of
 from armillary.model.index_paths import path_text
 from armillary.model.keys import PartitionKeyDefinition, parse_path
-from armillary.model.values import Value
 from armillary.query.conditions import Condition, pinned_prefixes
 
 _FULL_RANGE = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
@@ -20,35 +21,32 @@ _RANGES_MAX = 1000
 
 
 def query_plan(
-    query: CompiledQuery,
-    parameters: dict[str, Value],
-    definition: PartitionKeyDefinition | None,
-    supported_features: str = "",
+    bound: BoundQuery, definition: PartitionKeyDefinition | None, supported_features: str | None = None
 ) -> dict[str, Any]:
-    """The plan, in the form of the wire. Only queries whose rows need no merging have one yet."""
-    bound = query.bind(parameters)
-    if not bound.selection.is_plain:
-        raise not_yet("A query over several partitions whose rows must be merged (ORDER BY, aggregates and the like)")
-    return {
-        "partitionedQueryExecutionInfoVersion": 2,
-        "queryInfo": {
-            "distinctType": "None",
-            "top": None,
-            "offset": None,
-            "limit": None,
-            "orderBy": [],
-            "orderByExpressions": [],
-            "groupByExpressions": [],
-            "groupByAliases": [],
-            "aggregates": [],
-            "groupByAliasToAggregateType": {},
-            "rewrittenQuery": "",
-            "hasSelectValue": query.query.select.kind == "VALUE",
-            "dCountInfo": None,
-            "hasNonStreamingOrderBy": False,
-        },
-        "queryRanges": _query_ranges(bound.condition, definition),
-    }
+    """The plan, in the form of the wire. `supported_features`: what the client says that it can do, separated by
+    commas; None if it says nothing. What cannot be planned, or not for this client, is refused."""
+    plan: dict[str, Any] = {"partitionedQueryExecutionInfoVersion": 2}
+    if is_hybrid(bound):
+        hybrid, features = hybrid_plan(bound)
+        # The service leaves `queryInfo` out here; Python then drops rows that are equal, for want of a distinctType.
+        plan |= {"queryInfo": nothing_to_merge(), "hybridSearchQueryInfo": hybrid}
+    else:
+        partial = partial_of(bound)
+        features = partial.features
+        plan["queryInfo"] = partial.info
+    _check_features(features, supported_features)
+    return plan | {"queryRanges": _query_ranges(bound.condition, definition)}
+
+
+def _check_features(needed: list[str], supported: str | None) -> None:
+    if supported is None:
+        return
+    known = {name.strip().lower() for name in supported.split(",")}
+    missing = [name for name in needed if name.lower() not in known]
+    if missing:
+        raise bad_request(
+            "Query contains the following features, which the calling client does not support: " + ", ".join(missing)
+        )
 
 
 def key_index_paths(definition: PartitionKeyDefinition) -> list[str]:

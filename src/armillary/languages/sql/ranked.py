@@ -6,6 +6,7 @@ last.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from armillary.errors import Failure
@@ -16,7 +17,7 @@ from armillary.languages.sql.library.fulltext import Phrase, phrase_of
 from armillary.languages.sql.library.ranking import Statistics, bm25, fused
 from armillary.languages.sql.library.scores import occurrences
 from armillary.languages.sql.paths import Scope, item_path
-from armillary.languages.sql.walk import nodes_of
+from armillary.languages.sql.walk import names_in, nodes_of
 from armillary.model.index_paths import path_text
 from armillary.model.values import Value
 
@@ -74,8 +75,13 @@ def _component(call: tree.Expression, order: tree.Order, scope: Scope) -> Compon
         message = f"The {call.name} function requires {wanted} argument(s)."
         raise query_error("SC2050", message, call.start, call.end)
     paths = [path for argument in call.arguments if (path := item_path(argument, scope))]
-    if not paths:
+    names = [name for argument in call.arguments for name in names_in(argument)]
+    if not paths or any(scope.get(name.name) != () for name in names):
         raise unplaced_error(2206, "Unsupported ORDER BY clause. A score must be about a path of the item.")
+    if call.name == TEXT and any(True for term in call.arguments[1:] for _ in names_in(term)):
+        raise unplaced_error(2206, "Unsupported ORDER BY clause. FullTextScore looks for constants.")
+    if call.name == TEXT and len(call.arguments) == 2 and isinstance(call.arguments[1], tree.ArrayLiteral):
+        call = replace(call, arguments=(call.arguments[0], *call.arguments[1].elements))  # as it once was written
     return Component(call, path_text([step if isinstance(step, str) else None for step in paths[0]]))
 
 
@@ -137,7 +143,7 @@ class Ranker:
         self._weights = weights
         self._languages = [context.language_of(component.path) for component in components]
         self._phrases: list[list[Phrase] | None] = [None] * len(components)
-        self._totals = [[0, 0] for _ in components]  # texts, words
+        self._totals = [[0, 0] for _ in components]  # items, words; plans count all items too
         self._holding: list[list[int]] = [[] for _ in components]
         self.needs_all = any(component.is_text for component in components)
 
@@ -157,10 +163,10 @@ class Ranker:
             found = [phrase_of(term, language) for term in terms]
             phrases = self._phrases[place] = [phrase for phrase in found if phrase is not None]
             self._holding[place] = [0] * len(phrases)
+        self._totals[place][0] += 1
         if text.__class__ is not str:
             return None
         frequencies, words = occurrences(text, phrases, language)
-        self._totals[place][0] += 1
         self._totals[place][1] += words
         for at, frequency in enumerate(frequencies):
             self._holding[place][at] += frequency > 0

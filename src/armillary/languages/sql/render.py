@@ -1,6 +1,7 @@
-"""Trees back to query text, in one canonical spelling: brackets around every operation, names after dots where they
-may stand there. Two expressions that mean the same by their form (`c["a"]`, `c.a`) render alike, which is how a SELECT
-item is found among the GROUP BY expressions; plans are written with it too.
+"""Trees back to query text, in one canonical spelling: brackets around every operation that is part of another one,
+names after dots where they may stand there. Chains stay flat, so that what could be read can be read again. Two
+expressions that mean the same by their form (`c["a"]`, `c.a`) render alike, which is how a SELECT item is found among
+the GROUP BY expressions; plans are written with it too.
 """
 
 from __future__ import annotations
@@ -10,10 +11,21 @@ import re
 import orjson
 
 from armillary.languages.sql import tree
+from armillary.languages.sql.expressions import POWERS
 from armillary.languages.sql.lexer import KEYWORDS
 from armillary.model.values import UNDEFINED, Value
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# As clients and logs know them; other functions are in upper case.
+_SPELLINGS = {
+    "VECTORDISTANCE": "VectorDistance",
+    "FULLTEXTCONTAINS": "FullTextContains",
+    "_FULLTEXTSCORE": "_FullTextScore",
+    "_FULLTEXTWORDCOUNT": "_FullTextWordCount",
+    "_VECTORSCORE": "_VectorScore",
+}
+# Clients replace what stands in such brackets wherever they find it, in a string too.
+_PLACEHOLDER, _NO_PLACEHOLDER = "{documentdb-", "\\u007bdocumentdb-"
 
 
 def text_of(node: tree.Expression) -> str:
@@ -39,13 +51,14 @@ def text_of(node: tree.Expression) -> str:
             escape = f" ESCAPE {literal_text(node.escape)}" if node.escape is not None else ""
             return f"({text_of(node.operand)}{_not(node.is_negated)} LIKE {text_of(node.pattern)}{escape})"
         case tree.Conditional():
-            return f"({text_of(node.condition)} ? {text_of(node.then)} : {text_of(node.otherwise)})"
+            return _conditional(node)
         case tree.ArrayLiteral():
             return f"[{_list(node.elements)}]"
         case tree.ObjectLiteral():
             return "{" + ", ".join([f"{literal_text(name)}: {text_of(value)}" for name, value in node.pairs]) + "}"
         case tree.Call():
-            return f"{'udf.' if node.is_user_defined else ''}{node.name}({_list(node.arguments)})"
+            name = f"udf.{node.name}" if node.is_user_defined else _SPELLINGS.get(node.name, node.name)
+            return f"{name}({_list(node.arguments)})"
         case tree.Subquery():
             return f"{node.kind}({query_text(node.query)})"
         case tree.Slot():
@@ -55,7 +68,7 @@ def text_of(node: tree.Expression) -> str:
 def literal_text(value: Value) -> str:
     if value is UNDEFINED:
         return "undefined"
-    return orjson.dumps(value).decode()
+    return orjson.dumps(value).decode().replace(_PLACEHOLDER, _NO_PLACEHOLDER)
 
 
 def query_text(query: tree.Query) -> str:
@@ -117,11 +130,27 @@ def _access(node: tree.Expression) -> str:
 def _binary(node: tree.Binary) -> str:
     # Chains lean to the left and may be thousands long.
     rights: list[str] = []
+    brackets = 1
     left: tree.Expression = node
     while isinstance(left, tree.Binary):
-        rights.append(f" {left.operator} {text_of(left.right)})")
-        left = left.left
-    return "(" * len(rights) + text_of(left) + "".join(reversed(rights))
+        below = left.left
+        right = f" {left.operator} {text_of(left.right)}"
+        if isinstance(below, tree.Binary) and POWERS[below.operator] < POWERS[left.operator]:
+            brackets += 1
+            right = ")" + right
+        rights.append(right)
+        left = below
+    return "(" * brackets + text_of(left) + "".join(reversed(rights)) + ")"
+
+
+def _conditional(node: tree.Conditional) -> str:
+    # These lean to the right.
+    parts: list[str] = []
+    last: tree.Expression = node
+    while isinstance(last, tree.Conditional):
+        parts.append(f"{text_of(last.condition)} ? {text_of(last.then)} : ")
+        last = last.otherwise
+    return f"({''.join(parts)}{text_of(last)})"
 
 
 def _list(nodes: tuple[tree.Expression, ...]) -> str:

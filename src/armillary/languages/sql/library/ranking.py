@@ -45,7 +45,8 @@ def bm25(frequencies: Sequence[int], words: int, statistics: Statistics) -> floa
 
 
 def ranks(scores: Sequence[float | None], is_reversed: bool = False) -> list[int]:
-    """1 for the highest score, or for the lowest; equal scores share a rank, and those that have none come last."""
+    """1 for the highest score, or for the lowest; equal scores share a rank and the next score has the next one, as
+    clients count. Those that have none come last."""
     sign = 1 if is_reversed else -1
     keys = [math.inf if score is None or score != score else sign * score for score in scores]
     order = sorted(range(len(keys)), key=keys.__getitem__)
@@ -53,7 +54,7 @@ def ranks(scores: Sequence[float | None], is_reversed: bool = False) -> list[int
     rank = 0
     for place, index in enumerate(order):
         if place == 0 or keys[index] != keys[order[place - 1]]:
-            rank = place + 1
+            rank += 1
         found[index] = rank
     return found
 

@@ -52,7 +52,10 @@ def vector_score(
     distance = vector_distance(context, path, first, second, is_exact, options)
     if distance.__class__ not in _NUMBERS:
         return UNDEFINED
+    return distance if is_similarity(distance_name(context, path, options)) else -distance
+
+
+def distance_name(context: Context, path: str, options: Any) -> str:
+    """The distance function that a call of VectorDistance uses."""
     name = options.get("distanceFunction") if options.__class__ is dict else None
-    if name.__class__ is not str:
-        name = context.distance_function_of(path)
-    return distance if is_similarity(name) else -distance
+    return name if isinstance(name, str) else context.distance_function_of(path)
