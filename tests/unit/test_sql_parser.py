@@ -180,9 +180,27 @@ def test_comments_and_case() -> None:
         ("SELECT c.a FROM c JOIN t IN c.t ORDER BY RANK FullTextScore(c.a, 'x')", "SC2224", 23, 31),
         ("SELECT * FROM (SELECT VALUE c FROM c) s ORDER BY RANK FullTextScore(s.a, 'x')", "SC2225", 14, 39),
         ("SELECT VALUE ARRAY(SELECT VALUE c ORDER BY RANK FullTextScore(c.a, 'x')) FROM c", "SC2228", 48, 71),
-        ("SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.a, 'x'))", "SC2050", 30, 58),
+        ("SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.a, 'x'))", "SC2221", 30, 58),
         ("SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.a, 'x'), VectorDistance(c.v, [1]), [1])", "SC2229", 85, 88),
-        ("SELECT VALUE RRF(1, 2) FROM c", "SC2240", 13, 22),
+        ("SELECT VALUE RRF(1, 2) FROM c", "SC2005", 13, 16),
+        ("SELECT * FROM c ORDER BY RANK RRF(RRF(1, 2), FullTextScore(c.a, 'x'))", "SC2005", 34, 37),
+        ("SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.a, 'x'), 20.5)", "SC2221", 59, 63),
+        ("SELECT * FROM c ORDER BY RANK c.a", "SC2221", 30, 33),
+        (
+            "SELECT * FROM c ORDER BY RANK RRF(VectorDistance(c.v, [1]), FullTextScore(c.a, 'x'), ['1', 1])",
+            "SC2229",
+            85,
+            93,
+        ),
+        ("SELECT * FROM c ORDER BY RANK FullTextScore(c.a)", "SC2050", 30, 48),
+        ("SELECT * FROM c ORDER BY RANK FullTextScore(c.a, c.b)", "SC2226", 49, 52),
+        ("SELECT * FROM c ORDER BY RANK FullTextScore(c.a, [])", "SC2226", 49, 51),
+        ("SELECT * FROM c ORDER BY RANK FullTextScore(c.a, 'x', ['y'])", "SC2226", 54, 59),
+        ("SELECT * FROM c ORDER BY RANK FullTextScore(c.a, 5)", "SC2226", 49, 50),
+        ("SELECT * FROM c ORDER BY RANK FullTextScore(d.a, 'x')", "SC2001", 44, 45),
+        ("SELECT * FROM c ORDER BY RANK VectorDistance(c.a, (SELECT VALUE [1]))", "SC2228", 50, 68),
+        ("SELECT DISTINCT c.a FROM c ORDER BY RANK FullTextScore(c.a, 'x')", "SC2227", 0, 19),
+        ("SELECT VALUE COUNT(1) FROM c ORDER BY RANK FullTextScore(c.a, 'x')", "SC2102", 43, 66),
     ],
 )
 def test_refused_with_place(text: str, code: str, start: int, end: int) -> None:
@@ -190,7 +208,14 @@ def test_refused_with_place(text: str, code: str, start: int, end: int) -> None:
     assert (error["code"], error["location"]) == (code, {"start": start, "end": end})
 
 
-@pytest.mark.parametrize("key", ["LOWER(c.a)", "c", "c.a[0]", "c.a + 1", "t.x", "1", "c[@p]"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("LOWER(c.a)", "c", "c.a[0]", "c.a + 1", "t.x", "1", "c[@p]", "c.a, VectorDistance(c.v, [1])"),
+        *("VectorDistance(c.v, [1]), c.a", "VectorDistance([1], [1])", "VectorDistance(t.v, [1])"),
+        *("VectorDistance(c.v, t.v)", "VectorDistance(c, [1])", "VectorDistance(c.v, (SELECT VALUE [1]))"),
+    ],
+)
 def test_only_paths_are_ordered_by(key: str) -> None:
     with pytest.raises(Failure) as caught:
         compile_query(f"SELECT c.a FROM c JOIN t IN c.t ORDER BY {key}")

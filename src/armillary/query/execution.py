@@ -23,7 +23,8 @@ from armillary.query.access import Candidate, Counters, Index, Scope, Statistics
 from armillary.query.conditions import ALL
 from armillary.query.index_only import CannotTell, IndexAnswer
 from armillary.query.operators import Collector, rows_of
-from armillary.query.ordered import OrderedWalk, Ranker, Sorter, Start
+from armillary.query.ordered import OrderedWalk, Sorter, Start
+from armillary.query.ranked import RankedItems
 from armillary.query.selection import PAUSE, Selection
 from armillary.storage.engine import View
 
@@ -108,7 +109,9 @@ class Execution:
             elif self.progress.position == START:
                 has_expiry = is_live is not None
                 self._answer = IndexAnswer.of(selection, scope, index, statistics, has_expiry=has_expiry)
-        self._ranker = Ranker(selection.ranking) if selection.ranking is not None else None
+        self._ranked_items: RankedItems | None = None
+        if selection.ranking is not None:
+            self._ranked_items = RankedItems(selection.ranking, self._rows_max)
         self._item: _Item | None = None
         self._orders: list[bytes] = []  # of the page's rows
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
@@ -133,7 +136,8 @@ class Execution:
         page = self._step(view, max_items, max_bytes, is_due, counters)
         counters.joined_tuples += meter.joined_tuples - joined
         counters.user_calls += meter.user_calls - called
-        if self._selection.ordering is not None and len(self._selection.ordering.keys) == 1:
+        ordering = self._selection.ordering
+        if self._selection.ranking is not None or (ordering is not None and len(ordering.keys) == 1):
             counters.sorted_rows += len(page.rows)  # what a composite index would save
         if page.position is not None:
             self.progress.position = page.position
@@ -153,7 +157,7 @@ class Execution:
                 self._answer = None
         ordering = self._selection.ordering
         if self._selection.ranking is not None:
-            ranked = self._ranked(view, is_due)
+            ranked = self._ranked(view, is_due, counters)
             if ranked is None:
                 return Page([], self.progress.position, counters, 0)
             found = ranked
@@ -190,10 +194,7 @@ class Execution:
                 if is_everywhere is None:
                     return None
                 return walk.candidates(start, max_items, is_path_everywhere=is_everywhere)
-            limit = None
-            if selection.is_streaming and self.progress.take is not None and selection.stages[0].rows is None:
-                limit = self.progress.skip + self.progress.take
-            self._sorter = Sorter(selection.ordering, limit, start)
+            self._sorter = Sorter(selection.ordering, self._rows_max, start)
         sorter = self._sorter
         if not sorter.is_sorted:
             plain = Counters()
@@ -208,29 +209,44 @@ class Execution:
             sorter.finish()
         return loaded(view, sorter.after(start), max_items)
 
-    def _ranked(self, view: View, is_due: IsDue) -> Iterator[Candidate] | None:
+    def _ranked(self, view: View, is_due: IsDue, counters: Counters) -> Iterator[Candidate] | None:
         """Candidates by their scores, those that were not yet given; None while they are still being scored."""
-        selection, ranker = self._selection, self._ranker
-        assert selection.ranking is not None and ranker is not None
-        if not ranker.is_ranked:
+        selection, items = self._selection, self._ranked_items
+        assert selection.ranking is not None and items is not None
+        if not items.is_ranked:
             condition = ALL if selection.ranking.needs_all else selection.condition
             plain = Counters()
-            found = candidates(view, condition, self._scope, self._index, ranker.last_rid, limits.PAGE_ITEMS_MAX, plain)
+            found = candidates(view, condition, self._scope, self._index, items.last_rid, limits.PAGE_ITEMS_MAX, plain)
             for examined, (_, rid, stored) in enumerate(found, 1):
+                items.last_rid = rid
                 document = self._kept(stored) if stored is not None else None
-                predicate = selection.stages[0].predicate
-                ranker.add(rid, document, document is not None and (predicate is None or bool(predicate(document))))
+                if document is not None and stored is not None:
+                    items.counters.load(payload_of(stored))
+                    items.add(rid, document, self._has_row(document))
                 if examined % _CHECK_TIME_EVERY == 0 and is_due():
                     return None
-            ranker.finish()
-        return loaded(view, ranker.rest(), 1)
+            items.finish()
+            # All at once, so that the same query costs the same however it is cut.
+            counters.items_loaded += items.counters.items_loaded
+            counters.bytes_loaded += items.counters.bytes_loaded
+            counters.items_missed += items.counters.items_loaded - items.left
+        return loaded(view, items.rest(), 1)
+
+    @property
+    def _rows_max(self) -> int | None:
+        """How many items are needed at most; None: it cannot be told before their rows are made."""
+        selection, take = self._selection, self.progress.take
+        stage = selection.stages[0]
+        if take is None or len(selection.stages) > 1 or not stage.is_streaming or stage.rows is not None:
+            return None
+        return self.progress.skip + take
 
     def _has_row(self, document: Any) -> bool:
         """Whether an item may give a row; exactly, where it gives one at most."""
         stage = self._selection.stages[0]
         if stage.predicate is not None and not stage.predicate(document):
             return False
-        return stage.project is None or stage.project(document) is not UNDEFINED
+        return stage.project is None or stage.is_sure or stage.project(document) is not UNDEFINED
 
     def _kept(self, stored: bytes) -> Any:
         """The document of an item that is in the scope and has not expired; None for others."""
@@ -361,7 +377,8 @@ class Execution:
         for examined, (order, rid, stored) in enumerate(found, 1):
             document = self._kept(stored) if stored is not None else None
             if document is not None and stored is not None:
-                counters.load(payload_of(stored))
+                if self._ranked_items is None:
+                    counters.load(payload_of(stored))
                 is_missed = True
                 for row in rows_of(stage, document):
                     is_missed = False

@@ -95,14 +95,14 @@ class _Ranked:
 
     def __init__(self, stage: Stage, ranking: Ranking) -> None:
         self._stage = stage
-        self._ranking = ranking
+        self._scorer = ranking.begin()
         self._measures: list[Any] = []
         self._rows: list[list[bytes]] = []  # of each item that was measured and is an answer
         self._size_bytes = 0
 
     def add(self, item: bytes) -> None:
         document = orjson.loads(item)
-        measure = self._ranking.measure(document)  # also of items that the filter leaves out
+        measure = self._scorer.measure(document)  # also of items that the filter leaves out
         if self._stage.predicate is not None and not self._stage.predicate(document):
             return
         rows = [orjson.dumps(row) for row in rows_of(self._stage, document)]
@@ -113,7 +113,7 @@ class _Ranked:
             raise too_many("ORDER BY ranks", limits.QUERY_SORTED_MAX, "items")
 
     def finish(self) -> Iterator[bytes]:
-        for place in self._ranking.order(self._measures):
+        for place in self._scorer.order(self._measures):
             yield from self._rows[place]
 
 

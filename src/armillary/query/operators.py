@@ -81,9 +81,10 @@ def ranked(selection: Selection, documents: list[Any]) -> Iterator[Any]:
     """Documents by their scores. Those that the filter drops count in the scores of the others."""
     ranking, predicate = selection.ranking, selection.stages[0].predicate
     assert ranking is not None
-    measures = [ranking.measure(document) for document in documents]
+    scorer = ranking.begin()
+    measures = [scorer.measure(document) for document in documents]
     kept = [at for at, document in enumerate(documents) if predicate is None or predicate(document)]
-    return (documents[kept[place]] for place in ranking.order([measures[at] for at in kept]))
+    return (documents[kept[place]] for place in scorer.order([measures[at] for at in kept]))
 
 
 def distinct(rows: Iterable[Value]) -> Iterator[Value]:

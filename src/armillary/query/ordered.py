@@ -22,7 +22,7 @@ from armillary.query.access import Candidate, Index, Scope, few_rids, member_rid
 from armillary.query.aggregates import too_many
 from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range
 from armillary.query.ordering import composite_name, order_bytes
-from armillary.query.selection import Ordering, Ranking, Selection
+from armillary.query.selection import Ordering, Selection
 from armillary.storage.engine import View
 
 _INVERTED = bytes(255 - byte for byte in range(256))
@@ -340,36 +340,3 @@ class Sorter:
         if start.rid < 0:
             return iter(self._places)
         return (place for place in self._places if is_after(place, start, is_descending=self._is_descending))
-
-
-class Ranker:
-    """Ranks items by scores. Keeps the measures and rids of those that are answers."""
-
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking = ranking
-        self._rids: list[int] = []
-        self._measures: list[Any] = []
-        self.last_rid = -1
-        self.is_ranked = False
-
-    def add(self, rid: int, document: Any, is_answer: bool) -> None:
-        """The next item by rid; None if it is not searched."""
-        self.last_rid = rid
-        if document is None:
-            return
-        measure = self._ranking.measure(document)
-        if is_answer:
-            if len(self._rids) >= limits.QUERY_SORTED_MAX:
-                raise too_many("ORDER BY ranks", limits.QUERY_SORTED_MAX, "items")
-            self._rids.append(rid)
-            self._measures.append(measure)
-
-    def finish(self) -> None:
-        self._rids = [self._rids[place] for place in reversed(self._ranking.order(self._measures))]
-        self._measures = []
-        self.is_ranked = True
-
-    def rest(self) -> Iterator[tuple[bytes, int]]:
-        """The items from the best on; each is given once."""
-        while self._rids:
-            yield b"", self._rids.pop()

@@ -70,6 +70,7 @@ class Stage:
     rows: Callable[[Any], Iterator[Any]] | None = None
     grouping: Grouping | None = None
     is_distinct: bool = False
+    is_sure: bool = False  # a value that is kept gives a row: `project` never makes it undefined
 
     @property
     def is_streaming(self) -> bool:
@@ -88,16 +89,24 @@ class Ordering:
     values: Callable[[Any], tuple[Any, ...]]  # the values of the keys of an item
 
 
+class Scorer(Protocol):
+    """Scores the items of one execution."""
+
+    is_final: bool  # a measure is a score: it depends on nothing that comes later
+
+    def measure(self, document: Any) -> Any:
+        """What must be kept of an item to score it at the end. Can be hashed; equal ones will have equal scores."""
+
+    def order(self, measures: Sequence[Any]) -> list[int]:
+        """The places of measures, the best first; equal ones as they are."""
+
+
 class Ranking(Protocol):
     """An order by scores that are known only when all items were seen."""
 
     needs_all: bool  # scores depend on all items, also those that the filter leaves out
 
-    def measure(self, document: Any) -> Any:
-        """What must be kept of an item to score it at the end."""
-
-    def order(self, measured: Sequence[Any]) -> list[int]:
-        """The places of measures, the best first; equal ones as they are."""
+    def begin(self) -> Scorer: ...
 
 
 @dataclass(frozen=True, slots=True)

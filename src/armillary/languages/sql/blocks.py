@@ -7,15 +7,13 @@ scans run fastest. A condition is checked in the outermost loop that knows all i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from armillary.languages.sql import tree
 from armillary.languages.sql.constants import Code
 from armillary.languages.sql.emit import Emitter, Variable, Workshop
 from armillary.languages.sql.paths import rooted_path, source_alias
-from armillary.languages.sql.ranked import VECTOR
 from armillary.languages.sql.rewrite import rebuilt
 from armillary.languages.sql.shapes import Shapes
 from armillary.languages.sql.walk import expressions_of, is_aggregate, is_aggregated, names_in
@@ -37,6 +35,7 @@ class StageCode(NamedTuple):
     paths: tuple[str | None, ...]
     is_grouped: bool
     is_distinct: bool
+    is_sure: bool  # what is kept gives a row
 
 
 def emit_stages(shop: Workshop, query: tree.Query) -> tuple[list[str], list[StageCode]]:
@@ -96,7 +95,9 @@ def _emit_stage(shop: Workshop, query: tree.Query, root: Variable) -> tuple[list
         lines += _function(f"{finish}(G, R)", emitter, f"return {_selected(emitter, grouped.finished, None).source}")
     makers = grouped.makers if grouped is not None else ()
     paths = _argument_paths(shop, grouped, source) if grouped is not None and root.is_item else (None,) * len(makers)
-    stage = StageCode(predicate, project, rows, finish, makers, paths, bool(query.group_by), query.select.is_distinct)
+    is_grouped, is_distinct = bool(query.group_by), query.select.is_distinct
+    is_sure = query.select.kind != "VALUE"
+    stage = StageCode(predicate, project, rows, finish, makers, paths, is_grouped, is_distinct, is_sure)
     return lines, stage
 
 
@@ -116,10 +117,9 @@ def _argument_paths(shop: Workshop, grouped: _Grouped, source: tree.Source | Non
     return tuple(paths)
 
 
-def emit_order(shop: Workshop, query: tree.Query) -> list[str]:
+def emit_order(shop: Workshop, query: tree.Query, expressions: Sequence[tree.Expression]) -> list[str]:
     """`order(d)`: the values of an item that ORDER BY looks at."""
     source = query.sources[0]
-    expressions = [order.expression for order in query.order_by]
     found = rooted_path(source.expression)
     emitter = Emitter(shop, {}, expressions, subquery_code)
     if isinstance(source.expression, tree.Name) or found is None:
@@ -133,21 +133,6 @@ def emit_order(shop: Workshop, query: tree.Query) -> list[str]:
         emitter.scope = {alias: Variable("v", found[1])} if alias is not None else {}
     values = "".join([f"{emitter.value(expression).source}, " for expression in expressions])
     return _function("order(d)", emitter, f"return ({values})")
-
-
-def emit_scores(shop: Workshop, query: tree.Query, calls: Iterable[tree.Call]) -> list[str]:
-    """`order(d)`: for each score of a ranked query what it is made of. VectorDistance is turned so that greater means
-    more alike."""
-    alias = source_alias(query.sources[0])
-    scope = {alias: _ITEM} if alias is not None else {}
-    emitter = Emitter(shop, scope, [argument for call in calls for argument in call.arguments], subquery_code)
-    parts: list[str] = []
-    for call in calls:
-        arguments: Iterable[tree.Expression] = call.arguments
-        if call.name == VECTOR:
-            arguments = [replace(call, name="_VECTORSCORE")]
-        parts.append("(" + "".join([f"{emitter.value(argument).source}, " for argument in arguments]) + "), ")
-    return _function("order(d)", emitter, f"return ({''.join(parts)})")
 
 
 # Clauses.

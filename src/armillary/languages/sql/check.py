@@ -13,7 +13,7 @@ from armillary.languages.sql import tree
 from armillary.languages.sql.functions import ANY_NUMBER, FUNCTIONS
 from armillary.languages.sql.lexer import query_error, unplaced_error
 from armillary.languages.sql.paths import Scope, item_path, rooted_path, source_alias, source_path
-from armillary.languages.sql.ranked import VECTOR, components_of, is_ranked
+from armillary.languages.sql.ranked import TEXT, VECTOR, check_ranked, is_ranked
 from armillary.languages.sql.render import text_of
 from armillary.languages.sql.shapes import Shapes
 from armillary.languages.sql.walk import children_of, is_aggregate, is_aggregated, names_in, nodes_of
@@ -130,10 +130,7 @@ class _Checker:
         if function is not None:
             _check_arguments(call, function.arguments_min, function.arguments_max)
             if call.name == VECTOR:
-                check_vector_options(call)
-        elif call.name == "RRF":
-            message = "The RRF function is only allowed in the ORDER BY RANK clause."
-            raise query_error("SC2240", message, call.start, call.end)
+                _check_vector_options(call)
         elif call.name == "FULLTEXTSCORE":
             message = "The FullTextScore function is only allowed in the ORDER BY RANK clause."
             raise query_error("SC2240", message, call.start, call.end)
@@ -164,19 +161,16 @@ class _Checker:
                 raise _ungrouped(order.expression, "ORDER BY clause")
 
     def _scores(self, query: tree.Query, scope: Scope) -> None:
-        for component in components_of(query, scope):
-            for argument in component.call.arguments:
-                self._expression(argument, scope, clause="ORDER BY")
-            if not component.is_text:
-                check_vector_options(component.call)
-        call = query.order_by[0].expression
-        if isinstance(call, tree.Call) and call.name == "RRF" and isinstance(call.arguments[-1], tree.Parameter):
-            self.parameters[call.arguments[-1].name] = None
+        for part in check_ranked(query, scope):
+            # FullTextScore is a function here only: its arguments are looked at, a VectorDistance as a whole.
+            is_text = isinstance(part, tree.Call) and part.name == TEXT
+            for each in children_of(part) if is_text else (part,):
+                self._expression(each, scope, clause="ORDER BY")
         if is_aggregated(query):
-            raise _ungrouped(call, "ORDER BY clause")
+            raise _ungrouped(query.order_by[0].expression, "ORDER BY clause")
 
 
-def check_vector_options(call: tree.Call) -> None:
+def _check_vector_options(call: tree.Call) -> None:
     options = call.arguments[3] if len(call.arguments) > 3 else None
     if not isinstance(options, tree.ObjectLiteral):
         return

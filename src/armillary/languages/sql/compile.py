@@ -15,17 +15,18 @@ from typing import Any, TypeAlias, TypeVar
 from armillary import limits
 from armillary.errors import bad_request
 from armillary.languages.sql import runtime, tree
-from armillary.languages.sql.blocks import StageCode, emit_order, emit_scores, emit_stages
+from armillary.languages.sql.blocks import StageCode, emit_order, emit_stages
 from armillary.languages.sql.check import Checked, check_count, check_query
-from armillary.languages.sql.constants import Constants, folded, kind_of
+from armillary.languages.sql.constants import Constants, kind_of
 from armillary.languages.sql.emit import Workshop
 from armillary.languages.sql.filters import filter_of
 from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.library.context import Context, detached_context
 from armillary.languages.sql.parser import parse_filter, parse_query
 from armillary.languages.sql.paths import has_container, item_path, scope_of
-from armillary.languages.sql.ranked import Component, Ranker, components_of, is_ranked, weights_of
+from armillary.languages.sql.ranked import Component, components_of, is_ranked
 from armillary.languages.sql.rewrite import with_computed
+from armillary.languages.sql.scoring import ScoreRanking
 from armillary.languages.sql.user_functions import Run, UserFunctions
 from armillary.model.index_paths import path_text
 from armillary.model.values import UNDEFINED, Value
@@ -118,7 +119,7 @@ class CompiledQuery:
             condition,
             tuple(stages),
             Ordering(self._order_keys, order) if order is not None and not self._components else None,
-            self._ranker(order, parameters, context) if self._components else None,
+            self._ranking(order, parameters, context) if self._components else None,
             skip,
             take,
             is_exact,
@@ -126,14 +127,10 @@ class CompiledQuery:
         )
         return BoundQuery(selection, self.has_source, self.query, self.original, parameters, context)
 
-    def _ranker(self, read: Any, parameters: Mapping[str, Value], context: Context) -> Ranker:
+    def _ranking(self, read: Any, parameters: Mapping[str, Value], context: Context) -> ScoreRanking:
         call = self.query.order_by[0].expression
         assert isinstance(call, tree.Call)
-
-        def value(node: tree.Expression) -> Value:
-            return parameters[node.name] if isinstance(node, tree.Parameter) else folded(node)
-
-        return Ranker(self._components, read, weights_of(call, len(self._components), value), context)
+        return ScoreRanking(call, self._components, read, parameters, context)
 
     def _counts(self, parameters: Mapping[str, Value]) -> tuple[int, int | None]:
         """How many rows are left out, and how many are given; None: all."""
@@ -158,11 +155,9 @@ class CompiledQuery:
         shop = Workshop(constants, namespace)
         functions, stages = emit_stages(shop, self.query)
         order = "None"
-        if self._components:
-            functions += emit_scores(shop, self.query, [component.call for component in self._components])
-        elif self.query.order_by:
-            functions += emit_order(shop, self.query)
         if self.query.order_by:
+            keys = [component.subject for component in self._components]
+            functions += emit_order(shop, self.query, keys or [each.expression for each in self.query.order_by])
             order = "order"
         made = [order]
         for stage in stages:
@@ -179,7 +174,7 @@ def _stage(code: StageCode, functions: list[Any]) -> Stage:
     grouping = None
     if finish is not None:
         grouping = Grouping(tuple([AGGREGATES[name] for name in code.makers]), code.is_grouped, finish, code.paths)
-    return Stage(predicate, project, rows, grouping, code.is_distinct)
+    return Stage(predicate, project, rows, grouping, code.is_distinct, code.is_sure)
 
 
 def _order_keys(query: tree.Query) -> tuple[OrderKey, ...]:

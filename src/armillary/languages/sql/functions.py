@@ -175,7 +175,7 @@ FUNCTIONS: dict[str, Function] = {
     "FULLTEXTCONTAINSALL": Function(2, ANY_NUMBER, fulltext.contains_all, needs_context=True, needs_path=True),
     "FULLTEXTCONTAINSANY": Function(2, ANY_NUMBER, fulltext.contains_any, needs_context=True, needs_path=True),
     "VECTORDISTANCE": Function(2, 4, vectors.vector_distance, needs_context=True, needs_path=True),
-    "_FULLTEXTSCORE": Function(5, 5, scores.full_text_score, needs_context=True, needs_path=True),
+    "_FULLTEXTSCORE": Function(4, 5, scores.full_text_score, needs_context=True, needs_path=True),
     "_FULLTEXTWORDCOUNT": Function(1, 1, scores.word_count, needs_context=True, needs_path=True),
     "_VECTORSCORE": Function(2, 4, scores.vector_score, needs_context=True, needs_path=True),
     # The item, and choosing.

@@ -18,7 +18,7 @@ _RANK_OFFSET: Final = 60
 class Statistics:
     """Of a path over all items searched. Those of several partitions add up, number by number."""
 
-    documents: int  # that have a text at the path
+    documents: int  # all, whether or not they have a text at the path
     words: int  # in these texts together, stop words left out
     holding: tuple[int, ...]  # for each term: the documents that hold it
 

@@ -23,8 +23,12 @@ def word_count(context: Context, path: str, text: Any) -> Value:
 
 
 def full_text_score(
-    context: Context, path: str, text: Any, terms: Any, documents: Any, words: Any, holding: Any
+    context: Context, path: str, text: Any, terms: Any, documents: Any, words: Any, holding: Any = ABSENT
 ) -> Value:
+    """`_FullTextScore(path, terms, documents, words, hits)`; the last two may also be one object, as the statistics
+    query gives them."""
+    if words.__class__ is dict and holding is ABSENT:
+        words, holding = words.get("totalWordCount"), words.get("hitCounts")
     if text.__class__ is not str or terms.__class__ is not list or holding.__class__ is not list:
         return UNDEFINED
     if documents.__class__ not in _NUMBERS or words.__class__ not in _NUMBERS or len(terms) != len(holding):
