@@ -5,6 +5,7 @@ offered yet. Refusals name the thing and its place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from armillary import limits
@@ -16,7 +17,7 @@ from armillary.languages.sql.paths import Scope, item_path, rooted_path, source_
 from armillary.languages.sql.ranked import TEXT, VECTOR, check_ranked, is_ranked
 from armillary.languages.sql.render import text_of
 from armillary.languages.sql.shapes import Shapes
-from armillary.languages.sql.walk import children_of, is_aggregate, is_aggregated, names_in, nodes_of
+from armillary.languages.sql.walk import children_of, expressions_of, is_aggregate, is_aggregated, nodes_of
 from armillary.model.values import Value
 
 _SCORES = ("_FULLTEXTSCORE", "_VECTORSCORE")
@@ -248,9 +249,8 @@ def _check_grouped(query: tree.Query, own: set[str]) -> None:
         if is_aggregate(node) or (node.__class__ in kinds and shapes.of(node) in keys):
             continue
         if isinstance(node, tree.Subquery):
-            inner = {source_alias(source) for source in node.query.sources}
-            for name in names_in(node):
-                if name.name in own and name.name not in inner:
+            for name in _outer_names(node.query, frozenset()):
+                if name.name in own:
                     raise _ungrouped(name, "select list")
         elif isinstance(node, (tree.Name, tree.Member, tree.Index)):
             found = rooted_path(node)
@@ -259,6 +259,26 @@ def _check_grouped(query: tree.Query, own: set[str]) -> None:
             if found is not None:
                 continue
         pending.extend(children_of(node))
+
+
+def _outer_names(query: tree.Query, bound: frozenset[str]) -> Iterator[tree.Name]:
+    """The names in a subquery that stand for something outside it. In `FROM c.a c` the first c is one of them."""
+    for source in query.sources:
+        yield from _outer_names_in(source.expression, bound)
+        alias = source_alias(source)
+        bound |= {alias} if alias is not None else set()
+    sources = {id(source.expression) for source in query.sources}
+    for expression in expressions_of(query):
+        if id(expression) not in sources:
+            yield from _outer_names_in(expression, bound)
+
+
+def _outer_names_in(root: tree.Expression, bound: frozenset[str]) -> Iterator[tree.Name]:
+    for node in nodes_of(root):
+        if isinstance(node, tree.Name) and node.name not in bound:
+            yield node
+        elif isinstance(node, tree.Subquery):
+            yield from _outer_names(node.query, bound)
 
 
 def _has_key_inside(node: tree.Expression, keys: set[int], shapes: Shapes) -> bool:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from armillary import limits
 from armillary.languages.sql import tree
 from armillary.languages.sql.constants import NAMED_MAX, Code, Constants
+from armillary.languages.sql.expressions import too_many_operators
 from armillary.languages.sql.functions import FUNCTIONS
-from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.paths import Path, missing_operand, rooted_path
 from armillary.languages.sql.walk import children_of
 from armillary.model.index_paths import path_text
@@ -79,8 +79,7 @@ class Workshop:
     def count(self, node: tree.Expression) -> None:
         self._operators += 1
         if self._operators > limits.QUERY_OPERATORS_MAX:
-            message = f"The query has more than {limits.QUERY_OPERATORS_MAX} operators; simplify it."
-            raise query_error("SC1001", message, node.start, node.end)
+            raise too_many_operators(node.start, node.end)
 
     def name(self, value: Any) -> str:
         name = f"K{len(self.namespace)}"

@@ -53,6 +53,7 @@ class ExpressionParser:
         self._tokens = tokens
         self._at = 0
         self._depth = 0
+        self._binaries = 0
         self.token = tokens[0]
         self.last_end = 0  # where the token before this one ended
 
@@ -138,7 +139,10 @@ class ExpressionParser:
                 left = tree.Logic(left.start, operands[-1].end, operator, tuple(operands))
                 power_max = power
             else:
-                self.advance()
+                token = self.advance()
+                self._binaries += 1
+                if self._binaries > limits.QUERY_OPERATORS_MAX:  # it would be refused later, and take longer
+                    raise too_many_operators(token.start, token.end)
                 right = self._climb(power + 1)
                 left = tree.Binary(left.start, right.end, operator, left, right)
         self._depth -= 1
@@ -288,6 +292,11 @@ class ExpressionParser:
 def too_deep(token: Token) -> Failure:
     message = f"The query nests more than {limits.QUERY_DEPTH_MAX} expressions; simplify it."
     return query_error("SC1001", message, token.start, token.end)
+
+
+def too_many_operators(start: int, end: int) -> Failure:
+    message = f"The query has more than {limits.QUERY_OPERATORS_MAX} operators; simplify it."
+    return query_error("SC1001", message, start, end)
 
 
 def _unary(operator: Token, operand: tree.Expression) -> tree.Expression:
