@@ -29,6 +29,7 @@ AREAS = {
     "read_items": "Reading many items",
     "feeds": "Read feeds, pages, delete by partition key",
     "queries": "Queries: filters, projections, parameters",
+    "query_metrics": "Query metrics, index metrics, query advice",
     "etags": "ETags and preconditions",
     "ttl": "Time to live",
     "unique_keys": "Unique keys",
@@ -43,6 +44,7 @@ AREAS = {
 }
 _JAVASCRIPT = {
     "partition keys": "partition_keys",
+    "query metrics": "query_metrics",
     "ttl and unique keys": "ttl",
     "users and permissions": "permissions",
     "a wrong key is refused": "transport",

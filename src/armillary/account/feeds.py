@@ -10,7 +10,7 @@ rows need only be put one after the other. Merging the others is the client's pa
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -70,6 +70,8 @@ class PageAnswer:
     continuation: str | None
     charge_ru: float
     lsns: list[tuple[int, int]]  # of the partitions asked: range id, lsn
+    work: QueryWork = field(default_factory=QueryWork)  # that was charged
+    counters: Counters = field(default_factory=Counters)
 
 
 async def read_feed(account: Account, container: Container, options: FeedOptions) -> PageAnswer:
@@ -172,6 +174,7 @@ class _Walk:
         self._size_bytes = 0
         self.rows: list[bytes] = []
         self.work = QueryWork()
+        self._counters = Counters()
 
     def _scope(self) -> tuple[bytes, bytes]:
         """The stretch of the hash space that the request is about: range id, EPK pair and key together."""
@@ -334,6 +337,7 @@ class _Walk:
         self._size_bytes += page.size_bytes
         work = self.work
         count_work(work, page.counters)
+        self._counters.add(page.counters)
         work.returned_ru += sum([charges.read_ru(len(row)) for row in page.rows])
         work.loaded_bytes += max(0, page.counters.bytes_loaded - page.size_bytes)
 
@@ -355,4 +359,4 @@ class _Walk:
         if not partitions:
             partitions = list(self._container.partitions.values())[:1]
         lsns = list(dict.fromkeys((partition.range.id, partition.lsn) for partition in partitions))
-        return PageAnswer(self.rows, self._continuation, charge_ru, lsns)
+        return PageAnswer(self.rows, self._continuation, charge_ru, lsns, self.work, self._counters)

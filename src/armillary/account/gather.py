@@ -24,6 +24,7 @@ from armillary.languages.sql.compile import BoundQuery
 from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.model.values import Value
+from armillary.query.access import Counters
 from armillary.query.execution import Page
 from armillary.query.gather import Gather, partial
 from armillary.query.ordering import check_order
@@ -73,6 +74,7 @@ class Gathering:
         self._read_factor = options.read_factor
         self._slices = slices
         self._work = QueryWork()
+        self._counters = Counters()
         self._loaded_bytes = 0  # and not returned, so far
         self._held: list[bytes] | None = None
         if not bound.has_source:
@@ -93,6 +95,7 @@ class Gathering:
         else:
             rows = await self._read()
         work, self._work = self._work, QueryWork()
+        counters, self._counters = self._counters, Counters()
         for row in rows:
             work.returned_ru += charges.read_ru(len(row))
             self._loaded_bytes -= len(row)
@@ -100,7 +103,7 @@ class Gathering:
         self._loaded_bytes -= work.loaded_bytes
         charge_ru = charges.query_page_ru(work, self._read_factor)
         lsns = [(each.partition.range.id, each.partition.lsn) for each in self._slices]
-        return PageAnswer(rows, None, charge_ru, list(dict.fromkeys(lsns)))
+        return PageAnswer(rows, None, charge_ru, list(dict.fromkeys(lsns)), work, counters)
 
     async def _read(self) -> list[bytes]:
         begun_s = self._clock.monotonic_s()
@@ -122,4 +125,5 @@ class Gathering:
     def _tally(self, page: Page, is_first: bool) -> None:
         self._work.partitions_begun += is_first
         count_work(self._work, page.counters)
+        self._counters.add(page.counters)
         self._loaded_bytes += page.counters.bytes_loaded

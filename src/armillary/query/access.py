@@ -96,6 +96,17 @@ class Counters:
     user_calls: int = 0
     is_full_scan: bool = False
 
+    def add(self, other: Counters) -> None:
+        self.seeks += other.seeks
+        self.precise_scans += other.precise_scans
+        self.items_loaded += other.items_loaded
+        self.items_missed += other.items_missed
+        self.bytes_loaded += other.bytes_loaded
+        self.joined_tuples += other.joined_tuples
+        self.sorted_rows += other.sorted_rows
+        self.user_calls += other.user_calls
+        self.is_full_scan = self.is_full_scan or other.is_full_scan
+
     def load(self, payload: bytes) -> None:
         self.items_loaded += 1
         self.bytes_loaded += len(payload)

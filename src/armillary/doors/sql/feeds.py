@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import orjson
 
 from armillary import limits
@@ -9,9 +11,10 @@ from armillary.account import feeds
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.call import Call
+from armillary.doors.sql.call import Call, HeaderList
 from armillary.doors.sql.documents import header_key
 from armillary.doors.sql.lists import container_paths, parse_query_body
+from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, query_metrics
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import compile_query, parse_parameters
 from armillary.languages.sql.plan import query_plan
@@ -31,12 +34,24 @@ async def read_feed(call: Call) -> Response:
 
 async def query_items(call: Call) -> Response:
     container = call.owner_container()
+    clock = call.account.clock
+    begun_s = clock.monotonic_s()
     query = parse_query_body(call.body, container.query_context(), container.policies.computed_properties)
+    compiled_s = clock.monotonic_s()
     options = _options(call, container)
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
         options.is_cross_partition_allowed = False
+    asked = Asked.of(call.headers)
     answer = await feeds.query(call.account, container, query, call.body, options)
-    return _answer(call, container, answer)
+    extra: HeaderList = []
+    if asked.for_query:
+        run_s = clock.monotonic_s() - compiled_s
+        extra += query_metrics(answer, compiled_s - begun_s, run_s, options.read_factor)
+    if asked.for_index or asked.for_index_v2:
+        extra += index_metrics(container, query, options, is_v2=asked.for_index_v2)
+    if asked.for_advice:
+        extra += query_advice(query.original)
+    return _answer(call, container, answer, extra)
 
 
 async def plan_query(call: Call) -> Response:
@@ -68,10 +83,13 @@ def _options(call: Call, container: Container) -> FeedOptions:
     )
 
 
-def _answer(call: Call, container: Container, answer: PageAnswer) -> Response:
+def _answer(
+    call: Call, container: Container, answer: PageAnswer, asked: Iterable[tuple[bytes, bytes]] = ()
+) -> Response:
     extra = [
         (b"x-ms-session-token", h.render_session_tokens(answer.lsns)),
         *container_paths(container),
+        *asked,
     ]
     if len(answer.lsns) == 1:
         range_id, lsn = answer.lsns[0]

@@ -1,0 +1,102 @@
+"""Which indexes a query uses, and which others would serve it: what clients show as index metrics.
+
+Single indexes are those that the filter and ORDER BY ask for. Composite ones are used for ORDER BY with several keys;
+others are named as possible where the service would use them (several filters, or filters and ORDER BY) and the policy
+lacks them, though they gain nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from armillary.model.index_paths import path_text
+from armillary.model.values import UNDEFINED
+from armillary.query.access import Index
+from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range
+from armillary.query.ordering import composite_name
+from armillary.query.selection import Selection
+
+
+class CompositePath(NamedTuple):
+    path: str
+    is_descending: bool
+
+
+class IndexUse(NamedTuple):
+    """Paths as the index writes them, each index once."""
+
+    used: tuple[str, ...]
+    possible: tuple[str, ...]
+    used_composites: tuple[tuple[CompositePath, ...], ...] = ()
+    possible_composites: tuple[tuple[CompositePath, ...], ...] = ()
+
+
+def index_use(selection: Selection, index: Index, key_paths: Sequence[str] = ()) -> IndexUse:
+    """`key_paths`: those of the partition key that the request, and not the filter, gives."""
+    ordering = selection.ordering
+    asked = list(_paths(selection.condition))
+    if ordering is not None and len(ordering.keys) == 1 and ordering.keys[0].path is not None:
+        asked.append(ordering.keys[0].path)
+    used = dict.fromkeys(key_paths)
+    possible: dict[str, None] = {}
+    for path in asked:
+        if path in used or index.is_indexed(path):
+            used[path] = None
+        else:
+            possible[path] = None
+    return IndexUse(tuple(used), tuple(possible), _used_composites(selection, index), _possible(selection, index))
+
+
+def _paths(condition: Condition) -> Iterator[str]:
+    """The paths that an index is asked about, in the order of the filter."""
+    if isinstance(condition, (And, Or)):
+        for part in condition.parts:
+            yield from _paths(part)
+    elif isinstance(condition, (Equal, In, Range, Defined)) and not (
+        isinstance(condition, Equal) and condition.value is UNDEFINED
+    ):
+        yield condition.path
+
+
+def _used_composites(selection: Selection, index: Index) -> tuple[tuple[CompositePath, ...], ...]:
+    ordering = selection.ordering
+    if ordering is None or len(ordering.keys) < 2 or not index.is_complete:
+        return ()
+    found = composite_name(ordering, index.policy) if all(key.path is not None for key in ordering.keys) else None
+    if found is None:
+        return ()
+    is_opposite = found[1]
+    return (tuple([CompositePath(str(key.path), key.is_descending != is_opposite) for key in ordering.keys]),)
+
+
+def _possible(selection: Selection, index: Index) -> tuple[tuple[CompositePath, ...], ...]:
+    """Equalities first, then one range or the keys of ORDER BY."""
+    condition = selection.condition
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    equal = dict.fromkeys(part.path for part in parts if isinstance(part, Equal) and part.value is not UNDEFINED)
+    ranges = dict.fromkeys(part.path for part in parts if isinstance(part, Range) and part.path not in equal)
+    last: list[CompositePath] = []
+    if selection.ordering is not None:
+        keys = selection.ordering.keys
+        last = [CompositePath(key.path, key.is_descending) for key in keys if key.path is not None]
+        if not equal or len(last) < len(keys) or any(each.path in equal for each in last):
+            return ()
+    elif ranges:
+        last = [CompositePath(next(iter(ranges)), False)]
+    wanted = (*[CompositePath(path, False) for path in equal], *last)
+    if len(wanted) < 2 or any("/[]" in each.path for each in wanted) or _has(index, tuple(equal), last):
+        return ()
+    return (wanted,)
+
+
+def _has(index: Index, equal: tuple[str, ...], last: Sequence[CompositePath]) -> bool:
+    """Whether the policy has such an index. The order among equalities, and all directions reversed, make no odds."""
+    for composite in index.policy.composites:
+        paths = [path_text(steps) for steps in composite.paths]
+        if len(paths) != len(equal) + len(last) or set(paths[: len(equal)]) != set(equal):
+            continue
+        tail = [CompositePath(*each) for each in zip(paths, composite.is_descending, strict=True)][len(equal) :]
+        if tail == list(last) or tail == [CompositePath(path, not down) for path, down in last]:
+            return True
+    return False

@@ -1,0 +1,170 @@
+"""Gathered queries through the account: what they charge, whom they ask, and what they do when time runs out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from armillary import limits
+from armillary.account import containers, feeds, items
+from armillary.account.account import Account
+from armillary.account.container import Container
+from armillary.account.feeds import FeedOptions, PageAnswer
+from armillary.account.gather import Gathering, gather
+from armillary.account.items import ItemOptions
+from armillary.account.throughput import Throughput
+from armillary.clock import VirtualClock
+from armillary.errors import Failure, Kind
+from armillary.languages.sql.compile import BoundQuery, compile_query
+from armillary.storage.memory import MemoryEngine
+
+PARTITIONS = 4
+
+
+class Hurried(VirtualClock):
+    """A clock that moves a little whenever it is looked at."""
+
+    step_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.advance(self.step_s)
+        return super().monotonic_s()
+
+
+class World:
+    def __init__(self, account: Account, clock: Hurried) -> None:
+        self.account, self.clock = account, clock
+        self.container: Container
+
+    async def create(self, documents: list[dict[str, Any]], paths: tuple[str, ...] = ("/pk",), **more: Any) -> None:
+        database = await containers.create_database(self.account, {"id": "d"}, None)
+        kind = "Hash" if len(paths) == 1 else "MultiHash"
+        body = {"id": "c", "partitionKey": {"paths": list(paths), "kind": kind, "version": 2}, **more}
+        self.container = await containers.create_container(self.account, database, body, Throughput(6000 * PARTITIONS))
+        assert len(self.container.partitions) == PARTITIONS
+        for document in documents:
+            await items.create(
+                self.container, dict(document), ItemOptions(key=self.container.key_of(document)), self.clock
+            )
+
+    def bound(self, text: str) -> BoundQuery:
+        return compile_query(text).bind({}, self.container.query_context())
+
+    def gather(self, text: str, **options: Any) -> Gathering:
+        return gather(self.account, self.container, self.bound(text), FeedOptions(**options))
+
+    async def all(self, text: str, **options: Any) -> tuple[list[Any], list[PageAnswer]]:
+        gathering = self.gather(text, **options)
+        pages = []
+        while not gathering.is_done:
+            pages.append(await gathering.page())
+            assert len(pages) < 1000, "it never ends"
+        return [orjson.loads(row) for page in pages for row in page.rows], pages
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    engine, clock = MemoryEngine(), Hurried()
+    account = await Account.open(engine, clock)
+    yield World(account, clock)
+    await account.close()
+    await engine.close()
+
+
+def numbers(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"{number}", "pk": f"k{number}", "n": number} for number in range(count)]
+
+
+async def test_every_partition_is_asked_and_paid_for(world: World) -> None:
+    await world.create(numbers(40))
+    rows, pages = await world.all("SELECT VALUE c.n FROM c ORDER BY c.n")
+    assert rows == list(range(40)) and len(pages) == 1
+    assert pages[0].work.partitions_begun == PARTITIONS
+    assert [range_id for range_id, _ in pages[0].lsns] == [0, 1, 2, 3]
+    assert pages[0].counters.items_loaded == 40 and pages[0].counters.items_missed == 0
+    # Each partition's first page, an ordered walk in each, and forty small rows.
+    assert pages[0].charge_ru == pytest.approx(4 * (2.25 + 0.25) + 40 * (0.6 + 0.075), rel=0.02)
+
+
+async def test_pages_charge_together_what_one_page_charges(world: World) -> None:
+    await world.create(numbers(40))
+    for text in ("SELECT * FROM c ORDER BY c.n DESC", "SELECT * FROM c", "SELECT DISTINCT c.pk FROM c"):
+        rows, pages = await world.all(text, page_items=1000)
+        other_rows, other_pages = await world.all(text, page_items=3)
+        assert rows == other_rows and len(other_pages) > len(pages)
+        total = sum(page.charge_ru for page in other_pages)
+        assert total == pytest.approx(sum(page.charge_ru for page in pages), rel=0.02), text
+
+
+async def test_a_plain_query_costs_what_it_costs_in_pages(world: World) -> None:
+    await world.create(numbers(40))
+    text = "SELECT * FROM c WHERE c.n < 20"
+    _, pages = await world.all(text)
+    bound = world.bound(text)
+    answer = await feeds.query(world.account, world.container, bound, text.encode(), FeedOptions())
+    assert [page.rows for page in pages] == [answer.rows]
+    assert pages[0].charge_ru == pytest.approx(answer.charge_ru)
+
+
+async def test_only_partitions_that_can_answer_are_asked(world: World) -> None:
+    await world.create(numbers(40))
+    rows, pages = await world.all("SELECT VALUE COUNT(1) FROM c WHERE c.pk = 'k7'")
+    assert rows == [1] and pages[0].work.partitions_begun == 1
+    rows, pages = await world.all("SELECT VALUE COUNT(1) FROM c", range_id="2")
+    assert pages[0].work.partitions_begun == 1 and 0 < rows[0] < 40
+    rows, pages = await world.all("SELECT VALUE COUNT(1) FROM c WHERE false")
+    assert rows == [0]
+    rows, pages = await world.all("SELECT VALUE 1")
+    assert rows == [1] and pages[0].charge_ru > 0
+
+
+async def test_a_prefix_of_a_hierarchical_key(world: World) -> None:
+    documents = [{"id": f"{n}", "a": f"a{n % 3}", "b": f"b{n}", "n": n} for n in range(60)]
+    await world.create(documents, ("/a", "/b"))
+    rows, _ = await world.all("SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 2 LIMIT 3", key=("a1",))
+    assert rows == [52, 49, 46]
+    rows, _ = await world.all("SELECT VALUE COUNT(1) FROM c", key=("a1",))
+    assert rows == [20]
+
+
+async def test_expired_items_are_left_out(world: World) -> None:
+    await world.create([{**each, "ttl": 10 if each["n"] % 2 else -1} for each in numbers(20)], defaultTtl=-1)
+    assert (await world.all("SELECT VALUE COUNT(1) FROM c"))[0] == [20]
+    world.clock.advance(11)
+    assert (await world.all("SELECT VALUE COUNT(1) FROM c"))[0] == [10]
+    assert (await world.all("SELECT VALUE c.n FROM c ORDER BY c.n"))[0] == list(range(0, 20, 2))
+
+
+async def test_a_session_ahead_of_a_partition_is_refused(world: World) -> None:
+    await world.create(numbers(4))
+    with pytest.raises(Failure) as caught:
+        world.gather("SELECT * FROM c", session={3: 10**9})
+    assert caught.value.kind is Kind.SESSION_BEHIND
+
+
+async def test_what_cannot_be_ordered_is_refused_before_anything_is_read(world: World) -> None:
+    await world.create(numbers(4))
+    with pytest.raises(Failure, match="composite index"):
+        world.gather("SELECT * FROM c ORDER BY c.n, c.pk")
+
+
+async def test_rows_come_as_far_as_there_is_time(world: World) -> None:
+    await world.create(numbers(200))
+    world.clock.step_s = limits.PAGE_SECONDS_MAX / 10
+    rows, pages = await world.all("SELECT VALUE c.n FROM c ORDER BY c.n", page_items=1000)
+    assert rows == list(range(200)) and len(pages) > 1
+
+
+async def test_what_must_see_all_rows_has_a_minute(world: World) -> None:
+    await world.create(numbers(200))
+    world.clock.step_s = limits.PAGE_SECONDS_MAX / 10
+    text = "SELECT c.n % 7 AS k, COUNT(1) AS n FROM c GROUP BY c.n % 7"
+    rows, pages = await world.all(text)
+    assert sum(row["n"] for row in rows) == 200 and len(pages) == 1
+    world.clock.step_s = limits.QUERY_SECONDS_MAX / 2
+    with pytest.raises(Failure) as caught:
+        await world.all(text)
+    assert caught.value.kind is Kind.TIMED_OUT
