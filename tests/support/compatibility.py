@@ -29,11 +29,8 @@ AREAS = {
     "read_items": "Reading many items",
     "feeds": "Read feeds, pages, delete by partition key",
     "queries": "Queries: filters, projections, parameters",
-<<<<<<< ours
-    "query_metrics": "Query metrics, index metrics, query advice",
-=======
     "queries_cross_partition": "Queries over several partitions, merged by the client",
->>>>>>> theirs
+    "query_metrics": "Query metrics, index metrics, query advice",
     "etags": "ETags and preconditions",
     "ttl": "Time to live",
     "unique_keys": "Unique keys",
