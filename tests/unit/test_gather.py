@@ -168,3 +168,27 @@ async def test_what_must_see_all_rows_has_a_minute(world: World) -> None:
     with pytest.raises(Failure) as caught:
         await world.all(text)
     assert caught.value.kind is Kind.TIMED_OUT
+
+
+async def test_a_feed_range_of_one_key_is_that_key(world: World) -> None:
+    """Clients write it as a range of hashes, and go on with a continuation of the one in the other form."""
+    await world.create([{"id": f"{n}", "pk": f"k{n % 3}", "n": n} for n in range(30)])
+    definition = world.container.key
+    assert definition is not None
+    low = definition.effective_key(("k1",))
+    high = (int.from_bytes(low, "big") + 1).to_bytes(len(low), "big")
+    text = "SELECT VALUE c.n FROM c ORDER BY c.n"
+    first = await feeds.query(
+        world.account, world.container, world.bound(text), b"q", FeedOptions(epk_range=(low, high), page_items=4)
+    )
+    rest = await feeds.query(
+        world.account,
+        world.container,
+        world.bound(text),
+        b"q",
+        FeedOptions(key=("k1",), continuation=first.continuation),
+    )
+    assert [orjson.loads(row) for row in first.rows + rest.rows] == list(range(1, 30, 3))
+    count = world.bound("SELECT VALUE COUNT(1) FROM c")
+    answer = await feeds.query(world.account, world.container, count, b"q", FeedOptions(epk_range=(low, high)))
+    assert answer.rows == [b"10"] and answer.counters.items_loaded == 0

@@ -188,6 +188,8 @@ class _Walk:
         if options.key is not None:
             key_low, key_high = container.key_range(options.key)
             low, high = max(low, key_low), min(high, key_high)
+        if container.key is not None and container.key.is_one_key(low, high):
+            high = low + b"\x00"
         return low, high
 
     @property

@@ -160,6 +160,12 @@ class PartitionKeyDefinition:
         low = self.effective_key(key)
         return low, low + SPACE_HIGH
 
+    def is_one_key(self, low: bytes, high: bytes) -> bool:
+        """Whether a range of effective keys is that of one full key as clients write it: from its hash to the next."""
+        if self.version != 2 or len(low) != KEY_BYTES_PER_LEVEL * len(self.paths) or len(high) != len(low):
+            return False
+        return int.from_bytes(high, "big") == int.from_bytes(low, "big") + 1
+
     def _component(self, value: Any) -> KeyComponent:
         kind = type(value)
         if kind is str:
