@@ -194,3 +194,36 @@ async def test_arrays_spoil_the_least_value_in_whatever_partition_they_are() -> 
     await shelves[2].put([{"id": "3", "pk": "x", "n": [1]}])
     gather, _ = begin("SELECT VALUE MIN(c.n) FROM c", shelves)
     assert await all_rows(gather, random.Random(4)) == []
+
+
+RANKED = [
+    "SELECT VALUE c.n FROM c ORDER BY VectorDistance(c.v, [1, 0.5])",
+    "SELECT TOP 7 VALUE c.n FROM c ORDER BY VectorDistance(c.v, [1, 0.5])",
+    "SELECT VALUE c.n FROM c WHERE c.n % 3 = 1 ORDER BY VectorDistance(c.v, [1, 0.5]) OFFSET 2 LIMIT 5",
+    "SELECT TOP 9 VALUE c.n FROM c ORDER BY RANK FullTextScore(c.text, 'red', 'blue')",
+    "SELECT TOP 9 VALUE c.n FROM c WHERE c.n > 20 "
+    "ORDER BY RANK RRF(FullTextScore(c.text, 'red'), VectorDistance(c.v, [0, 1]))",
+]
+
+
+@pytest.mark.parametrize("text", RANKED)
+async def test_scores_are_those_of_all_items_together(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("armillary.query.ranked._SPARE_ITEMS", 3)
+    dice = random.Random(5)
+    policy = IndexingPolicy.parse(None, key_definition=KEY, has_ttl=False)
+    shelves = [Shelf(policy) for _ in range(3)]
+    for place, shelf in enumerate(shelves):
+        items = [
+            {
+                "id": f"{number}",
+                "pk": "x",
+                "n": number,
+                "v": [dice.random(), dice.random()] if dice.random() < 0.9 else None,
+                "text": " ".join(dice.choices(["red", "blue", "green", "yellow"], k=dice.randrange(1, 6))),
+            }
+            for number in range(place, 60, 3)
+        ]
+        await shelf.put(items)
+    expected = compile_query(text).bind({}).evaluate_over(serial(shelves, is_descending=False))
+    gather, _ = begin(text, shelves)
+    assert expected and await all_rows(gather, dice) == expected

@@ -109,7 +109,7 @@ class Execution:
             elif self.progress.position == START:
                 has_expiry = is_live is not None
                 self._answer = IndexAnswer.of(selection, scope, index, statistics, has_expiry=has_expiry)
-        self._ranked_items: RankedItems | None = None
+        self._ranked_items: RankedItems[int] | None = None
         if selection.ranking is not None:
             self._ranked_items = RankedItems(selection.ranking, self._rows_max)
         self._item: _Item | None = None
@@ -230,7 +230,7 @@ class Execution:
             counters.items_loaded += items.counters.items_loaded
             counters.bytes_loaded += items.counters.bytes_loaded
             counters.items_missed += items.counters.items_loaded - items.left
-        return loaded(view, items.rest(), 1)
+        return loaded(view, ((b"", rid) for rid in items.rest()), 1)
 
     @property
     def _rows_max(self) -> int | None:

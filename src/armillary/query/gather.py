@@ -22,6 +22,7 @@ from armillary.query.aggregates import Seen, too_many
 from armillary.query.conditions import ALL
 from armillary.query.execution import Page
 from armillary.query.operators import Collector, rows_of
+from armillary.query.ranked import RankedItems
 from armillary.query.selection import Ranking, Selection, Stage
 
 _INVERTED = bytes(255 - byte for byte in range(256))
@@ -93,28 +94,25 @@ class _Lane:
 class _Ranked:
     """Rows that wait until all scores are known."""
 
-    def __init__(self, stage: Stage, ranking: Ranking) -> None:
+    def __init__(self, stage: Stage, ranking: Ranking, rows_max: int | None) -> None:
         self._stage = stage
-        self._scorer = ranking.begin()
-        self._measures: list[Any] = []
-        self._rows: list[list[bytes]] = []  # of each item that was measured and is an answer
-        self._size_bytes = 0
+        self._items: RankedItems[list[bytes]] = RankedItems(ranking, rows_max)
+        self._size_bytes = 0  # at most: some may have been dropped
 
     def add(self, item: bytes) -> None:
         document = orjson.loads(item)
-        measure = self._scorer.measure(document)  # also of items that the filter leaves out
-        if self._stage.predicate is not None and not self._stage.predicate(document):
-            return
         rows = [orjson.dumps(row) for row in rows_of(self._stage, document)]
-        self._measures.append(measure)
-        self._rows.append(rows)
+        self._items.add(rows, document, bool(rows))
         self._size_bytes += sum(map(len, rows))
-        if len(self._rows) > limits.QUERY_SORTED_MAX or self._size_bytes > limits.QUERY_HELD_BYTES_MAX:
-            raise too_many("ORDER BY ranks", limits.QUERY_SORTED_MAX, "items")
+        if self._size_bytes > limits.QUERY_HELD_BYTES_MAX:
+            self._size_bytes = sum([len(row) for rows in self._items.held for row in rows])
+            if self._size_bytes > limits.QUERY_HELD_BYTES_MAX:
+                raise too_many("The query ranks", limits.QUERY_SORTED_MAX, "items")
 
     def finish(self) -> Iterator[bytes]:
-        for place in self._scorer.order(self._measures):
-            yield from self._rows[place]
+        self._items.finish()
+        for rows in self._items.rest():
+            yield from rows
 
 
 class Gather:
@@ -136,7 +134,10 @@ class Gather:
         stage = selection.stages[0]
         self._ranked: _Ranked | None = None
         if selection.ranking is not None and stage.grouping is None:
-            self._ranked = _Ranked(stage, selection.ranking)
+            rows_max = None
+            if len(selection.stages) == 1 and not stage.is_distinct and self._take is not None:
+                rows_max = self._skip + self._take
+            self._ranked = _Ranked(stage, selection.ranking, rows_max)
         if len(selection.stages) > 1 or stage.grouping is not None or self._ranked is not None:
             self._collector = Collector(selection)
         elif stage.is_distinct:
