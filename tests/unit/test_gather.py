@@ -103,10 +103,13 @@ async def test_a_plain_query_costs_what_it_costs_in_pages(world: World) -> None:
     await world.create(numbers(40))
     text = "SELECT * FROM c WHERE c.n < 20"
     _, pages = await world.all(text)
-    bound = world.bound(text)
-    answer = await feeds.query(world.account, world.container, bound, text.encode(), FeedOptions())
-    assert [page.rows for page in pages] == [answer.rows]
-    assert pages[0].charge_ru == pytest.approx(answer.charge_ru)
+    answers: list[PageAnswer] = []
+    while not answers or answers[-1].continuation is not None:
+        options = FeedOptions(continuation=answers[-1].continuation if answers else None)
+        answers.append(await feeds.query(world.account, world.container, world.bound(text), text.encode(), options))
+    assert len(answers) == PARTITIONS, "a page has rows of one partition"
+    assert [page.rows for page in pages] == [[row for answer in answers for row in answer.rows]]
+    assert pages[0].charge_ru == pytest.approx(sum(answer.charge_ru for answer in answers), rel=0.01)
 
 
 async def test_only_partitions_that_can_answer_are_asked(world: World) -> None:

@@ -148,7 +148,7 @@ PLANS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     (
-        "SELECT TOP 1 VALUE MIN(c.a) FROM c WHERE c.b",
+        "SELECT TOP 1 VALUE MIN(c.a) FROM c WHERE c.b ORDER BY c.a",
         {
             "top": 1,
             "aggregates": ["Min"],

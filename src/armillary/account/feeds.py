@@ -99,7 +99,7 @@ async def query(
         if walk.is_for_clients:
             plan = query_plan(bound, container.key)
             raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan})
-        await walk.run()
+        await walk.run(is_page_of_one=True)
     else:
         walk.rows = [orjson.dumps(row) for row in bound.evaluate_over([])]
         walk.work.partitions_begun = 1
@@ -236,7 +236,9 @@ class _Walk:
 
     # Walking.
 
-    async def run(self) -> None:
+    async def run(self, *, is_page_of_one: bool = False) -> None:
+        """Fill the page. `is_page_of_one`: with rows of one partition only, as the service's pages of queries are, so
+        that a client makes as many requests here as there."""
         begun_s = self._account.clock.monotonic_s()
         slices = self.slices()
         if self._options.session is not None:
@@ -247,9 +249,10 @@ class _Walk:
             self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
             self.rows = [orjson.dumps(row) for row in evaluate(self._selection, [])]
         for index, current in enumerate(slices):
-            self.work.partitions_begun += current.position == START
+            page_items = 0 if is_page_of_one and self.rows else self._options.page_items
+            is_new = current.position == START
             while True:
-                room = self._options.page_items - len(self.rows)
+                room = page_items - len(self.rows)
                 before = replace(current.execution.progress)
                 # With a full page we only look whether anything follows: a page too many is a request too many.
                 page, is_out_of_time = await current.read(
@@ -260,6 +263,8 @@ class _Walk:
                     self._stop_at(slices[index:])
                     return
                 self._take(page)
+                self.work.partitions_begun += is_new
+                is_new = False
                 if page.position is None:
                     break
                 is_full_of_bytes = len(page.rows) < room and not is_out_of_time

@@ -23,6 +23,10 @@ from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
 
+# What JavaScript asks of ordered ranges before it goes on from a continuation of its own: that ties come the other way
+# round where the order does.
+_TIES = (b"x-ms-cosmos-query-execution-info", b'{"reverseRidEnabled":true,"reverseIndexScan":false}')
+
 
 async def read_feed(call: Call) -> Response:
     container = call.owner_container()
@@ -51,6 +55,8 @@ async def query_items(call: Call) -> Response:
         extra += index_metrics(container, query, options, is_v2=asked.for_index_v2)
     if asked.for_advice:
         extra += query_advice(query.original)
+    if query.selection.ordering is not None:
+        extra.append(_TIES)
     return _answer(call, container, answer, extra)
 
 

@@ -158,8 +158,6 @@ class _Checker:
             path = item_path(order.expression, scope)
             if not path or not all(isinstance(step, str) for step in path):
                 raise unplaced_error(2206, _UNORDERABLE)
-            if is_aggregated(query):
-                raise _ungrouped(order.expression, "ORDER BY clause")
 
     def _scores(self, query: tree.Query, scope: Scope) -> None:
         for part in check_ranked(query, scope):

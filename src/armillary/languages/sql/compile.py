@@ -28,6 +28,7 @@ from armillary.languages.sql.ranked import Component, components_of, is_ranked
 from armillary.languages.sql.rewrite import with_computed
 from armillary.languages.sql.scoring import ScoreRanking
 from armillary.languages.sql.user_functions import Run, UserFunctions
+from armillary.languages.sql.walk import is_aggregated
 from armillary.model.index_paths import path_text
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.aggregates import AGGREGATES
@@ -84,7 +85,7 @@ class _Variant:
 
 class CompiledQuery:
     def __init__(self, checked: Checked, computed: Mapping[str, tree.Query]) -> None:
-        self.query = with_computed(checked.query, computed)
+        self.query = _without_idle_order(with_computed(checked.query, computed))
         self.original = checked.query
         self.parameters = checked.parameters
         self.has_source = has_container(self.query)
@@ -175,6 +176,11 @@ def _stage(code: StageCode, functions: list[Any]) -> Stage:
     if finish is not None:
         grouping = Grouping(tuple([AGGREGATES[name] for name in code.makers]), code.is_grouped, finish, code.paths)
     return Stage(predicate, project, rows, grouping, code.is_distinct, code.is_sure)
+
+
+def _without_idle_order(query: tree.Query) -> tree.Query:
+    """Aggregates of all rows make one row, in whatever order the rows come. The service takes such an ORDER BY."""
+    return replace(query, order_by=()) if query.order_by and is_aggregated(query) else query
 
 
 def _order_keys(query: tree.Query) -> tuple[OrderKey, ...]:

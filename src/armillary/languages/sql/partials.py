@@ -233,7 +233,7 @@ def _aggregated(query: tree.Query, partial: Partial) -> None:
             f"A query over several partitions has at most {limits.QUERY_MERGED_AGGREGATES_MAX} aggregates."
         )
     _aggregate_features(query, calls, partial)
-    rewritten = _uncounted(query)
+    rewritten = replace(_uncounted(query), order_by=())
     items: list[tree.Item] = []
     if query.group_by:
         info["groupByExpressions"] = [text_of(key) for key in query.group_by]
