@@ -36,14 +36,15 @@ def measure_idle(directory: Path, *, starts: int, seconds: float) -> Idle:
         cpu_before_s = cpu_seconds(server.pid)
         time.sleep(seconds)
         cpu_s = cpu_seconds(server.pid) - cpu_before_s
-        rss_mb = _rss_mb(server.pid)
+        rss_mb = memory_mb(server.pid)
     finally:
         server.stop()
     return Idle(statistics.median(taken_s), max(taken_s), rss_mb, 100 * cpu_s / seconds)
 
 
-def _rss_mb(pid: int) -> float:
+def memory_mb(pid: int, which: str = "VmRSS") -> float:
+    """What a process has in memory now, or had at most (VmHWM)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{which}:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError("the kernel does not tell the memory of the server")

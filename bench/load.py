@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench import protocol
-from bench.protocol import BATCH_ITEMS, NUMBER, PARTITION, PARTITION_FIRST, PARTITIONS, REVISION
+from bench.protocol import BATCH_ITEMS, DECADE, NUMBER, PARTITION, PARTITION_FIRST, PARTITIONS, REVISION
 
 NUMBERS_PER_RUN = 2_000_000  # more than one measurement can use up
 
@@ -38,7 +38,7 @@ class Measured:
 
 def reads(container: str, numbers: range) -> str:
     """Point reads of existing items in a mixed order."""
-    return _from_table(protocol.read_texts(container, numbers))
+    return from_table(protocol.read_texts(container, numbers))
 
 
 def creates(container: str, first: int) -> str:
@@ -128,7 +128,8 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100  # in ticks, a hundred a second on Linux
 
 
-def _from_table(texts: Iterable[str]) -> str:
+def from_table(texts: Iterable[str]) -> str:
+    """These requests in turn, in a mixed order."""
     # 7919 is prime to the number of texts: all come in turn, no two neighbours one after the other.
     rows = ",\n".join(_quoted(text) for text in texts)
     return f"""
@@ -145,8 +146,8 @@ end
 
 def _lua(text: str) -> str:
     """A Lua expression that makes `text` with its holes filled from the variables number, partition, revision."""
-    names = {NUMBER: "number", PARTITION: "partition", REVISION: "revision"}
-    parts = re.split(f"([{NUMBER}{PARTITION}{REVISION}])", text)
+    names = {NUMBER: "number", PARTITION: "partition", REVISION: "revision", DECADE: "math.floor(number / 10)"}
+    parts = re.split(f"([{NUMBER}{PARTITION}{REVISION}{DECADE}])", text)
     return " .. ".join(names.get(part) or _quoted(part) for part in parts if part)
 
 

@@ -24,7 +24,7 @@ KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbI
 DATABASE: Final = "bench"
 THROUGHPUT_RU: Final = 400
 
-NUMBER, PARTITION, REVISION = "#", "@", "^"  # the holes: nine digits, four digits, nine digits
+NUMBER, PARTITION, REVISION, DECADE = "#", "@", "^", "~"  # the holes: nine digits, four digits, nine digits, eight
 NUMBER_FIRST: Final = 100_000_000
 PARTITION_FIRST, PARTITIONS = 1_000, 1_000
 BATCH_ITEMS: Final = 100
@@ -34,11 +34,12 @@ _PRELOAD_CONNECTIONS = 8
 
 
 def item() -> str:
-    """One item of 1 KB (without system properties), with holes. The default index makes 13 terms of it."""
+    """One item of 1 KB (without system properties), with holes. The default index makes 14 terms of it."""
     head = {
         "id": f"item-{NUMBER}",
         "key": f"key-{PARTITION}",
         "name": f"Customer {NUMBER}",
+        "decade": f"d{DECADE}",  # ten neighbours share one
         "sequence": "<number>",
         "amount": "<amount>",
         "isActive": True,
@@ -55,7 +56,8 @@ def item() -> str:
 
 def filled(text: str, number: int, partition: int, revision: int | None = None) -> str:
     revised = number if revision is None else revision
-    return text.replace(NUMBER, str(number)).replace(PARTITION, str(partition)).replace(REVISION, str(revised))
+    text = text.replace(NUMBER, str(number)).replace(PARTITION, str(partition)).replace(REVISION, str(revised))
+    return text.replace(DECADE, str(number // 10))
 
 
 def batched_partition(number: int) -> int:
@@ -77,11 +79,12 @@ def signed(verb: str, resource_type: str, link: str, headers: dict[str, str] | N
     }
 
 
-def request_text(verb: str, path: str, headers: dict[str, str], body: str = "") -> str:
-    """A whole request, holes and all."""
+def request_text(verb: str, path: str, headers: dict[str, str], body: str = "", *, has_holes: bool = True) -> str:
+    """A whole request, holes and all. Without holes the characters that mark them stand for themselves."""
     lines = [f"{verb} {path} HTTP/1.1", "host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body:
-        lines.append(f"content-length: {len(filled(body, NUMBER_FIRST, PARTITION_FIRST))}")
+        length = len(filled(body, NUMBER_FIRST, PARTITION_FIRST)) if has_holes else len(body)
+        lines.append(f"content-length: {length}")
     return "\r\n".join(lines) + "\r\n\r\n" + body
 
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from bench.idle import Idle
 from bench.load import Measured
+from bench.queries import COUNT, EQUALITY, ORDER, RANGE, QueryFigures
 
 CONNECTIONS: Final = (1, 16, 64)
 
@@ -55,7 +56,14 @@ class Aim(NamedTuple):
 
 
 def render(
-    results: Results, idle: Idle, *, large: int, puts_per_item: float, skipped: list[str], taken_s: float
+    results: Results,
+    idle: Idle,
+    queries: QueryFigures | None,
+    *,
+    large: int,
+    puts_per_item: float,
+    skipped: list[str],
+    taken_s: float,
 ) -> str:
     lines = [
         f"Armillary on this machine: {os.cpu_count()} cores, shared by the load generator (wrk, one thread), the",
@@ -83,6 +91,8 @@ def render(
         for over, under in _ratios_of(title, table):
             ratios = [_ratio(results, title, over, under, each) for each in CONNECTIONS]
             lines.append(_row(f"  {over} / {under}", ["-" if each is None else f"{each:.2f}" for each in ratios]))
+    if queries is not None:
+        lines += _query_lines(queries)
     lines += [
         "",
         f"Start to ready: median {idle.start_median_s:.2f} s, worst {idle.start_worst_s:.2f} s. "
@@ -90,7 +100,7 @@ def render(
         "",
         "Aims",
     ]
-    for aim in aims(results, idle, large):
+    for aim in [*aims(results, idle, large), *(query_aims(queries) if queries is not None else ())]:
         verdict = "not measured" if aim.found is None else "PASS" if aim.is_reached else "miss"
         found = "" if aim.found is None else f"{aim.found:.2f}"
         lines.append(f"  {verdict:<12} {aim.text:<76} {'≤' if aim.is_most else '≥'} {aim.wanted:g}: {found}")
@@ -121,7 +131,31 @@ def aims(results: Results, idle: Idle, large: int) -> Iterator[Aim]:
     yield Aim("idle CPU, %", idle.cpu_percent, 1, is_most=True)
 
 
-def to_json(results: Results, idle: Idle, skipped: list[str]) -> dict[str, object]:
+def query_aims(figures: QueryFigures) -> Iterator[Aim]:
+    small, large = figures.sizes[0], figures.sizes[-1]
+    for query in (EQUALITY, ORDER, COUNT):
+        yield Aim(f"{query}: time at {large:,} / at {small:,} items", figures.slowdown(query), 1.5, is_most=True)
+    for size in figures.other_rates:
+        yield Aim(f"{RANGE}, of {size:,} items, / {VERCEL_ALIVE}", figures.range_ratio(size), 30)
+    scan = statistics.median(figures.scan_items_per_s)
+    yield Aim(f"scan of {large:,} items with a filter of two terms, items/s", scan, 150_000)
+    slower = [bare / mine for mine, bare in zip(figures.scan_items_per_s, figures.bare_items_per_s, strict=True)]
+    yield Aim("bare loop / scan", statistics.median(slower), 3, is_most=True)
+    yield Aim("peak memory of the scan above idle, MB", figures.peak_mb - figures.idle_mb, 200, is_most=True)
+
+
+def _query_lines(figures: QueryFigures) -> Iterator[str]:
+    yield ""
+    yield "queries with one connection, requests/s, by the number of items"
+    yield _row("", [f"{size:,}" for size in figures.sizes])
+    for query, rates in figures.rates.items():
+        yield _row(query, [f"{statistics.median(rates[size]):,.0f}" for size in figures.sizes])
+    if figures.other_rates:
+        others = [figures.other_rates.get(size) for size in figures.sizes]
+        yield _row(f"{RANGE}, {VERCEL_ALIVE}", [f"{statistics.median(each):,.1f}" if each else "-" for each in others])
+
+
+def to_json(results: Results, idle: Idle, queries: QueryFigures | None, skipped: list[str]) -> dict[str, object]:
     return {
         "results": {
             title: {
@@ -131,6 +165,7 @@ def to_json(results: Results, idle: Idle, skipped: list[str]) -> dict[str, objec
             for title, table in results.items()
         },
         "idle": idle.to_json(),
+        "queries": queries.to_json() if queries is not None else None,
         "skipped": skipped,
     }
 

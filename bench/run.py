@@ -16,10 +16,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import load, report, servers
+from bench import load, queries, report, servers
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
+from bench.queries import QueryFigures
 from bench.raw_rocks import RawRocks
 from bench.report import CONNECTIONS, Results
 from bench.servers import Server, Unavailable
@@ -49,6 +50,7 @@ class Benchmark:
         self._directory = directory
         self._next_number = NUMBER_FIRST + 10 * NUMBERS_PER_RUN
         self.results: Results = {}
+        self.query_figures: QueryFigures | None = None
         self.servers: list[Server] = []
         self.raw: list[tuple[str, RawRocks]] = []
 
@@ -116,6 +118,13 @@ class Benchmark:
             creates.append((f"{server.name}, {len(numbers):,} items", self._wrk(server, self._more(container))))
         self.run(report.READ_LARGE, reads)
         self.run(report.CREATE_LARGE, creates)
+
+    def queries(self) -> None:
+        sizes = [SMALL, 10 * SMALL] + ([self._plan.large] if self._plan.large > 10 * SMALL else [])
+        seconds, rounds = self._plan.seconds, self._plan.rounds
+        self.query_figures = queries.measure(
+            self._directory / "queries", sizes, seconds=seconds, rounds=rounds, say=_say
+        )
 
     # Measurements, one for each number of connections. Scripts are made anew for each: signatures grow old.
 
@@ -201,6 +210,7 @@ def main() -> None:
             "upsert": benchmark.upserts,
             "batch": benchmark.batches,
             "large": benchmark.large,
+            "query": benchmark.queries,
         }
         for contest in options.only or contests:
             contests[contest]()
@@ -208,6 +218,7 @@ def main() -> None:
     text = report.render(
         benchmark.results,
         idle,
+        benchmark.query_figures,
         large=plan.large,
         puts_per_item=puts,
         skipped=skipped,
@@ -217,7 +228,8 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     stem = time.strftime("%Y%m%d-%H%M%S")
     (OUT / f"{stem}.txt").write_text(text + "\n")
-    (OUT / f"{stem}.json").write_text(json.dumps(report.to_json(benchmark.results, idle, skipped), indent=1) + "\n")
+    figures = report.to_json(benchmark.results, idle, benchmark.query_figures, skipped)
+    (OUT / f"{stem}.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def _options() -> argparse.Namespace:
@@ -226,7 +238,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=["read", "create", "upsert", "batch", "large"],
+        choices=["read", "create", "upsert", "batch", "large", "query"],
         help="one contest; repeatable",
     )
     parser.add_argument("--cosmium", type=Path, help="a cosmium server that is already built")
