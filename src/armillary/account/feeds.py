@@ -22,6 +22,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
 from armillary.languages.sql.hybrid import is_component
+from armillary.languages.sql.partials import is_bare_aggregate
 from armillary.languages.sql.plan import key_index_paths, query_plan
 from armillary.model import charges
 from armillary.model.charges import QueryWork
@@ -96,7 +97,7 @@ async def query(
         walk.confine(bound)
         if not options.is_cross_partition_allowed and not walk.is_confined:
             raise bad_request(_CROSS_PARTITION_OFF)
-        if walk.is_for_clients:
+        if walk.is_for_clients or (walk.has_several and is_bare_aggregate(bound)):
             plan = query_plan(bound, container.key)
             raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan})
         await walk.run(is_page_of_one=True)
@@ -212,6 +213,11 @@ class _Walk:
         wanted = [each for each in found if self._wanted is None or each.id in self._wanted]
         return len(wanted) > 1 and not selection.is_plain
 
+    @property
+    def has_several(self) -> bool:
+        """Whether the request is about several partitions, whatever the filter says."""
+        return len(self._container.map.overlapping(self._low, self._high)) > 1
+
     def confine(self, bound: BoundQuery) -> None:
         """Leave out partitions that cannot hold an answer because the filter pins the partition key."""
         definition = self._container.key
@@ -237,8 +243,8 @@ class _Walk:
     # Walking.
 
     async def run(self, *, is_page_of_one: bool = False) -> None:
-        """Fill the page. `is_page_of_one`: with rows of one partition only, as the service's pages of queries are, so
-        that a client makes as many requests here as there."""
+        """Fill the page. `is_page_of_one`: from one partition only, even if it has no rows, as the service's pages of
+        queries are; a client then makes as many requests here as there."""
         begun_s = self._account.clock.monotonic_s()
         slices = self.slices()
         if self._options.session is not None:
@@ -249,10 +255,9 @@ class _Walk:
             self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
             self.rows = [orjson.dumps(row) for row in evaluate(self._selection, [])]
         for index, current in enumerate(slices):
-            page_items = 0 if is_page_of_one and self.rows else self._options.page_items
             is_new = current.position == START
             while True:
-                room = page_items - len(self.rows)
+                room = self._options.page_items - len(self.rows)
                 before = replace(current.execution.progress)
                 # With a full page we only look whether anything follows: a page too many is a request too many.
                 page, is_out_of_time = await current.read(
@@ -272,6 +277,9 @@ class _Walk:
                     self._stop_at(slices[index:])
                     return
                 await asyncio.sleep(0)
+            if is_page_of_one and index + 1 < len(slices):
+                self._stop_at(slices[index + 1 :])
+                return
 
     def _is_late(self, execution: Execution, begun_s: float) -> bool:
         """Whether to answer what there is. What cannot be taken up again later goes on, within another limit."""

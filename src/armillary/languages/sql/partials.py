@@ -223,6 +223,13 @@ def _is_best_greatest(bound: BoundQuery) -> bool:
 # Aggregates and groups.
 
 
+def is_bare_aggregate(bound: BoundQuery) -> bool:
+    """SELECT COUNT(1), without VALUE or GROUP BY. The service leaves these to clients even where the filter pins the
+    partition key, and Python's refuses them."""
+    query = bound.original
+    return query.select.kind == "LIST" and not query.group_by and is_aggregated(query)
+
+
 def _aggregated(query: tree.Query, partial: Partial) -> None:
     info, select = partial.info, query.select
     calls = [found for item in select.items for found in aggregates_in(item.expression)]
