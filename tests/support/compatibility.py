@@ -45,6 +45,7 @@ AREAS = {
 }
 _JAVASCRIPT = {
     "partition keys": "partition_keys",
+    "merged queries": "queries_cross_partition",
     "query metrics": "query_metrics",
     "ttl and unique keys": "ttl",
     "users and permissions": "permissions",
