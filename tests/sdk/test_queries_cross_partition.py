@@ -96,6 +96,8 @@ ORDERED = [
     "SELECT c.id FROM c ORDER BY c.team ASC, c.n DESC",
     "SELECT c.id FROM c ORDER BY c.team DESC, c.n ASC",
     "SELECT c.id FROM c ORDER BY c.even, c.team, c.n",
+    "SELECT c.id FROM c WHERE c.pk IN ('key 1', 'key 2', 'key 3', 'key 17', 'nobody') ORDER BY c.n",
+    "SELECT VALUE COUNT(1) FROM c WHERE c.pk = 'key 5' OR c.pk = 'key 9' OR c.pk = 'key 1'",
     "SELECT TOP 7 c.id FROM c ORDER BY c.n",
     "SELECT TOP 0 c.id FROM c ORDER BY c.n",
     "SELECT TOP 7 VALUE t FROM c JOIN t IN c.tags WHERE t != 'all' ORDER BY c.n",

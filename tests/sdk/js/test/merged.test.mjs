@@ -63,6 +63,7 @@ const ordered = {
   "by a number": "SELECT * FROM c ORDER BY c.n",
   "by a number, descending": "SELECT c.id, c.n AS number FROM c WHERE c.even ORDER BY c.n DESC",
   "by two paths": "SELECT VALUE c.id FROM c ORDER BY c.team ASC, c.n DESC",
+  "of some keys": "SELECT c.id FROM c WHERE c.pk IN ('key 1', 'key 2', 'key 3', 'key 17', 'nobody') ORDER BY c.n",
   "the first": "SELECT TOP 7 c.id FROM c ORDER BY c.n",
   "a part": "SELECT c.id FROM c ORDER BY c.n OFFSET 5 LIMIT 9",
   "different values in order": "SELECT DISTINCT VALUE c.team FROM c ORDER BY c.team",
