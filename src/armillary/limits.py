@@ -66,8 +66,9 @@ TOMBSTONE_SECONDS = 7 * 86_400  # how long a delete stays visible in a partition
 RESTATE_ITEMS = 200  # items restated in one transaction when a container's policy changes
 
 # Queries (ours unless said otherwise).
-QUERY_TOKENS_MAX = 40_000  # words and symbols: a list of 20,000 constants; bounds what a text takes of the event loop
+QUERY_TOKENS_MAX = 30_000  # words and symbols: a list of 15,000 constants; bounds what a text takes of the event loop
 QUERY_DEPTH_MAX = 128  # nested expressions; keeps the parser far from the interpreter's own limit
+QUERY_NESTING_MAX = 32  # subqueries in one another; Python compiles some fifty
 QUERY_OPERATORS_MAX = 10_000  # compiled operators; constants of an IN list or of an OR of equalities are not counted
 QUERY_PARAMETER_DEPTH_MAX = 128  # as deep as an item may be
 QUERY_CACHE_ENTRIES = 500

@@ -129,6 +129,7 @@ _MUTATIONS = (_drop, _double, _swap, _insert, _insert, _replace, _replace, _graf
 # Long texts. Each is `begin`, then `piece` as often as it goes, then `end`; a % in a piece is a number.
 
 _W = "SELECT * FROM c WHERE "
+_SPARE = 16  # characters, for whoever wants to make the same text another one
 LONG_TEXTS: dict[str, tuple[str, str, str]] = {
     "comments without an end": ("", "/* ", ""),
     "comment signs": ("", "/*", ""),
@@ -183,11 +184,11 @@ LONG_TEXTS: dict[str, tuple[str, str, str]] = {
     "many joins": ("SELECT 1 FROM c", " JOIN x% IN c.a", ""),
     "many subqueries": (_W, "EXISTS(SELECT 1) AND ", "true"),
     "filters in nested subqueries": (
-        _W + "EXISTS(SELECT VALUE 1 FROM x IN c.a WHERE " * 45,
+        _W + "EXISTS(SELECT VALUE 1 FROM x IN c.a WHERE " * 30,
         "c.a = c.b AND ",
-        "true" + ")" * 45,
+        "true" + ")" * 30,
     ),
-    "subqueries too deep for Python": (
+    "subqueries that nest too deep": (
         _W + "EXISTS(SELECT VALUE 1 FROM x IN c.a WHERE " * 60,
         "c.a = c.b AND ",
         "true" + ")" * 60,
@@ -204,7 +205,7 @@ LONG_TEXTS: dict[str, tuple[str, str, str]] = {
 
 def long_text(name: str, size: int) -> str:
     begin, piece, end = LONG_TEXTS[name]
-    room = size - len(begin) - len(end)
+    room = size - len(begin) - len(end) - _SPARE
     is_numbered = "%" in piece and "LIKE" not in begin + piece
     pieces: list[str] = []
     while room > 0:

@@ -23,6 +23,7 @@ from armillary.net.http import Response
 COUNT = 50_000
 COUNT_SOAK = 2_000_000
 REFUSAL_S = 0.05  # for each 64 KB of text that were begun
+BUSY = 2  # how much slower than its best a machine may be that others use too; what is wrong is slower by far more
 ANSWER_S = 2.0
 TARGET = b"/dbs/db/colls/queried/docs"
 QUERY = {
@@ -82,11 +83,12 @@ async def check(world: World, text: str, parameters: dict[str, Any], *, is_plan:
     check_answer(answer)
     assert answer.status in (200, 400), (answer.status, answer.body[:1000])
     if answer.status == 400:
-        allowed_s = REFUSAL_S * (1 + len(text) // 65537)
-        for _ in range(4):  # a machine that is busy with other things may be slow once
+        allowed_s = BUSY * REFUSAL_S * (1 + len(text) // 65537)
+        for turn in range(1, 6):  # a machine that is busy with other things may be slow once
             if taken_s <= allowed_s:
                 break
-            _, again_s = await ask(world, text, parameters, is_plan=is_plan)
+            # With another blank it is another text, of which nothing is remembered.
+            _, again_s = await ask(world, text + " " * turn, parameters, is_plan=is_plan)
             taken_s = min(taken_s, again_s)
         assert taken_s <= allowed_s, f"refused in {taken_s * 1000:.0f} ms, may take {allowed_s * 1000:.0f}"
     else:

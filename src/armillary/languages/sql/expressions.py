@@ -54,6 +54,7 @@ class ExpressionParser:
         self._at = 0
         self._depth = 0
         self._binaries = 0
+        self._nesting = 0
         self.token = tokens[0]
         self.last_end = 0  # where the token before this one ended
 
@@ -263,7 +264,12 @@ class ExpressionParser:
             self.advance()
         self.expect("(")
         self._deepen()
+        self._nesting += 1
+        if self._nesting > limits.QUERY_NESTING_MAX:
+            message = f"The query nests more than {limits.QUERY_NESTING_MAX} subqueries; simplify it."
+            raise query_error("SC1001", message, self.token.start, self.token.end)
         query = self.query()
+        self._nesting -= 1
         self._depth -= 1
         end = self.expect(")").end
         return tree.Subquery(start, end, kind, query)
