@@ -44,6 +44,9 @@ class QueryFigures:
     other_rates: dict[int, list[float]] = field(default_factory=dict)  # of the range query
     scan_items_per_s: list[float] = field(default_factory=list)
     bare_items_per_s: list[float] = field(default_factory=list)
+    first_order_s: float = (
+        0.0  # the first ORDER BY over a path after a start, which finds out whether all items have it
+    )
     idle_mb: float = 0.0
     peak_mb: float = 0.0
 
@@ -77,6 +80,8 @@ def measure(
         time.sleep(1)
         figures.idle_mb = memory_mb(server.pid)
         _scans(figures, server, containers[sizes[-1]], directory, rounds, say)
+        figures.first_order_s = _seconds(server, containers[sizes[-1]], TEXTS[ORDER])
+        say(f"first {ORDER}, {sizes[-1]:,} items: {figures.first_order_s:.2f} s")
         _small(figures, server, containers, seconds, rounds, say)
     finally:
         server.stop()
@@ -154,7 +159,7 @@ def _scans(
 ) -> None:
     size = figures.sizes[-1]
     for _ in range(max(2, rounds)):
-        figures.scan_items_per_s.append(size / _scan_seconds(server, container))
+        figures.scan_items_per_s.append(size / _seconds(server, container, SCAN))
         figures.bare_items_per_s.append(_bare_items_per_s(directory, size))
         say(
             f"scan of {size:,} items: {figures.scan_items_per_s[-1]:,.0f}/s, bare {figures.bare_items_per_s[-1]:,.0f}/s"
@@ -162,20 +167,20 @@ def _scans(
     figures.peak_mb = memory_mb(server.pid, "VmHWM")
 
 
-def _scan_seconds(server: Server, container: str) -> float:
-    """All pages of a query whose filter no item meets and no index knows."""
+def _seconds(server: Server, container: str, query: str) -> float:
+    """How long all pages of a query take."""
     begin_s = time.perf_counter()
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     continuation: str | None = None
     try:
         while True:
-            body = json.dumps({"query": SCAN, "parameters": []})
+            body = json.dumps({"query": query, "parameters": []})
             path = f"/{protocol.container_link(container)}/docs"
             connection.request("POST", path, body, _headers(container, continuation))
             answer = connection.getresponse()
             text = answer.read()
             if answer.status != 200:
-                raise RuntimeError(f"the scan was answered with {answer.status}: {text[:300]!r}")
+                raise RuntimeError(f"the query was answered with {answer.status}: {text[:300]!r}")
             continuation = answer.headers.get("x-ms-continuation")
             if continuation is None:
                 return time.perf_counter() - begin_s

@@ -153,6 +153,8 @@ def _query_lines(figures: QueryFigures) -> Iterator[str]:
     if figures.other_rates:
         others = [figures.other_rates.get(size) for size in figures.sizes]
         yield _row(f"{RANGE}, {VERCEL_ALIVE}", [f"{statistics.median(each):,.1f}" if each else "-" for each in others])
+    first_s = figures.first_order_s
+    yield f"The first ORDER BY over a path after a start, with {figures.sizes[-1]:,} items: {first_s:.2f} s."
 
 
 def to_json(results: Results, idle: Idle, queries: QueryFigures | None, skipped: list[str]) -> dict[str, object]:
