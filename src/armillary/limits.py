@@ -43,6 +43,7 @@ PAGE_ITEMS_MAX = 1000
 PAGE_BYTES_MAX = 4 * MB
 PAGE_SECONDS_MAX = 5.0  # service: a query answers what it has by then, with a continuation
 SLICE_SECONDS = 0.01  # ours: how long one scan keeps the event loop
+SAMPLED_KEYS_MAX = 10_000  # ours: partition keys counted for the statistics of a partition
 QUERY_TEXT_BYTES_MAX = 512 * KB
 CLOCK_SKEW_S = 15 * 60
 ACCOUNT_KEY_BYTES_MIN = 16  # of an account's keys, decoded (ours; the service makes keys of 64)

@@ -118,6 +118,28 @@ async def test_head_and_options(call: Caller) -> None:
     assert (await call("PUT", "/dbs/db", {}))[0] == 405
 
 
+async def test_statistics_count_partition_keys(call: Caller) -> None:
+    for number in range(5):
+        await call("POST", "/dbs/db/colls/c/docs", {"id": str(number), "pk": number % 2})
+    headers = {"x_ms_documentdb_populatepartitionstatistics": "True"}
+    _, container, _ = await call("GET", "/dbs/db/colls/c", **headers)
+    (statistics,) = container["statistics"]
+    assert (statistics["documentCount"], statistics["sampledDistinctPartitionKeyCount"]) == (5, 2)
+
+
+async def test_a_batch_refuses_what_it_would_not_do(call: Caller) -> None:
+    batch = [{"operationType": "Create", "resourceBody": {"id": "1", "pk": "a"}}]
+    headers = {
+        "x_ms_cosmos_is_batch_request": "True",
+        "x_ms_cosmos_batch_atomic": "True",
+        "x_ms_documentdb_partitionkey": '["a"]',
+    }
+    for name, value in (("x_ms_documentdb_pre_trigger_include", "t"), ("x_ms_consistency_level", "Strong")):
+        assert (await call("POST", "/dbs/db/colls/c/docs", batch, **headers, **{name: value}))[0] == 400
+    assert (await call("GET", "/dbs/db/colls/c/docs"))[1]["_count"] == 0
+    assert (await call("POST", "/dbs/db/colls/c/docs", batch, **headers))[0] == 200
+
+
 async def test_a_container_by_rid(call: Caller) -> None:
     _, container, _ = await call("GET", "/dbs/db/colls/c")
     path = "/" + container["_self"].rstrip("/")

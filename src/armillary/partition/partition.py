@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from armillary.clock import Clock
@@ -75,6 +76,14 @@ class Partition:
         if stored is None or self._schema.rules.default_ttl is None:
             return stored
         return stored if self._schema.is_live(unpack_header(stored), self._clock.now_s()) else None
+
+    async def logical_partition_count(self, most: int) -> int:
+        """How many partition keys have items here; counts no further than `most`."""
+
+        def count(view: View) -> int:
+            return sum(1 for _ in islice(view.scan(layout.SIZES, layout.space_end(layout.SIZES)), most))
+
+        return await self._store.read(count)
 
     # Writing.
 

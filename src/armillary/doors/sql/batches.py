@@ -12,7 +12,7 @@ from armillary.account.container import Container
 from armillary.account.items import BatchAnswer, ItemOptions, Member
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
-from armillary.doors.sql.call import Call
+from armillary.doors.sql.call import Call, refuse_header
 from armillary.doors.sql.documents import STATUS, header_key, place_headers
 from armillary.doors.sql.errors import ROWS
 from armillary.errors import Failure, Kind, bad_request
@@ -56,6 +56,9 @@ async def run_batch(call: Call) -> Response:
             "A batch must be a JSON array of operations; the binary form (HybridRow) is not supported.",
         )
     is_minimal = h.prefers_minimal(call.headers)
+    refuse_header(call, h.PRE_TRIGGERS, "a trigger")
+    refuse_header(call, h.POST_TRIGGERS, "a trigger")
+    h.consistency(call.headers, call.account.settings.consistency)
     is_atomic = h.flag(call.headers, h.IS_BATCH_ATOMIC)
     if is_atomic and h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR):
         raise bad_request("A batch cannot be atomic and continue on errors.")

@@ -36,7 +36,7 @@ async def read_resource(call: Call) -> Response:
         container = call.account.container(*call.route.segments)
         extra = _container_headers(call, container)
         if h.flag(call.headers, h.POPULATE_STATISTICS):
-            content["statistics"] = _statistics(container)
+            content["statistics"] = await _statistics(container)
     elif resource_type is ResourceType.OFFER:
         extra = _offer_headers(record)
     return call.answer_record(200, METADATA_READ_RU, record, content, extra)
@@ -119,13 +119,13 @@ def _container_headers(call: Call, container: Container) -> HeaderList:
     return headers
 
 
-def _statistics(container: Container) -> list[Body]:
+async def _statistics(container: Container) -> list[Body]:
     return [
         {
             "id": str(partition.range.id),
             "sizeInKB": partition.head.size_bytes // limits.KB,
             "documentCount": partition.head.item_count,
-            "sampledDistinctPartitionKeyCount": partition.head.item_count,
+            "sampledDistinctPartitionKeyCount": await partition.logical_partition_count(limits.SAMPLED_KEYS_MAX),
             "partitionKeys": [],
         }
         for partition in container.partitions.values()
