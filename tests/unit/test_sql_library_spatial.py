@@ -16,7 +16,7 @@ from armillary.clock import VirtualClock
 from armillary.errors import Failure
 from armillary.languages.sql.library import spatial
 from armillary.languages.sql.library.context import Context
-from armillary.languages.sql.library.geodesy import area_left, distance_m
+from armillary.model.geodesy import area_left, distance_m
 from armillary.model.values import UNDEFINED
 
 EARTH = Context(VirtualClock())

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from armillary import limits
-from armillary.languages.sql.library.geodesy import Coordinates, Vector, distance_m, least, place_of
-from armillary.languages.sql.library.geometries import (
+from armillary.model.geodesy import Coordinates, Vector, distance_m, least, place_of
+from armillary.model.geometries import (
     Edge,
     Ring,
     Shape,
     TooComplex,
+    angle_between,
     cross,
     dot,
     is_on,
@@ -176,18 +177,13 @@ def _mixed(first: Vector, last: Vector, share: float, planar: bool) -> Vector:
     return x / length, y / length, z / length
 
 
-def _angle(first: Vector, second: Vector) -> float:
-    normal = cross(first, second)
-    return math.atan2(math.sqrt(dot(normal, normal)), dot(first, second))
-
-
 def _share(edge: Edge, point: Vector, planar: bool) -> float:
     first, last = edge.first, edge.last
     if planar:
         run, rise = last[0] - first[0], last[1] - first[1]
         share = (run * (point[0] - first[0]) + rise * (point[1] - first[1])) / (run * run + rise * rise)
     else:
-        share = _angle(first, point) / _angle(first, last)
+        share = angle_between(first, point) / angle_between(first, last)
     return min(1.0, max(0.0, share))
 
 
@@ -195,7 +191,7 @@ def between(edge: Edge, share: float, planar: bool) -> Vector:
     """The point of an edge that lies at a share of its length."""
     if planar:
         return _mixed(edge.first, edge.last, share, planar)
-    angle = _angle(edge.first, edge.last)
+    angle = angle_between(edge.first, edge.last)
     scale = math.sin(angle)
     if scale < 1e-12:
         return _mixed(edge.first, edge.last, share, planar)
@@ -286,8 +282,8 @@ def _apart(point: Vector, edge: Edge, planar: bool) -> float:
     # The foot of the perpendicular lies on the edge when the point is between the planes at its ends.
     if dot(cross(normal, first), point) > 0 and dot(cross(last, normal), point) > 0:
         size = math.sqrt(dot(normal, normal))
-        return abs(math.asin(max(-1.0, min(1.0, dot(normal, point) / size)))) if size else _angle(point, first)
-    return min(_angle(point, first), _angle(point, last))
+        return abs(math.asin(max(-1.0, min(1.0, dot(normal, point) / size)))) if size else angle_between(point, first)
+    return min(angle_between(point, first), angle_between(point, last))
 
 
 def _exact_m(place: Coordinates, edge: Edge) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from armillary import limits
-from armillary.languages.sql.library.geodesy import Coordinates, Vector, area_left, direction
+from armillary.model.geodesy import Coordinates, Vector, area_left, direction
 
 _NEAR: Final = 1e-11  # radians on the earth (a tenth of a millimetre), parts of a coordinate in the plane
 _ANTIPODAL: Final = 1e-9 - 1
@@ -65,35 +65,38 @@ class Shape:
         return [*self.points, *[place for chain in self.chains for place in chain.places]]
 
 
-def parse_shape(given: dict[str, Any], is_planar: bool) -> Shape:
+def parse_shape(given: dict[str, Any], is_planar: bool, *, is_trusted: bool = False) -> Shape:
+    """Trusted rings are not looked through for crossings, which takes longest: for whoever needs to know only where
+    a shape is, if it is one."""
     kind, coordinates = given.get("type"), given.get("coordinates")
     if kind.__class__ is not str or kind not in _PARSERS:
         raise InvalidShape("The type must be one of Point, LineString, Polygon and MultiPolygon.")
     if coordinates.__class__ is not list:
         raise InvalidShape(f"The coordinates of a {kind} must be an array.")
-    shape: Shape = _PARSERS[kind](coordinates, is_planar)
+    shape: Shape = _PARSERS[kind](coordinates, is_planar, is_trusted)
     return shape
 
 
-def _point(coordinates: list[Any], is_planar: bool) -> Shape:
+def _point(coordinates: list[Any], is_planar: bool, _is_trusted: bool) -> Shape:
     return Shape("Point", is_planar, points=(_position(coordinates, is_planar),))
 
 
-def _line(coordinates: list[Any], is_planar: bool) -> Shape:
+def _line(coordinates: list[Any], is_planar: bool, _is_trusted: bool) -> Shape:
     places = [_position(each, is_planar) for each in coordinates]
     if len(places) < 2 or len(set(places)) < 2:
         raise InvalidShape("A LineString must have at least 2 different positions.")
     return Shape("LineString", is_planar, lines=(_chain(places, is_planar),))
 
 
-def _polygon(coordinates: list[Any], is_planar: bool) -> Shape:
-    return Shape("Polygon", is_planar, polygons=(_rings(coordinates, is_planar),))
+def _polygon(coordinates: list[Any], is_planar: bool, is_trusted: bool) -> Shape:
+    return Shape("Polygon", is_planar, polygons=(_rings(coordinates, is_planar, is_trusted),))
 
 
-def _multi_polygon(coordinates: list[Any], is_planar: bool) -> Shape:
+def _multi_polygon(coordinates: list[Any], is_planar: bool, is_trusted: bool) -> Shape:
     if not coordinates:
         raise InvalidShape("A MultiPolygon must have at least 1 polygon.")
-    return Shape("MultiPolygon", is_planar, polygons=tuple([_rings(each, is_planar) for each in coordinates]))
+    polygons = tuple([_rings(each, is_planar, is_trusted) for each in coordinates])
+    return Shape("MultiPolygon", is_planar, polygons=polygons)
 
 
 _PARSERS: Final = {"Point": _point, "LineString": _line, "Polygon": _polygon, "MultiPolygon": _multi_polygon}
@@ -117,7 +120,7 @@ def _position(given: Any, is_planar: bool) -> Coordinates:
     return x, y
 
 
-def _rings(given: Any, is_planar: bool) -> tuple[Ring, ...]:
+def _rings(given: Any, is_planar: bool, is_trusted: bool) -> tuple[Ring, ...]:
     if given.__class__ is not list or not given:
         raise InvalidShape("A Polygon must have at least 1 ring.")
     rings: list[Ring] = []
@@ -134,16 +137,11 @@ def _rings(given: Any, is_planar: bool) -> tuple[Ring, ...]:
                 f"The Polygon input is not valid because the start and end points of the ring number {number} are not "
                 "the same. Each ring of a polygon must have the same start and end points."
             )
-        rings.append(_checked_ring(places, is_planar, number))
+        ring = _chain(places, is_planar)
+        if len(ring.edges) < 3 or (not is_trusted and _is_crossed(ring.edges, is_planar)):
+            raise InvalidShape(f"The ring number {number} of the Polygon crosses or touches itself.")
+        rings.append(ring)
     return tuple(rings)
-
-
-def _checked_ring(places: list[Coordinates], is_planar: bool, number: int) -> Ring:
-    ring = _chain(places, is_planar)
-    edges = ring.edges
-    if len(edges) < 3 or _is_crossed(edges, is_planar):
-        raise InvalidShape(f"The ring number {number} of the Polygon crosses or touches itself.")
-    return ring
 
 
 def _chain(places: Sequence[Coordinates], is_planar: bool) -> Ring:
@@ -182,6 +180,11 @@ def cross(first: Vector, second: Vector) -> Vector:
         first[2] * second[0] - first[0] * second[2],
         first[0] * second[1] - first[1] * second[0],
     )
+
+
+def angle_between(first: Vector, second: Vector) -> float:
+    normal = cross(first, second)
+    return math.atan2(math.sqrt(dot(normal, normal)), dot(first, second))
 
 
 def side(first: Vector, last: Vector, point: Vector, is_planar: bool) -> int:
