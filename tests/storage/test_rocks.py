@@ -345,7 +345,11 @@ async def test_an_unknown_format_is_refused_untouched(tmp_path: Path) -> None:
     with pytest.raises(Failure) as caught:
         await RocksEngine.open(path)
     assert caught.value.kind is Kind.CORRUPT
-    (path / "FORMAT").write_text("armillary 1\n")
+    (path / "FORMAT").write_text("armillary 1\n")  # change log without item numbers: older, and refused as clearly
+    with pytest.raises(Failure, match="format 1; this version of Armillary reads format 2") as caught:
+        await RocksEngine.open(path)
+    assert caught.value.kind is Kind.UNSUPPORTED
+    (path / "FORMAT").write_text("armillary 2\n")
     await (await RocksEngine.open(path)).close()
 
 

@@ -7,14 +7,15 @@ numeric order. Everything that reads or writes a partition's bytes builds its ke
 | ids     | epk + id                          | rid                           | the primary key                        |
 | members | epk + rid                         | -                             | a logical partition in insertion order |
 | terms   | path number + encoded value + rid | -                             | the index                              |
-| changes | lsn + step in its transaction     | rid, or rid + tombstone       | the change feed                        |
+| changes | lsn + step in transaction + rid   | kind, tombstone of a delete   | the change feed                        |
 | unique  | epk + constraint number + values  | rid                           | unique keys, per logical partition     |
 | expiry  | time + rid                        | -                             | TTL                                    |
 | sizes   | epk                               | count, bytes, partition key   | limits and storage pictures            |
 | meta    | name                              | ...                           | head (lsn, counters), path dictionary  |
 
 An effective partition key (epk) is prefix-free inside one container (fixed length for hash V2 and MultiHash, self-
-delimiting for V1), so `epk + id` needs no separator.
+delimiting for V1), so `epk + id` needs no separator. The rid in a change's key keeps two logs apart that a merge brings
+together: their lsns overlap, and neither may change, since etags are made of them.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def term_key(path_number: int, term: bytes, rid: int) -> bytes:
     return TERMS + path_number.to_bytes(4, "big") + term + rid.to_bytes(8, "big")
 
 
-def change_key(lsn: int, step: int = 0) -> bytes:
-    return CHANGES + (lsn << 16 | step).to_bytes(10, "big")
+def change_key(lsn: int, step: int = 0, rid: int = 0) -> bytes:
+    return CHANGES + (lsn << 80 | step << 64 | rid).to_bytes(18, "big")
 
 
 def unique_key(epk: bytes, constraint_number: int, values: bytes) -> bytes:

@@ -112,8 +112,7 @@ class _Check:
             yield f"{what} is not found by its id"
         if self._view.get(layout.member_key(epk, number)) is None:
             yield f"{what} is not a member of its logical partition"
-        change = self._view.get(layout.change_key(header.lsn, header.step))
-        if change is None or log.unpack_change(change)[:2] != (number, log.ITEM_WRITTEN):
+        if self._view.get(layout.change_key(header.lsn, header.step, number)) != log.WRITTEN:
             yield f"{what} has no change entry at its lsn {header.lsn}"
         self._expected[layout.IDS] += 1
         self._expected[layout.MEMBERS] += 1
@@ -168,13 +167,13 @@ class _Check:
     def _check_changes(self) -> Iterator[str]:
         written = 0
         for key, value in self._view.scan(layout.CHANGES, layout.space_end(layout.CHANGES)):
-            lsn, change = log.change_lsn(key), log.unpack_change(value)
+            lsn, change = log.change_lsn(key), log.unpack_change(key, value)
             if lsn > self._head.lsn:
                 yield f"change {lsn} lies beyond the partition's lsn {self._head.lsn}"
             stored = self._view.get(layout.item_key(change.number))
             if change.kind == log.ITEM_WRITTEN:
                 written += 1
-                if stored is None or layout.change_key(*_place(stored)) != key:
+                if stored is None or layout.change_key(*_place(stored), change.number) != key:
                     yield f"change {lsn} names item {change.number}, which was not last written there"
             elif stored is not None:
                 yield f"change {lsn} is the tombstone of item {change.number}, which exists"

@@ -2,7 +2,8 @@
 
 The lsn grows by one with every committed transaction and is never reused; session tokens and change-feed positions are
 places in it. The changes space has one entry per item, at the lsn of its latest write, and one tombstone per delete;
-the changes of one transaction share its lsn and are told apart by their step, so a feed can keep them together.
+the changes of one transaction share its lsn and are told apart by their step, so a feed can keep them together. The
+item's number ends the key: after a merge two transactions, of either parent, may have one lsn.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from armillary.model import layout
 from armillary.storage.engine import View
 
 _HEAD = struct.Struct(">QQQQI")
-_CHANGE = struct.Struct(">QB")
-_TOMBSTONE = struct.Struct(">IB")
+_TOMBSTONE = struct.Struct(">BIB")  # kind, when, bytes of the epk
 
 ITEM_WRITTEN, ITEM_DELETED, ITEM_EXPIRED = 0, 1, 2
+WRITTEN = bytes([ITEM_WRITTEN])  # the entry of an item that exists: its key says all
 
 
 @dataclass(slots=True)
@@ -53,20 +54,16 @@ class Change(NamedTuple):
     item_id: str
 
 
-def pack_written(number: int) -> bytes:
-    return _CHANGE.pack(number, ITEM_WRITTEN)
+def pack_tombstone(kind: int, deleted_s: int, epk: bytes, item_id: str) -> bytes:
+    return _TOMBSTONE.pack(kind, deleted_s, len(epk)) + epk + item_id.encode()
 
 
-def pack_tombstone(number: int, kind: int, deleted_s: int, epk: bytes, item_id: str) -> bytes:
-    return _CHANGE.pack(number, kind) + _TOMBSTONE.pack(deleted_s, len(epk)) + epk + item_id.encode()
-
-
-def unpack_change(value: bytes) -> Change:
-    number, kind = _CHANGE.unpack_from(value)
-    if kind == ITEM_WRITTEN:
-        return Change(number, kind, 0, b"", "")
-    deleted_s, epk_bytes = _TOMBSTONE.unpack_from(value, _CHANGE.size)
-    start = _CHANGE.size + _TOMBSTONE.size
+def unpack_change(key: bytes, value: bytes) -> Change:
+    number = int.from_bytes(key[-layout.RID_BYTES :], "big")
+    if value[0] == ITEM_WRITTEN:
+        return Change(number, ITEM_WRITTEN, 0, b"", "")
+    kind, deleted_s, epk_bytes = _TOMBSTONE.unpack_from(value)
+    start = _TOMBSTONE.size
     return Change(number, kind, deleted_s, value[start : start + epk_bytes], value[start + epk_bytes :].decode())
 
 

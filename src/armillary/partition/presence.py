@@ -75,7 +75,7 @@ class _Path:
         """Look at what was written since; whether that is done."""
         changes = view.scan(layout.change_key(self.lsn + 1), layout.space_end(layout.CHANGES))
         for seen, (key, value) in enumerate(changes, 1):
-            change = log.unpack_change(value)
+            change = log.unpack_change(key, value)
             has_path = False
             if change.kind == log.ITEM_WRITTEN:
                 stored = view.get(layout.item_key(change.number))

@@ -49,7 +49,7 @@ async def forget_tombstones(partition: Partition, from_lsn: int, now_s: float) -
         old, next_lsn = [], from_lsn
         entries = view.scan(layout.change_key(from_lsn), layout.space_end(layout.CHANGES))
         for key, value in islice(entries, limits.SWEEP_ITEMS_MAX):
-            change = log.unpack_change(value)
+            change = log.unpack_change(key, value)
             if change.kind != log.ITEM_WRITTEN:
                 if change.deleted_s >= oldest_s:
                     break

@@ -195,7 +195,7 @@ class Writer:
         before_terms = self._terms_of(before, before_payload)
         if self._schema.unique:
             self._claim_unique(epk, made.document, number, before=orjson.loads(before_payload))
-        txn.delete(layout.change_key(before.lsn, before.step))
+        txn.delete(layout.change_key(before.lsn, before.step, number))
         header, payload, etag = self._seal(made, epk, number)
         self._resize(operation, 0, len(payload) - len(before_payload))
         txn.put(layout.item_key(number), pack_item(header, payload))
@@ -220,9 +220,9 @@ class Writer:
         txn.delete(layout.item_key(number))
         txn.delete(layout.id_key(epk, item_id))
         txn.delete(layout.member_key(epk, number))
-        txn.delete(layout.change_key(header.lsn, header.step))
-        tombstone = log.pack_tombstone(number, kind, int(self._now_s), epk, item_id)
-        txn.put(layout.change_key(self._lsn, self._next_step()), tombstone)
+        txn.delete(layout.change_key(header.lsn, header.step, number))
+        tombstone = log.pack_tombstone(kind, int(self._now_s), epk, item_id)
+        txn.put(layout.change_key(self._lsn, self._next_step(), number), tombstone)
         self._resize_stored(epk, -1, -len(payload))
         return terms.charged + len(self._schema.unique.paths)
 
@@ -236,7 +236,7 @@ class Writer:
         items.check_size(len(payload))
         flags = FLAG_INDEXED if made.is_indexed else 0
         header = ItemHeader(FORMAT_JSON, flags, made.rules_number, lsn, made.ts, made.ttl, epk, step)
-        self._txn.put(layout.change_key(lsn, step), log.pack_written(number))
+        self._txn.put(layout.change_key(lsn, step, number), log.WRITTEN)
         return header, payload, etag
 
     def _next_step(self) -> int:

@@ -1,7 +1,7 @@
 """A data directory and who owns it: its format version, the lock that keeps a second process out, and the room left
 on its disk. What is stored inside is left to the engine.
 
-    FORMAT   "armillary 1": which layout of keys and files this directory has
+    FORMAT   "armillary 2": which layout of keys and files this directory has
     LOCK     held (flock) by the owning process, and naming it
     rocks/   the engine's own files
 """
@@ -16,7 +16,7 @@ from typing import Final, Self
 from armillary.errors import Failure, Kind
 from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # 2: the keys of the change log carry the item's number
 _FORMAT, _FORMAT_NEW, _LOCK, _ENGINE = "FORMAT", "FORMAT.new", "LOCK", "rocks"
 _PRODUCT: Final = "armillary"
 
