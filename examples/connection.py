@@ -1,0 +1,35 @@
+"""How the examples reach the server, and the picture that they draw of a container's partitions."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from azure.cosmos import ContainerProxy, CosmosClient, DatabaseProxy
+
+# The key that Microsoft published for its emulator; accepted on loopback only.
+WELL_KNOWN_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+BAR_CHARACTERS = 40
+
+
+def fresh_database(name: str) -> DatabaseProxy:
+    """A database of this name with nothing in it."""
+    url = os.environ.get("ARMILLARY_URL", "http://127.0.0.1:8081")
+    client = CosmosClient(url, os.environ.get("ARMILLARY_KEY", WELL_KNOWN_KEY))
+    if any(each["id"] == name for each in client.list_databases()):
+        client.delete_database(name)
+    return client.create_database(name)
+
+
+def items_by_partition(container: ContainerProxy) -> dict[str, int]:
+    """How many items each physical partition holds, by the id of its range."""
+    properties: dict[str, Any] = container.read(populate_partition_key_range_statistics=True)
+    return {each["id"]: each["documentCount"] for each in properties["statistics"]}
+
+
+def picture(title: str, counts: dict[str, int]) -> None:
+    """A bar for each partition."""
+    most = max(counts.values()) or 1
+    print(title)
+    for range_id, count in counts.items():
+        print(f"  partition {range_id}  {'█' * round(BAR_CHARACTERS * count / most):{BAR_CHARACTERS}}  {count} items")
