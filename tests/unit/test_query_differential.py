@@ -63,9 +63,9 @@ class Known:
     def item_count(self, view: View, epk: bytes | None) -> int:
         return sum(epk is None or epk == each for each, _ in self._shelf.items.values())
 
-    def is_everywhere(self, view: View, path: str, is_due: Any) -> bool | None:
+    def is_everywhere(self, view: View, path: str) -> bool:
         name = path[1:]
-        return self._dice.choice([False, None, all(name in item for _, item in self._shelf.items.values())])
+        return self._dice.choice([False, all(name in item for _, item in self._shelf.items.values())])
 
 
 async def pages(shelf: Shelf, bound: BoundQuery, scope: Scope, index: Index, dice: random.Random) -> list[Any]:

@@ -202,7 +202,7 @@ class Counted:
     def item_count(self, view: Any, epk: bytes | None) -> int:
         return self._count if epk is None else self._count // 10
 
-    def is_everywhere(self, view: Any, path: str, is_due: Any) -> bool | None:
+    def is_everywhere(self, view: Any, path: str) -> bool:
         return True
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from armillary import limits
 from armillary.account.catalog import Catalog, Record
 from armillary.account.container import Container
+from armillary.account.faults import Faults
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
@@ -38,12 +39,14 @@ class Account:
         self.settings = settings
         self.catalog = Catalog(engine, clock)
         self.control = asyncio.Lock()  # held while the definition of a container or an offer changes
+        self.faults = Faults()
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
         self._upkeep: asyncio.Task[None] | None = None
         self._restating: dict[bytes, asyncio.Task[None]] = {}
         self._swept_lsn: dict[tuple[bytes, int], int] = {}
+        self._looks: dict[tuple[bytes, int], upkeep.Look] = {}
         self._left_lsn = 0  # the highest of the containers that were deleted since the start
 
     @classmethod
@@ -133,6 +136,7 @@ class Account:
         container = Container(record, database, self.engine, self.clock, maximum)
         await container.open()
         self._containers[record.rid] = container
+        container.faults = self.armed_faults
         if container.is_restating:
             self.restate(container)
         return container
@@ -145,9 +149,16 @@ class Account:
             if container is not None:
                 container.retire()
                 self._left_lsn = max(self._left_lsn, *(each.lsn for each in container.partitions.values()))
+                for range_id in container.partitions:
+                    self._looks.pop((record.rid, range_id), None)
             task = self._restating.pop(record.rid, None)
             if task is not None:
                 task.cancel()
+
+    @property
+    def armed_faults(self) -> Faults | None:
+        """What containers ask before they do anything, if there is anything to ask for."""
+        return self.faults if self.faults.rules else None
 
     @property
     def containers(self) -> list[Container]:
@@ -215,6 +226,13 @@ class Account:
         swept = self._swept_lsn.get(place, 0)
         if swept < partition.lsn:
             self._swept_lsn[place] = await upkeep.forget_tombstones(partition, swept, now_s)
+        if place in self._looks:
+            if await self._looks[place].go_on(limits.LOOK_ITEMS):
+                del self._looks[place]
+        elif partition.wants_look and not container.is_restating:
+            look = await upkeep.Look.begin(partition, container.schema)
+            if look is not None:
+                self._looks[place] = look
 
 
 # The owners of each type, outermost first, ending in the type itself.

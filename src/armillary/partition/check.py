@@ -15,6 +15,7 @@ from armillary.model.keys import to_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
 from armillary.partition import log
+from armillary.partition.presence import NOTHING, load_presence
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import unpack_size
 from armillary.storage.engine import View
@@ -43,6 +44,7 @@ class _Check:
         self._schema = schema
         self._range = key_range
         self._head = log.load_head(view, first_item_number(key_range.id), 0)
+        self._presence = load_presence(view) or NOTHING
         self._paths: dict[str, int] = {}
         self._counts: Counter[bytes] = Counter()
         self._expected: Counter[bytes] = Counter()
@@ -153,6 +155,10 @@ class _Check:
             path_number = self._paths.get(path)
             if path_number is None or self._view.get(layout.term_key(path_number, term, number)) is None:
                 yield f"{what} lacks its index term for {path}"
+        if header.policy == self._presence.rules_number:
+            lacking = self._presence.paths.difference([path for path, _ in terms])
+            for path in sorted(lacking):
+                yield f"{what} has no term for {path}, which is down as a path that all items have"
         if self._schema.unique:
             for constraint, values in enumerate(self._schema.unique.values(document)):
                 self._expected[layout.UNIQUE] += 1

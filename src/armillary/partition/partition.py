@@ -16,7 +16,7 @@ from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
 from armillary.partition import log
 from armillary.partition.operations import MemberFailed, Operation, Outcome
-from armillary.partition.presence import Presence
+from armillary.partition.presence import LOOKING, NOTHING, PRESENCE_KEY, RESTATING, Presence, load_presence
 from armillary.partition.schema import Schema
 from armillary.partition.sizes import unpack_size
 from armillary.partition.writer import PathPrefixes, Writer
@@ -42,10 +42,15 @@ class Partition:
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
         self.is_retired = False  # its container is gone
         self.restated_count = 0  # items that a running change of rules has reached
-        self._presence = Presence()
+        self._presence: Presence | None = None  # as last acknowledged
+        self._is_look_beginning = False
+        self.wants_look = False  # a look at all items may tell more about the paths that all have
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
+        self._presence = await self._store.read(load_presence)
+        # Written before there was a presence, or a look was under way when the server stopped.
+        self.wants_look = self.head.item_count > 0 and (self._presence is None or self._presence.stage == LOOKING)
 
     @property
     def lsn(self) -> int:
@@ -63,10 +68,16 @@ class Partition:
         stored = view.get(layout.size_key(epk))
         return unpack_size(stored).item_count if stored is not None else 0
 
-    def is_everywhere(self, view: View, path: str, is_due: Callable[[], bool]) -> bool | None:
-        """Whether every item has a path; None: time is up, ask again."""
-        head = log.load_head(view, self._first_number, self._first_lsn)
-        return self._presence.is_everywhere(view, head, path, is_due)
+    def is_everywhere(self, view: View, path: str) -> bool:
+        """Whether every item has a path. A wrong "no" is possible and harmless."""
+        known = load_presence(view)
+        if known is None or known.rules_number != self._schema.rules.number:
+            return False
+        if path in known.paths:
+            return True
+        if self.head.lsn - known.looked_lsn > 1000 + self.head.item_count // 4:
+            self.wants_look = True  # much was written: perhaps the items that lack it are gone
+        return False
 
     async def read_item(self, epk: bytes, item_id: str) -> bytes | None:
         """An item as it is stored; None if it does not exist or has expired."""
@@ -88,23 +99,23 @@ class Partition:
     # Writing.
 
     async def write(self, operation: Operation) -> Outcome:
-        outcome, head, new_paths = await self._store.write(lambda txn: self._run_one(txn, operation))
-        self._remember(head, new_paths)
+        outcome, writer = await self._store.write(lambda txn: self._run_one(txn, operation))
+        self._remember(writer)
         return outcome
 
     async def write_all(self, operations: Sequence[Operation]) -> list[Outcome]:
         """All operations in one transaction, or none: raises MemberFailed naming the first that cannot be done."""
-        outcomes, head, new_paths = await self._store.write(lambda txn: self._run_all(txn, operations))
-        self._remember(head, new_paths)
+        outcomes, writer = await self._store.write(lambda txn: self._run_all(txn, operations))
+        self._remember(writer)
         return outcomes
 
-    def _run_one(self, txn: Txn, operation: Operation) -> tuple[Outcome, log.Head, PathPrefixes]:
+    def _run_one(self, txn: Txn, operation: Operation) -> tuple[Outcome, Writer]:
         writer = self._writer(txn)
         outcome = writer.apply(operation)
         writer.finish()
-        return outcome, writer.head, writer.new_paths
+        return outcome, writer
 
-    def _run_all(self, txn: Txn, operations: Sequence[Operation]) -> tuple[list[Outcome], log.Head, PathPrefixes]:
+    def _run_all(self, txn: Txn, operations: Sequence[Operation]) -> tuple[list[Outcome], Writer]:
         writer = self._writer(txn)
         outcomes = []
         for index, operation in enumerate(operations):
@@ -113,22 +124,30 @@ class Partition:
             except Failure as failure:
                 raise MemberFailed(index, failure) from failure
         writer.finish()
-        return outcomes, writer.head, writer.new_paths
+        return outcomes, writer
 
     def _writer(self, txn: Txn) -> Writer:
         if self.is_retired:
             raise Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
         head = log.load_head(txn, self._first_number, self._first_lsn)
-        return Writer(txn, self._schema, head, self._paths, self._clock.now_s())
+        presence = None if self._is_look_beginning else self._presence
+        return Writer(txn, self._schema, head, self._paths, presence, self._clock.now_s())
 
-    def _remember(self, head: log.Head, new_paths: PathPrefixes) -> None:
+    def _remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.
-        if head.lsn >= self.head.lsn:
-            self.head = head
+        if writer.head.lsn >= self.head.lsn:
+            self.head = writer.head
+        if writer.new_presence is not None:
+            self._remember_presence(writer.new_presence)
+        new_paths = writer.new_paths
         if new_paths:
             if len(self._paths) + len(new_paths) > _PATHS_REMEMBERED_MAX:
                 self._paths.clear()
             self._paths.update(new_paths)
+
+    def _remember_presence(self, presence: Presence) -> None:
+        if self._presence is None or presence.generation >= self._presence.generation:
+            self._presence = presence
 
     async def forget(self, change_keys: Sequence[bytes]) -> None:
         """Drop tombstones from the log."""
@@ -149,17 +168,66 @@ class Partition:
     async def restate(self, numbers: Sequence[int]) -> None:
         """Store these items' terms and expiry by the present rules, in one transaction."""
 
-        def run(txn: Txn) -> tuple[log.Head, PathPrefixes]:
+        def run(txn: Txn) -> Writer:
             writer = self._writer(txn)
             for number in numbers:
                 writer.restate(number)
-            return writer.head, writer.new_paths
+            return writer
 
-        self._remember(*await self._store.write(run))
+        self._remember(await self._store.write(run))
         self.restated_count += len(numbers)
 
     async def confirm_rules(self, rules_number: int) -> None:
-        await self._store.write(lambda txn: txn.put(_RULES_KEY, rules_number.to_bytes(2, "big")))
+        def run(txn: Txn) -> Presence | None:
+            txn.put(_RULES_KEY, rules_number.to_bytes(2, "big"))
+            known = load_presence(txn)
+            if known is None or known.rules_number != rules_number or known.stage != RESTATING:
+                return None
+            return self._put_presence(txn, known.ended(None, self.head.lsn))
+
+        ended = await self._store.write(run)
+        if ended is not None:
+            self._remember_presence(ended)
+
+    # Looks at all items, for the paths that all have.
+
+    async def begin_look(self) -> Presence | None:
+        """From here on every write is noted beside what was known; what was written before is there to be read. None:
+        items are being brought under new rules, and that is a look of its own."""
+
+        def run(txn: Txn) -> Presence | None:
+            known = load_presence(txn) or NOTHING
+            if known.stage == RESTATING:
+                return None
+            return self._put_presence(txn, known.begun(self._schema.rules.number))
+
+        # Whoever writes before this is acknowledged must not go by what was known.
+        self._is_look_beginning = True
+        try:
+            begun = await self._store.write(run)
+            if begun is not None:
+                self._presence = begun
+        finally:
+            self._is_look_beginning = False
+        self.wants_look = False
+        return begun
+
+    async def end_look(self, begun: Presence, found: frozenset[str] | None) -> None:
+        """Take over the paths that all items had that were there when the look began; None: there were none."""
+
+        def run(txn: Txn) -> Presence | None:
+            known = load_presence(txn)
+            if known is None or known.generation != begun.generation:
+                return None  # the rules changed meanwhile, or there was a new first item
+            return self._put_presence(txn, known.ended(found, self.head.lsn))
+
+        ended = await self._store.write(run)
+        if ended is not None:
+            self._remember_presence(ended)
+
+    def _put_presence(self, txn: Txn, presence: Presence) -> Presence:
+        txn.put(PRESENCE_KEY, presence.pack())
+        return presence
 
 
 def _point(view: View, key: bytes) -> bytes | None:

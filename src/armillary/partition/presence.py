@@ -1,114 +1,98 @@
-"""Which paths every item of a partition has, found out when someone asks and kept up by the log of changes.
+"""Which index paths every item of a partition has a term under, kept by the one write path.
 
-ORDER BY over a path gives items that lack it too, and those have no term in the index. Knowing that there are none
-saves looking at all items. The first question about a path walks its terms once; later ones look at what was written
-since. Nothing of it is stored: after a restart it is found out again.
+ORDER BY over a path gives items that lack it too, and those have no term. Knowing that there are none saves looking at
+all items. The set only shrinks as items are written that lack a path, so a write that changes nothing costs one
+comparison and stores nothing. It grows again by a look at all items, which `upkeep.py` takes when a query asked in vain
+and much was written since, when the rules change, and in stores that were written before there was such a set.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import orjson
 
 from armillary import limits
 from armillary.model import layout
-from armillary.model.encoding import payload_of
-from armillary.model.index_paths import text_steps
-from armillary.partition import log
 from armillary.storage.engine import View
 
-_CHECK_TIME_EVERY = 256
-_CHUNK_BITS = 1 << 16
+Terms = Sequence[tuple[str, bytes]]
+
+PRESENCE_KEY = layout.META + b"presence"
+SETTLED, LOOKING, RESTATING = 0, 1, 2
 
 
-class Presence:
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, _Path] = OrderedDict()
+class Presence(NamedTuple):
+    generation: int  # grows when something other than a write makes the set anew
+    rules_number: int  # the rules that its items follow
+    looked_lsn: int  # when all items were looked at
+    paths: frozenset[str]
+    # While all items are being looked at or brought under new rules: what all have that were written since that began.
+    stage: int = SETTLED
+    sought: frozenset[str] | None = None  # None: nothing was written yet
 
-    def is_everywhere(self, view: View, head: log.Head, path: str, is_due: Callable[[], bool]) -> bool | None:
-        """Whether every item has a path; None: time is up, ask again. A wrong "no" is possible and harmless."""
-        known = self._known.get(path)
-        if known is None:
-            known = self._known[path] = _Path(path, head.lsn)
-            if len(self._known) > limits.PRESENCE_PATHS_MAX:
-                self._known.popitem(last=False)
-        self._known.move_to_end(path)
-        if known.is_everywhere is False and head.lsn - known.lsn > 1000 + head.item_count // 4:
-            known = self._known[path] = _Path(path, head.lsn)  # much has changed: look again
-        if known.is_everywhere is None and not known.count(view, is_due):
-            return None
-        if known.is_everywhere is not False and not known.catch_up(view, head, is_due):
-            return None
-        return known.is_everywhere
+    def holds(self, rules_number: int, terms: Terms) -> bool:
+        """Whether an item with these terms changes nothing. What is in flight has at most these paths, unless a look
+        began, so what was known to be durable some time ago will do."""
+        return self.rules_number == rules_number and self.stage == SETTLED and dict(terms).keys() >= self.paths
+
+    def after_item(self, rules_number: int, terms: Terms, lsn: int) -> Presence:
+        """What is known when one more item follows these rules and has these terms."""
+        known = self
+        if known.rules_number != rules_number:
+            # The first item under new rules. All others will be restated, so each is seen once.
+            known = Presence(known.generation + 1, rules_number, lsn, frozenset(), RESTATING)
+        found = dict(terms)
+        sought = known.sought
+        if known.stage != SETTLED:
+            sought = paths_of(terms) if sought is None else sought.intersection(found)
+        return known._replace(paths=known.paths.intersection(found), sought=sought)
+
+    def begun(self, rules_number: int) -> Presence:
+        """A look at all items begins."""
+        paths = self.paths if self.rules_number == rules_number else frozenset[str]()
+        return Presence(self.generation + 1, rules_number, self.looked_lsn, paths, LOOKING)
+
+    def ended(self, found: frozenset[str] | None, lsn: int) -> Presence:
+        """All items were looked at; None: nothing but what was written meanwhile."""
+        sought = self.sought
+        if found is not None:
+            sought = found if sought is None else sought & found
+        return Presence(self.generation, self.rules_number, lsn, self.paths if sought is None else sought)
+
+    def pack(self) -> bytes:
+        sought = sorted(self.sought) if self.sought is not None else None
+        return orjson.dumps(
+            [self.generation, self.rules_number, self.looked_lsn, sorted(self.paths), self.stage, sought]
+        )
 
 
-class _Path:
-    def __init__(self, path: str, lsn: int) -> None:
-        self.lsn = lsn  # changes up to here are taken into account
-        self.is_everywhere: bool | None = None  # None: not found out yet
-        self._path = path
-        self._steps = text_steps(path)
-        self._after = b""  # terms up to this key were counted
-        self._is_counted = False
-        self._having: dict[int, bytearray] | None = {}  # a bit for each item that has the path, by rid
+NOTHING = Presence(0, 0, 0, frozenset())
 
-    def count(self, view: View, is_due: Callable[[], bool]) -> bool:
-        """Note which items have a term; whether that is done."""
-        if self._is_counted:
-            return True
-        number = view.get(layout.path_key(self._path))
-        if number is not None:
-            prefix = layout.term_prefix(int.from_bytes(number, "big"))
-            low = self._after + b"\x00" if self._after else prefix
-            for seen, (key, _) in enumerate(view.scan(low, layout.prefix_end(prefix)), 1):
-                self._note(int.from_bytes(key[-layout.RID_BYTES :], "big"), True)
-                if seen % _CHECK_TIME_EVERY == 0 and is_due():
-                    self._after = key
-                    return False
-        self._is_counted = True
-        return True
 
-    def catch_up(self, view: View, head: log.Head, is_due: Callable[[], bool]) -> bool:
-        """Look at what was written since; whether that is done."""
-        changes = view.scan(layout.change_key(self.lsn + 1), layout.space_end(layout.CHANGES))
-        for seen, (key, value) in enumerate(changes, 1):
-            change = log.unpack_change(key, value)
-            has_path = False
-            if change.kind == log.ITEM_WRITTEN:
-                stored = view.get(layout.item_key(change.number))
-                has_path = stored is not None and self._has_path(orjson.loads(payload_of(stored)))
-                if not has_path and self._having is None:
-                    self.is_everywhere = False
-                    self.lsn = head.lsn
-                    return True
-            self._note(change.number, has_path)
-            if seen % _CHECK_TIME_EVERY == 0 and is_due():
-                # The changes of this lsn may not all be seen; looking at some again does no harm.
-                self.lsn = log.change_lsn(key) - 1
-                return False
-        self.lsn = head.lsn
-        if self._having is not None:
-            count = sum(int.from_bytes(bits, "big").bit_count() for bits in self._having.values())
-            self.is_everywhere = count == head.item_count
-            self._having = None
-        return True
+def of_first_item(before: Presence | None, rules_number: int, terms: Terms, lsn: int) -> Presence:
+    """What is known when a partition has one item."""
+    return Presence((before or NOTHING).generation + 1, rules_number, lsn, paths_of(terms))
 
-    def _note(self, rid: int, has_path: bool) -> None:
-        if self._having is None:
-            return
-        chunk, bit = divmod(rid, _CHUNK_BITS)
-        bits = self._having.setdefault(chunk, bytearray(_CHUNK_BITS // 8))
-        if has_path:
-            bits[bit >> 3] |= 1 << (bit & 7)
-        else:
-            bits[bit >> 3] &= ~(1 << (bit & 7))
 
-    def _has_path(self, node: Any) -> bool:
-        for step in self._steps:
-            if type(node) is not dict or step not in node:
-                return False
-            node = node[step]
-        return True
+def load_presence(view: View) -> Presence | None:
+    """None: the store was written before there was a presence, or nothing was ever written."""
+    stored = view.get(PRESENCE_KEY)
+    if stored is None:
+        return None
+    generation, rules_number, looked_lsn, paths, stage, sought = orjson.loads(stored)
+    return Presence(
+        generation,
+        rules_number,
+        looked_lsn,
+        frozenset(paths),
+        stage,
+        frozenset(sought) if sought is not None else None,
+    )
+
+
+def paths_of(terms: Terms) -> frozenset[str]:
+    """The paths that may be remembered: the first so many that an ORDER BY can name."""
+    paths = [path for path in dict(terms) if "/[]" not in path]
+    return frozenset(paths[: limits.PRESENCE_PATHS_MAX])

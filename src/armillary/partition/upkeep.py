@@ -1,19 +1,22 @@
-"""Work that a partition does by itself: sweeping expired items, forgetting old tombstones, and carrying a change of
-rules through the stored items. Each piece is small, resumable and goes through the one write path.
+"""Work that a partition does by itself: sweeping expired items, forgetting old tombstones, carrying a change of rules
+through the stored items, and looking which paths all items have. Each piece is small, resumable and goes through the
+one write path.
 """
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 
 import orjson
 
 from armillary import limits
 from armillary.model import layout
-from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.encoding import FLAG_INDEXED, payload_of, unpack_header
 from armillary.partition import log
-from armillary.partition.operations import MemberFailed, Operation, Verb
+from armillary.partition.operations import NO_TERMS, MemberFailed, Operation, Verb
 from armillary.partition.partition import Partition
+from armillary.partition.presence import Presence, paths_of
 from armillary.partition.schema import Schema
 from armillary.storage.engine import View
 
@@ -80,3 +83,47 @@ async def apply_rules(partition: Partition, schema: Schema) -> None:
             return
         await partition.restate(numbers)
         after = numbers[-1] + 1
+
+
+class Look:
+    """A look at all items of a partition for the paths that every one has a term under, some items at a time."""
+
+    def __init__(self, partition: Partition, schema: Schema, begun: Presence) -> None:
+        self._partition = partition
+        self._schema = schema
+        self._begun = begun
+        self._next_number = 0
+        self._found: frozenset[str] | None = None
+
+    @classmethod
+    async def begin(cls, partition: Partition, schema: Schema) -> Look | None:
+        """None: not while new rules work through the items."""
+        begun = await partition.begin_look()
+        return cls(partition, schema, begun) if begun is not None else None
+
+    async def go_on(self, items_max: int) -> bool:
+        """Look at some more items; whether that was all."""
+        for _ in range(0, items_max, limits.RESTATE_ITEMS):
+            if not await self._partition.read(self._batch):
+                await self._partition.end_look(self._begun, self._found)
+                return True
+            await asyncio.sleep(0)
+        return False
+
+    def _batch(self, view: View) -> bool:
+        entries = view.scan(layout.item_key(self._next_number), layout.space_end(layout.ITEMS))
+        number = None
+        for key, stored in islice(entries, limits.RESTATE_ITEMS):
+            number = int.from_bytes(key[1:], "big")
+            header = unpack_header(stored)
+            terms = NO_TERMS.terms
+            if header.flags & FLAG_INDEXED:
+                indexing = self._schema.rules_of(header).indexing
+                terms = indexing.terms(orjson.loads(payload_of(stored)), header.ts).terms
+            self._found = paths_of(terms) if self._found is None else self._found.intersection(dict(terms))
+            if not self._found:
+                return False  # no path is everywhere: the rest need not be looked at
+        if number is None:
+            return False
+        self._next_number = number + 1
+        return True

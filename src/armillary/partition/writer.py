@@ -18,6 +18,7 @@ from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
 from armillary.partition import log
 from armillary.partition.operations import NO_TERMS, Document, Draft, Operation, Outcome, Result, Verb, draft
+from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence, of_first_item
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
 from armillary.storage.engine import Txn
@@ -26,15 +27,25 @@ PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
 
 
 class Writer:
-    def __init__(self, txn: Txn, schema: Schema, head: log.Head, paths: PathPrefixes, now_s: float) -> None:
+    def __init__(
+        self,
+        txn: Txn,
+        schema: Schema,
+        head: log.Head,
+        paths: PathPrefixes,
+        presence: Presence | None,
+        now_s: float,
+    ) -> None:
         self._txn = txn
         self._schema = schema
         self._paths = paths  # read only: what is known to be durable
+        self._presence = presence  # likewise
         self._now_s = now_s
         self._lsn = head.lsn + 1  # of everything that this transaction changes
         self._steps = 0
         self.head = head
         self.new_paths: PathPrefixes = {}
+        self.new_presence: Presence | None = None
 
     def apply(self, operation: Operation) -> Outcome:
         match operation.verb:
@@ -177,6 +188,7 @@ class Writer:
         head.next_number += 1
         self._claim_unique(epk, made.document, number, before=None)
         header, payload, etag = self._seal(made, epk, number)
+        self._note_paths(made.terms, is_first=head.item_count == 0)
         self._resize(operation, 1, len(payload))
         txn.put(layout.item_key(number), pack_item(header, payload))
         txn.put(layout.id_key(epk, made.item_id), number.to_bytes(8, "big"))
@@ -200,6 +212,7 @@ class Writer:
         self._resize(operation, 0, len(payload) - len(before_payload))
         txn.put(layout.item_key(number), pack_item(header, payload))
         changed = self._move_terms(number, before_terms, made.terms)
+        self._note_paths(made.terms)
         self._delete_expiry(before, number)
         self._put_expiry(header, number)
         charge_ru = charges.replace_ru(len(before_payload), len(payload), changed)
@@ -275,6 +288,22 @@ class Writer:
                 self._txn.put(key, stored)
             prefix = self.new_paths[path] = layout.TERMS + stored
         return prefix
+
+    def _note_paths(self, terms: ItemTerms, *, is_first: bool = False) -> None:
+        """Keep what is known about paths that every item has."""
+        known, rules_number = self._presence, self._schema.rules.number
+        if known is not None and known.holds(rules_number, terms.terms):
+            return
+        stored = load_presence(self._txn)
+        if is_first:
+            becomes = of_first_item(stored, rules_number, terms.terms, self._lsn)
+        elif stored is None:
+            return  # written before there was a presence: a look at all items will tell
+        else:
+            becomes = stored.after_item(rules_number, terms.terms, self._lsn)
+        if becomes != stored:
+            self._txn.put(PRESENCE_KEY, becomes.pack())
+        self._presence = self.new_presence = becomes
 
     def _claim_unique(self, epk: bytes, document: Document, number: int, before: Document | None) -> None:
         unique = self._schema.unique
@@ -359,7 +388,9 @@ class Writer:
         self._delete_expiry(before, number)
         is_indexed = rules.indexing.applies("Default")
         after = before._replace(policy=rules.number, flags=FLAG_INDEXED if is_indexed else 0)
-        self._move_terms(number, before_terms, self._terms_of(after, payload))
+        after_terms = self._terms_of(after, payload)
+        self._move_terms(number, before_terms, after_terms)
+        self._note_paths(after_terms)
         self._put_expiry(after, number)
         self._txn.put(layout.item_key(number), pack_item(after, payload))
         self._txn.put(layout.HEAD_KEY, self.head.pack())  # restating may number new paths

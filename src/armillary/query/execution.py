@@ -188,11 +188,9 @@ class Execution:
         if self._sorter is None:
             walk = OrderedWalk(view, selection, self._scope, self._index)
             if walk.is_served:
-                is_everywhere: bool | None = False
+                is_everywhere = False
                 if walk.path is not None and self._statistics is not None:
-                    is_everywhere = self._statistics.is_everywhere(view, walk.path, is_due)
-                if is_everywhere is None:
-                    return None
+                    is_everywhere = self._statistics.is_everywhere(view, walk.path)
                 return walk.candidates(start, max_items, is_path_everywhere=is_everywhere)
             self._sorter = Sorter(selection.ordering, self._rows_max, start)
         sorter = self._sorter
