@@ -17,7 +17,10 @@ class Clock(Protocol):
         """Seconds since the epoch."""
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back, for deadlines and rates."""
+        """Seconds that never go back, for rates: budgets and what else a test may want to hurry or to hold."""
+
+    def elapsed_s(self) -> float:
+        """Seconds of real work that never go back, for slices of time and deadlines: nobody can stop them."""
 
     def random_bytes(self, count: int) -> bytes:
         """Unpredictable bytes, fit for keys and tokens."""
@@ -31,11 +34,65 @@ class SystemClock:
 
     now_s = staticmethod(time.time)
     monotonic_s = staticmethod(time.monotonic)
+    elapsed_s = staticmethod(time.monotonic)
     random_bytes = staticmethod(secrets.token_bytes)
 
     @staticmethod
     def guid() -> str:
         return str(uuid.uuid4())
+
+
+class MovableClock:
+    """The machine's time with something added, which can be stopped, moved on and set going again: for tests of
+    applications. It never goes back; after a stop it goes on from where it stood."""
+
+    elapsed_s = staticmethod(time.monotonic)
+    random_bytes = staticmethod(secrets.token_bytes)
+    guid = staticmethod(SystemClock.guid)
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0  # of the machine's time; less than 0 after a stop
+        self._stopped_s: float | None = None  # the machine's monotonic time at the stop
+        # Both times stem from one reading, so that moving the machine's own clock does not tear them apart.
+        self._epoch_s = time.time() - time.monotonic()
+
+    def now_s(self) -> float:
+        return self._epoch_s + self.monotonic_s()
+
+    def monotonic_s(self) -> float:
+        return (time.monotonic() if self._stopped_s is None else self._stopped_s) + self._ahead_s
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._stopped_s is not None
+
+    @property
+    def ahead_s(self) -> float:
+        """Of the machine's time; less than 0 when it has been frozen."""
+        return self.monotonic_s() - time.monotonic()
+
+    def freeze(self) -> None:
+        if self._stopped_s is None:
+            self._stopped_s = time.monotonic()
+
+    def thaw(self) -> None:
+        if self._stopped_s is not None:
+            self._ahead_s -= time.monotonic() - self._stopped_s
+            self._stopped_s = None
+
+    def advance(self, seconds: float) -> None:
+        assert seconds >= 0, "time does not go back"
+        self._ahead_s += seconds
+
+
+class Dice:
+    """Chances from a seed: the same seed gives the same row of outcomes."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def falls(self, probability: float) -> bool:
+        return self._random.random() < probability
 
 
 class VirtualClock:
@@ -49,6 +106,9 @@ class VirtualClock:
         return self._now_s
 
     def monotonic_s(self) -> float:
+        return self._now_s
+
+    def elapsed_s(self) -> float:
         return self._now_s
 
     def random_bytes(self, count: int) -> bytes:

@@ -44,6 +44,7 @@ class Kind(Enum):
     TIMED_OUT = auto()
     UNAVAILABLE = auto()
     STORAGE_FULL = auto()
+    DROPPED = auto()  # the connection ends without an answer; only rules of faults (account/faults.py) ask for it
     # Our own fault.
     SCRIPT_FAILED = auto()
     CORRUPT = auto()

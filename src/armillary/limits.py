@@ -60,6 +60,10 @@ INDEX_PATHS_MAX = 1500
 COMPOSITE_PATHS_MIN, COMPOSITE_PATHS_MAX = 2, 8
 UNIQUE_KEYS_MAX, UNIQUE_KEY_PATHS_MAX = 10, 16
 
+# Faults on request, for tests of applications (ours).
+FAULT_RULES_MAX = 100
+FAULT_DELAY_MS_MAX = 60_000
+
 # Upkeep (ours).
 SWEEP_ITEMS_MAX = 200  # expired items looked at in one go
 SWEEP_EVERY_S = 1.0

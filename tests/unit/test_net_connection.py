@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from armillary import limits
-from armillary.net.http import Patience, Request, Response
+from armillary.net.http import HANG_UP, Patience, Request, Response
 from armillary.net.listen import Listener, listen
 
 QUICK = Patience(
@@ -552,3 +552,21 @@ async def test_closing_cancels_what_does_not_finish_in_time() -> None:
         await listener.close(0.05)
         assert cancelled.is_set()
         assert await client.is_ended()
+
+
+@on_uvloop
+async def test_a_connection_can_end_in_the_place_of_an_answer() -> None:
+    seen: list[bytes] = []
+
+    async def hang_up(request: Request) -> Response:
+        seen.append(request.target)
+        return HANG_UP if request.target == b"/drop" else Response(200, (), b"well")
+
+    listener = await listen("127.0.0.1", 0, hang_up)
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    writer.write(b"".join(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % target for target in (b"/a", b"/drop", b"/never")))
+    received = await reader.read()
+    assert received.endswith(b"well") and received.count(b"HTTP/1.1") == 1
+    assert seen == [b"/a", b"/drop"]
+    writer.close()
+    await listener.close(0)

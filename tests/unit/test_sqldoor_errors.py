@@ -35,6 +35,7 @@ GOLDEN = {
     Kind.TIMED_OUT: (408, None, "RequestTimeout"),
     Kind.UNAVAILABLE: (503, None, "ServiceUnavailable"),
     Kind.STORAGE_FULL: (403, "1014", "Forbidden"),
+    Kind.DROPPED: (503, None, "ServiceUnavailable"),
     Kind.SCRIPT_FAILED: (400, None, "BadRequest"),
     Kind.CORRUPT: (500, None, "InternalServerError"),
     Kind.INTERNAL: (500, None, "InternalServerError"),

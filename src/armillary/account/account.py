@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from armillary import limits
 from armillary.account.catalog import Catalog, Record
 from armillary.account.container import Container
+from armillary.account.faults import Faults
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
@@ -38,6 +39,7 @@ class Account:
         self.settings = settings
         self.catalog = Catalog(engine, clock)
         self.control = asyncio.Lock()  # held while the definition of a container or an offer changes
+        self.faults = Faults()
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
@@ -134,6 +136,7 @@ class Account:
         container = Container(record, database, self.engine, self.clock, maximum)
         await container.open()
         self._containers[record.rid] = container
+        container.faults = self.armed_faults
         if container.is_restating:
             self.restate(container)
         return container
@@ -151,6 +154,11 @@ class Account:
             task = self._restating.pop(record.rid, None)
             if task is not None:
                 task.cancel()
+
+    @property
+    def armed_faults(self) -> Faults | None:
+        """What containers ask before they do anything, if there is anything to ask for."""
+        return self.faults if self.faults.rules else None
 
     @property
     def containers(self) -> list[Container]:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from armillary.account.catalog import Body, Record
+from armillary.account.faults import Faults
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.library.context import Context
@@ -52,6 +53,7 @@ class Container:
             for each in self.map.ranges
         }
         self.policies = ContainerPolicies.parse(body)
+        self.faults: Faults | None = None  # None, unless there are rules of faults
         self._clock = clock
         self._rename()
 

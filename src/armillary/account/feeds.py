@@ -77,6 +77,8 @@ class PageAnswer:
 
 async def read_feed(account: Account, container: Container, options: FeedOptions) -> PageAnswer:
     walk = _Walk(account, container, options, Selection(), b"feed")
+    if container.faults is not None:
+        await walk.meet_faults("feed")
     await walk.run()
     charge_ru = charges.feed_page_ru([len(row) for row in walk.rows], options.read_factor)
     return walk.answer(charge_ru)
@@ -100,6 +102,8 @@ async def query(
         if walk.is_for_clients or (walk.has_several and is_bare_aggregate(bound)):
             plan = query_plan(bound, container.key)
             raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan})
+        if container.faults is not None:
+            await walk.meet_faults("query", is_page_of_one=True)
         await walk.run(is_page_of_one=True)
     else:
         walk.rows = [orjson.dumps(row) for row in bound.evaluate_over([])]
@@ -132,12 +136,12 @@ class Slice:
 
     async def read(self, clock: Clock, max_items: int, max_bytes: int) -> tuple[Page, bool]:
         """The next rows, and whether they end because the time slice is over."""
-        slice_end_s = clock.monotonic_s() + limits.SLICE_SECONDS
+        slice_end_s = clock.elapsed_s() + limits.SLICE_SECONDS
         is_out_of_time = False
 
         def is_due() -> bool:
             nonlocal is_out_of_time
-            is_out_of_time = clock.monotonic_s() > slice_end_s
+            is_out_of_time = clock.elapsed_s() > slice_end_s
             return is_out_of_time
 
         page = await self.partition.read(lambda view: self.execution.step(view, max_items, max_bytes, is_due))
@@ -242,10 +246,17 @@ class _Walk:
 
     # Walking.
 
+    async def meet_faults(self, operation: str, *, is_page_of_one: bool = False) -> None:
+        """Let rules of faults have the request, if it is theirs: it is about what is still to be read."""
+        if self._container.faults is not None:
+            ranges = [each.partition.range for each in self.slices()]
+            wanted = ranges[:1] if is_page_of_one else ranges
+            await self._container.faults.over(operation, self._container, self._low, self._high, wanted)
+
     async def run(self, *, is_page_of_one: bool = False) -> None:
         """Fill the page. `is_page_of_one`: from one partition only, even if it has no rows, as the service's pages of
         queries are; a client then makes as many requests here as there."""
-        begun_s = self._account.clock.monotonic_s()
+        begun_s = self._account.clock.elapsed_s()
         slices = self.slices()
         if self._options.session is not None:
             for each in slices:
@@ -283,7 +294,7 @@ class _Walk:
 
     def _is_late(self, execution: Execution, begun_s: float) -> bool:
         """Whether to answer what there is. What cannot be taken up again later goes on, within another limit."""
-        seconds = self._account.clock.monotonic_s() - begun_s
+        seconds = self._account.clock.elapsed_s() - begun_s
         if seconds <= limits.PAGE_SECONDS_MAX:
             return False
         if execution.can_stop:

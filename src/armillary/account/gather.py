@@ -42,7 +42,7 @@ def gather(account: Account, container: Container, bound: BoundQuery, options: F
     if options.session is not None:
         for each in slices:
             check_session(each.partition, options.session)
-    return Gathering(account.clock, bound, slices, options)
+    return Gathering(account.clock, container, bound, slices, options)
 
 
 class _Source:
@@ -68,8 +68,11 @@ class _Source:
 class Gathering:
     """A query at work over several partitions."""
 
-    def __init__(self, clock: Clock, bound: BoundQuery, slices: list[Slice], options: FeedOptions) -> None:
+    def __init__(
+        self, clock: Clock, container: Container, bound: BoundQuery, slices: list[Slice], options: FeedOptions
+    ) -> None:
         self._clock = clock
+        self._container = container
         self._page_items = options.page_items
         self._read_factor = options.read_factor
         self._slices = slices
@@ -90,6 +93,10 @@ class Gathering:
 
     async def page(self) -> PageAnswer:
         """The next rows, with what they cost. Perhaps none, where many items must be looked at for a row."""
+        if self._container.faults is not None and self._slices:
+            low, high = self._slices[0].low, self._slices[-1].high
+            ranges = [each.partition.range for each in self._slices]
+            await self._container.faults.over("query", self._container, low, high, ranges)
         if self._held is not None:
             rows, self._held = self._held[: self._page_items], self._held[self._page_items :]
         else:
@@ -106,13 +113,13 @@ class Gathering:
         return PageAnswer(rows, None, charge_ru, list(dict.fromkeys(lsns)), work, counters)
 
     async def _read(self) -> list[bytes]:
-        begun_s = self._clock.monotonic_s()
+        begun_s = self._clock.elapsed_s()
         while True:
             rows = await self._gather.page(self._page_items, is_late=lambda: self._is_late(begun_s))
             # Half a sum is no answer, so what must see all rows first goes on, within another limit.
             if rows or self._gather.is_done or self._is_streaming:
                 return rows
-            if self._clock.monotonic_s() - begun_s > limits.QUERY_SECONDS_MAX:
+            if self._clock.elapsed_s() - begun_s > limits.QUERY_SECONDS_MAX:
                 raise Failure(
                     Kind.TIMED_OUT,
                     f"The query takes longer than {limits.QUERY_SECONDS_MAX:.0f} seconds and cannot be answered in "
@@ -120,7 +127,7 @@ class Gathering:
                 )
 
     def _is_late(self, begun_s: float) -> bool:
-        return self._clock.monotonic_s() - begun_s > limits.PAGE_SECONDS_MAX
+        return self._clock.elapsed_s() - begun_s > limits.PAGE_SECONDS_MAX
 
     def _tally(self, page: Page, is_first: bool) -> None:
         self._work.partitions_begun += is_first

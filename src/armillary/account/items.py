@@ -61,6 +61,8 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
     if key is None:
         raise bad_request(KEY_MISSING)
     epk = container.effective_key(key)
+    if container.faults is not None:
+        await container.faults.at_key("read", container, epk)
     partition = container.partition_for(epk)
     if options.session is not None:
         check_session(partition, options.session)
@@ -111,6 +113,7 @@ async def delete(container: Container, item_id: str, options: ItemOptions) -> An
 async def delete_by_key(container: Container, key: Key) -> Answer:
     """Delete every item of one logical partition; returns when none is left."""
     epk = container.effective_key(key)
+    lost = await container.faults.at_key("delete", container, epk) if container.faults is not None else None
     partition = container.partition_for(epk)
     charge_ru = 1.0
     while True:
@@ -123,6 +126,8 @@ async def delete_by_key(container: Container, key: Key) -> Answer:
 
         ids = await partition.read(some_ids)
         if not ids:
+            if lost is not None:
+                raise lost
             return Answer(Result.DELETED, None, None, charge_ru, partition.range.id, partition.lsn)
         outcomes = await asyncio.gather(
             *[partition.write(Operation(Verb.DELETE, epk, key, item_id, is_any=True)) for item_id in ids],
@@ -163,6 +168,7 @@ async def batch(
 ) -> BatchAnswer:
     """All members in one transaction on one logical partition, or none."""
     epk = container.effective_key(key)
+    lost = await container.faults.at_key("batch", container, epk) if container.faults is not None else None
     partition = container.partition_for(epk)
     if options.session is not None:
         check_session(partition, options.session)
@@ -181,6 +187,8 @@ async def batch(
         ]
         charge_ru = max(1.0, failed.failure.charge_ru)
         return BatchAnswer(answers, False, charge_ru, partition.range.id, partition.lsn)
+    if lost is not None:
+        raise lost
     charge_ru = sum(outcome.charge_ru for outcome in outcomes)
     return BatchAnswer([*outcomes], True, charge_ru, partition.range.id, partition.lsn)
 
@@ -202,8 +210,15 @@ async def bulk(
                 )
             if operation.verb is Verb.READ:
                 return _as_outcome(await read(container, operation.item_id, member.options))
-            return await partition.write(operation)
+            faults = container.faults
+            lost = await faults.at_write(container, operation) if faults is not None else None
+            outcome = await partition.write(operation)
+            if lost is not None:
+                raise lost
+            return outcome
         except Failure as failure:
+            if failure.kind is Kind.DROPPED:
+                raise  # the connection is that of all of them
             return failure
 
     # The partition keeps the order of writes that are handed over together; a read must wait for those before it.
@@ -287,11 +302,15 @@ def _keyed(verb: Verb, container: Container, item_id: str, options: ItemOptions)
 
 
 async def _write(container: Container, operation: Operation) -> Answer:
+    faults = container.faults
+    lost = await faults.at_write(container, operation) if faults is not None else None
     partition = container.partition_for(operation.epk)
     try:
         outcome = await partition.write(operation)
     except Failure as failure:
         raise _at(partition, failure) from None
+    if lost is not None:
+        raise lost
     return Answer(
         outcome.result,
         outcome.payload,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from email.utils import formatdate
 from http import HTTPStatus
 
-from armillary.net.http import Headers, Response
+from armillary.net.http import HANG_UP, Headers, Response
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -15,6 +15,10 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STAYS_OPEN = b"\r\n"
 STAYS_OPEN_SAID = b"Connection: keep-alive\r\n\r\n"
 CLOSES = b"Connection: close\r\n\r\n"
+
+
+class HungUp(Exception):
+    """There is no answer: the connection is to end."""
 
 
 class Answers:
@@ -37,7 +41,8 @@ class Answers:
             self._beginnings.clear()
 
     def encode(self, response: Response, ending: bytes, *, is_head: bool = False) -> bytes:
-        """The whole answer, ready for the socket. ValueError when a header would break out of its line."""
+        """The whole answer, ready for the socket. ValueError when a header would break out of its line, HungUp
+        for the answer that is none."""
         status = response.status
         beginning = self._beginnings.get(status)
         if beginning is None:
@@ -61,6 +66,8 @@ class Answers:
         return head + body if has_body and not is_head else head
 
     def _begin(self, status: int) -> bytes:
+        if status == HANG_UP.status:
+            raise HungUp
         try:
             phrase = HTTPStatus(status).phrase
         except ValueError:

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from typing import Any, Final, cast
 
 from armillary import limits
-from armillary.net.answers import CLOSES, CONTINUE
+from armillary.net.answers import CLOSES, CONTINUE, HungUp
 from armillary.net.eager import resume
 from armillary.net.http import Request, Response
 from armillary.net.reader import BETWEEN, HEAD, Reader
@@ -197,6 +197,9 @@ class Connection(asyncio.Protocol):
             ending = CLOSES
         try:
             wire = self._service.answers.encode(response, ending, is_head=request.method == "HEAD")
+        except HungUp:
+            self._close()
+            return
         except Exception as exception:
             self._answer_crash(request, ending, exception)
             return

@@ -54,6 +54,9 @@ class Response:
         return f"Response({self.status}, {len(self.body)} bytes)"
 
 
+# In the place of an answer: the connection ends without one.
+HANG_UP = Response(0)
+
 # Answers a request. It is started without a Task (see eager.py): before it has first waited for something, there is no
 # current task, so whatever needs one (asyncio.timeout, TaskGroup) comes after an `await asyncio.sleep(0)`.
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from armillary.account.account import Account
+from armillary.clock import Clock
 from armillary.doors.sql import account_document, batches, control, documents, feeds, lists
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authentication import AccountKeys, Authenticator
@@ -21,7 +22,7 @@ from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.routes import RouteKind, resolve
 from armillary.doors.sql.tokens import TokenAuthority
 from armillary.errors import Failure, Kind
-from armillary.net.http import Request, Response
+from armillary.net.http import HANG_UP, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +34,13 @@ CONTROL_TYPES = ("users", "permissions", "clientencryptionkeys", "sprocs", "trig
 class SqlDoor:
     constant_headers = h.STATIC_HEADERS  # of every answer; encoded once by the network
 
-    def __init__(self, account: Account, keys: AccountKeys, *, accepts_aad: bool) -> None:
+    def __init__(
+        self, account: Account, keys: AccountKeys, *, accepts_aad: bool, signing_clock: Clock | None = None
+    ) -> None:
+        """`signing_clock`: what the dates of signatures are held against, where the account's own time can be moved."""
         self.account = account
         self.tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
-        self._authenticator = Authenticator(keys, self.tokens, account.clock, accepts_aad=accepts_aad)
+        self._authenticator = Authenticator(keys, self.tokens, signing_clock or account.clock, accepts_aad=accepts_aad)
         self._activities = _Activities(account)
 
     async def answer(self, request: Request) -> Response:
@@ -70,6 +74,8 @@ class SqlDoor:
         return action, Call(self, request, route, principal, activity_id)
 
     def _refuse(self, failure: Failure, activity_id: str) -> Response:
+        if failure.kind is Kind.DROPPED:
+            return HANG_UP
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
             log.error("activity %s: %s", activity_id, failure.message)
         status, headers, body = error_response(failure, activity_id)

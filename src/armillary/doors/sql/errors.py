@@ -55,6 +55,7 @@ ROWS: dict[Kind, Row] = {
     # "Stored data over quota". A 503 or 507 would be taken for a sick region: Python repeats writes after a 503 and
     # reads after any 5xx, both clients fail over. Neither repeats 403/1014: the application hears of it at once.
     Kind.STORAGE_FULL: Row(403, 1014, "Forbidden", True),
+    Kind.DROPPED: Row(503, 0, "ServiceUnavailable", False),  # in a list of outcomes; else there is no answer at all
     Kind.SCRIPT_FAILED: Row(400, 0, "BadRequest", True),
     Kind.CORRUPT: Row(500, 0, "InternalServerError", False),
     Kind.INTERNAL: Row(500, 0, "InternalServerError", False),

@@ -39,9 +39,9 @@ async def read_feed(call: Call) -> Response:
 async def query_items(call: Call) -> Response:
     container = call.owner_container()
     clock = call.account.clock
-    begun_s = clock.monotonic_s()
+    begun_s = clock.elapsed_s()
     query = parse_query_body(call.body, container.query_context(), container.policies.computed_properties)
-    compiled_s = clock.monotonic_s()
+    compiled_s = clock.elapsed_s()
     options = _options(call, container)
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
         options.is_cross_partition_allowed = False
@@ -49,7 +49,7 @@ async def query_items(call: Call) -> Response:
     answer = await feeds.query(call.account, container, query, call.body, options)
     extra: HeaderList = []
     if asked.for_query:
-        run_s = clock.monotonic_s() - compiled_s
+        run_s = clock.elapsed_s() - compiled_s
         extra += query_metrics(answer, compiled_s - begun_s, run_s, options.read_factor)
     if asked.for_index or asked.for_index_v2:
         extra += index_metrics(container, query, options, is_v2=asked.for_index_v2)

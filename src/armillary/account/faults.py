@@ -1,0 +1,174 @@
+"""Faults that tests of applications ask for: rules that make chosen requests fail, wait or lose their connection.
+
+A rule says which requests it is about (operation, container, key, range) and which of those it hits (every so many,
+so many in all, by a seeded chance). `items.py`, `feeds.py` and `gather.py` ask before they do anything else, and only
+where there are rules: without one a container's `faults` is None. Rules live in memory; who may make them is decided
+by the control door, and what a `Kind` looks like to a client by the door that it came through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from armillary.clock import Dice
+from armillary.errors import Failure, Kind, bad_request
+from armillary.limits import FAULT_RULES_MAX
+from armillary.model.keys import Key
+from armillary.model.ranges import KeyRange
+from armillary.partition.operations import Operation
+
+if TYPE_CHECKING:
+    from armillary.account.account import Account
+    from armillary.account.container import Container
+
+WRITES = ("create", "upsert", "replace", "patch", "delete", "batch")
+OPERATIONS = ("read", *WRITES, "query", "feed", "changes")
+
+
+@dataclass(slots=True)
+class FaultRule:
+    """One rule. What is None or empty does not narrow it."""
+
+    # Which requests.
+    operations: frozenset[str] = frozenset(OPERATIONS)
+    database: str | None = None
+    container: str | None = None
+    key: Key | None = None  # a partition key, or a prefix of a hierarchical one
+    range_id: int | None = None
+    # Which of them.
+    skip: int = 0  # the first ones, left alone
+    every: int = 1
+    count: int | None = None  # how many are hit in all
+    probability: float = 1.0
+    seed: int = 0
+    # What happens to them.
+    kind: Kind | None = None  # None: they are only delayed
+    sub_status: int | None = None  # where the kind alone does not say it
+    retry_after_ms: int | None = None
+    delay_ms: int = 0
+    is_after: bool = False  # a write is carried out, and its answer lost
+    # What came of it.
+    id: int = 0
+    seen: int = 0
+    hits: int = 0
+    _dice: Dice = field(default_factory=lambda: Dice(0))
+    _stretches: dict[bytes, tuple[bytes, bytes] | None] = field(default_factory=dict)  # of the key, by container
+
+    def __post_init__(self) -> None:
+        self._dice = Dice(self.seed)
+
+    @property
+    def is_spent(self) -> bool:
+        return self.count is not None and self.hits >= self.count
+
+    def meets(self, operation: str, container: Container, low: bytes, high: bytes, ranges: Sequence[KeyRange]) -> bool:
+        """Whether the rule is about a request for the keys in [low, high), which goes to these ranges."""
+        if operation not in self.operations or self.is_spent:
+            return False
+        if self.container is not None and self.container != container.name:
+            return False
+        if self.database is not None and self.database != container.database.name:
+            return False
+        if self.range_id is not None and all(each.id != self.range_id for each in ranges):
+            return False
+        if self.key is None:
+            return True
+        stretch = self._stretch(container)
+        return stretch is not None and stretch[0] <= low and high <= stretch[1]
+
+    def fires(self) -> bool:
+        """Count a request that the rule is about. Whether it is hit."""
+        self.seen += 1
+        turn = self.seen - self.skip
+        is_hit = turn > 0 and turn % self.every == 0 and (self.probability >= 1 or self._dice.falls(self.probability))
+        self.hits += is_hit
+        return is_hit
+
+    def failure(self) -> Failure | None:
+        if self.kind is None:
+            return None
+        details = {} if self.sub_status is None else {"sub_status": self.sub_status}
+        message = f"Fault rule {self.id} asked for this failure."
+        return Failure(self.kind, message, retry_after_ms=self.retry_after_ms, details=details)
+
+    def _stretch(self, container: Container) -> tuple[bytes, bytes] | None:
+        rid = container.record.rid
+        if rid not in self._stretches:
+            assert self.key is not None
+            try:
+                self._stretches[rid] = container.key_range(self.key)
+            except Failure:  # a container whose keys have another form
+                self._stretches[rid] = None
+        return self._stretches[rid]
+
+
+class Faults:
+    """The rules of an account, in the order in which they were made. The first that hits a request decides."""
+
+    def __init__(self) -> None:
+        self.rules: dict[int, FaultRule] = {}
+        self._last_id = 0
+
+    def number(self, rule: FaultRule) -> None:
+        if len(self.rules) >= FAULT_RULES_MAX:
+            raise bad_request(f"There are {FAULT_RULES_MAX} fault rules, the most there may be. Delete some first.")
+        self._last_id += 1
+        rule.id = self._last_id
+        self.rules[rule.id] = rule
+
+    async def at_key(self, operation: str, container: Container, epk: bytes) -> Failure | None:
+        """Ask for a request about one key. Raises, waits, or returns what to raise once the work is done."""
+        return await self._meet(operation, container, epk, epk + b"\x00", (container.map.find(epk),))
+
+    async def at_write(self, container: Container, operation: Operation) -> Failure | None:
+        return await self.at_key(operation.verb.name.lower(), container, operation.epk)
+
+    async def over(
+        self, operation: str, container: Container, low: bytes, high: bytes, ranges: Sequence[KeyRange]
+    ) -> None:
+        """Ask for a request about a stretch of keys that is read from these ranges."""
+        await self._meet(operation, container, low, high, ranges)
+
+    async def _meet(
+        self, operation: str, container: Container, low: bytes, high: bytes, ranges: Sequence[KeyRange]
+    ) -> Failure | None:
+        for rule in list(self.rules.values()):
+            if rule.meets(operation, container, low, high, ranges) and rule.fires():
+                if rule.delay_ms:
+                    await asyncio.sleep(rule.delay_ms / 1000)
+                failure = rule.failure()
+                if failure is not None and not (rule.is_after and operation in WRITES):
+                    raise failure
+                return failure
+        return None
+
+
+def add_rule(account: Account, rule: FaultRule) -> FaultRule:
+    account.faults.number(rule)
+    arm(account)
+    return rule
+
+
+def remove_rule(account: Account, rule_id: int) -> FaultRule:
+    rule = account.faults.rules.pop(rule_id, None)
+    if rule is None:
+        raise Failure(Kind.NOT_FOUND, f"There is no fault rule {rule_id}.")
+    arm(account)
+    return rule
+
+
+def remove_rules(account: Account) -> int:
+    """Delete them all; how many there were."""
+    count = len(account.faults.rules)
+    account.faults.rules.clear()
+    arm(account)
+    return count
+
+
+def arm(account: Account) -> None:
+    """Tell every container whether there are rules to ask for."""
+    for container in account.containers:
+        container.faults = account.armed_faults
