@@ -4,6 +4,7 @@ on its disk. What is stored inside is left to the engine.
     FORMAT   "armillary 2": which layout of keys and files this directory has
     LOCK     held (flock) by the owning process, and naming it
     rocks/   the engine's own files
+    load/    tables that are being written, to become part of the engine's; left over ones are removed
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from armillary.errors import Failure, Kind
 from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
 
 FORMAT_VERSION: Final = 2  # 2: the keys of the change log carry the item's number
-_FORMAT, _FORMAT_NEW, _LOCK, _ENGINE = "FORMAT", "FORMAT.new", "LOCK", "rocks"
+_FORMAT, _FORMAT_NEW, _LOCK, _ENGINE, _LOAD = "FORMAT", "FORMAT.new", "LOCK", "rocks", "load"
 _PRODUCT: Final = "armillary"
 
 
@@ -28,6 +29,7 @@ class DataDirectory:
         self._path = path
         self._lock = lock
         self.engine_path: Final = path / _ENGINE
+        self.load_path: Final = path / _LOAD
 
     @classmethod
     def claim(cls, path: Path) -> Self:
@@ -43,6 +45,8 @@ class DataDirectory:
             if not (path / _FORMAT).exists():
                 _write_format(path)
             _check_format(path / _FORMAT)
+            for left_over in (path / _LOAD).glob("*"):
+                left_over.unlink()
         except OSError as error:
             os.close(lock)
             raise _unusable(error) from error

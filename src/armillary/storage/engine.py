@@ -36,6 +36,26 @@ class Txn(View, Protocol):
     def delete_range(self, low: bytes, high: bytes) -> None: ...
 
 
+class Kept(View, Protocol):
+    """A snapshot that stays as it is until it is released, whatever is written meanwhile. It may hold what is not yet
+    durable, and ends with a Failure if storage has to be opened again. One scan of it runs at a time."""
+
+    def release(self) -> None: ...
+
+
+class Loader(Protocol):
+    """Fills a store that nobody uses yet, far faster than transactions do: no log, no merging where keys ascend."""
+
+    def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """Pairs in the order of their keys, no key twice. May take some ten milliseconds."""
+
+    def finish(self) -> None:
+        """What was put is durable now, and is shown to readers by the next transaction on the store."""
+
+    def abandon(self) -> None:
+        """Leave it. What was put so far may be in the store; it is the caller's to drop."""
+
+
 class Store(Protocol):
     async def read(self, fn: Callable[[View], T]) -> T:
         """Run `fn` on a snapshot that holds everything acknowledged so far, and nothing that is not durable."""
@@ -50,6 +70,11 @@ class Store(Protocol):
 
         Functions run one after the other, each seeing what the ones before it wrote: serialisable by construction.
         """
+
+    def keep(self) -> Kept:
+        """A snapshot for work that takes long."""
+
+    def loader(self) -> Loader: ...
 
 
 class Engine(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from armillary.errors import Failure, Kind
-from armillary.storage.engine import T, Txn, View
+from armillary.storage.engine import Kept, Loader, T, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 
 _CHUNK_KEYS_MAX: Final = 2000
@@ -70,8 +70,31 @@ class MemoryStore:
                 stored.put(key, value)
         return result
 
+    def keep(self) -> Kept:
+        self._engine.check_open()
+        return KeptMap(self._map)
+
+    def loader(self) -> Loader:
+        self._engine.check_open()
+        return MemoryLoader(self._map)
+
     def forget(self) -> None:
         self._map = SortedMap()
+
+
+class MemoryLoader:
+    def __init__(self, stored: SortedMap) -> None:
+        self._map = stored
+
+    def put(self, pairs: Sequence[Pair]) -> None:
+        for key, value in pairs:
+            self._map.put(key, value)
+
+    def finish(self) -> None:
+        pass  # memory has no later
+
+    def abandon(self) -> None:
+        pass
 
 
 class SortedMap:
@@ -82,6 +105,11 @@ class SortedMap:
         self._chunks: list[list[bytes]] = []  # none empty; every key of one is below every key of the next
         self._lasts: list[bytes] = []  # the last key of each chunk
         self.get = self._values.get  # the dict's own method: a call less on every read
+
+    def copy_from(self, other: SortedMap) -> None:
+        self._values.update(other._values)
+        self._chunks = [list(chunk) for chunk in other._chunks]
+        self._lasts = list(other._lasts)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return [self.get(key) for key in keys]
@@ -161,3 +189,15 @@ class SortedMap:
                 yield key, values[key]
             if first > 0:
                 return
+
+
+class KeptMap(SortedMap):
+    """A copy, which is snapshot enough."""
+
+    def __init__(self, original: SortedMap) -> None:
+        super().__init__()
+        self.copy_from(original)
+
+    def release(self) -> None:
+        self._values.clear()
+        self._chunks, self._lasts = [], []

@@ -24,9 +24,10 @@ from armillary import limits
 from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
-from armillary.storage.engine import T, Txn, View
+from armillary.storage.engine import Kept, Loader, T, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn
-from armillary.storage.rocks_database import Database, Version, VersionView, is_stall, translated
+from armillary.storage.rocks_database import Database, KeptView, Version, VersionView, is_stall, translated
+from armillary.storage.rocks_loader import RocksLoader
 
 Durability = Literal["full", "relaxed"]
 _PREFIX_BYTES: Final = 4
@@ -163,6 +164,20 @@ class RocksEngine:
         if self.published is None:
             raise _closed() if self._failure is None else _again(self._failure)
         return self.published
+
+    # Work that takes long.
+
+    def writable(self) -> Database:
+        """The database, if it is open and its disk has room."""
+        if self._failure is not None or self._database is None or self._is_closing:
+            raise _closed() if self._failure is None else _again(self._failure)
+        if self._directory.free_bytes() < self._reserve_bytes:
+            raise _no_room()
+        return self._database
+
+    @property
+    def load_path(self) -> Path:
+        return self._directory.load_path
 
     # Running and writing groups.
 
@@ -388,6 +403,12 @@ class RocksStore:
 
     async def write(self, fn: Callable[[Txn], T]) -> T:
         return await self._engine.submit(self._prefix, fn)
+
+    def keep(self) -> Kept:
+        return KeptView(self._engine.writable().keep(), self._prefix)
+
+    def loader(self) -> Loader:
+        return RocksLoader(self._engine.load_path, self._engine.writable, self._prefix)
 
 
 def _prefix(number: int) -> bytes:

@@ -35,6 +35,7 @@ class Database:
         self._write_options.memtable_insert_hint_per_batch = True
         self._versions: weakref.WeakSet[Version] = weakref.WeakSet()
         self._scans: weakref.WeakSet[Generator[Pair, None, None]] = weakref.WeakSet()
+        self._kept: weakref.WeakSet[KeptState] = weakref.WeakSet()
 
     def get(self, key: bytes) -> bytes | None:
         return self._rdict.get(key)
@@ -94,6 +95,17 @@ class Database:
                 step()
         iterator.status()
 
+    def keep(self) -> KeptState:
+        kept = KeptState(self._rdict.iter())
+        self._kept.add(kept)
+        return kept
+
+    def ingest(self, table: Path) -> None:
+        """Take over a table file that a `table_writer` wrote, as it is. Its keys are new here."""
+        options = rocksdict.IngestExternalFileOptions()
+        options.set_move_files(True)
+        self._rdict.ingest_external_file([str(table)], options)
+
     def compact(self, low: bytes, high: bytes) -> None:
         """Give back the room of what was deleted in [low, high). Made for a thread; may take long."""
         options = rocksdict.CompactOptions()
@@ -118,6 +130,8 @@ class Database:
             version.release()
         for scan in list(self._scans):
             scan.close()
+        for kept in self._kept:
+            kept.release()
         del self._rdict
 
 
@@ -192,6 +206,60 @@ class Version:
         return chunk
 
 
+class KeptState:
+    """The state of the database at one time, for whoever goes through much of it: an iterator of its own."""
+
+    __slots__ = ("__weakref__", "_iterator")
+
+    def __init__(self, iterator: rocksdict.RdictIter) -> None:
+        self._iterator: rocksdict.RdictIter | None = iterator
+
+    def release(self) -> None:
+        self._iterator = None
+
+    def get(self, key: bytes) -> bytes | None:
+        iterator = self._held()
+        iterator.seek(key)
+        return iterator.value() if iterator.key() == key else None
+
+    def scan(self, low: bytes, high: bytes, skip: int) -> Iterator[Pair]:
+        iterator = self._held()
+        key_of, value_of, step = iterator.key, iterator.value, iterator.next
+        iterator.seek(low)
+        while (key := key_of()) is not None and key < high:
+            yield key[skip:], value_of()
+            self._held()
+            step()
+        if key is None:
+            iterator.status()
+
+    def _held(self) -> rocksdict.RdictIter:
+        if self._iterator is None:
+            raise Failure(Kind.UNAVAILABLE, "Storage was opened again, and a snapshot of before is gone. Start over.")
+        return self._iterator
+
+
+class KeptView:
+    """One store in a kept state."""
+
+    def __init__(self, state: KeptState, prefix: bytes) -> None:
+        self._state = state
+        self._prefix = prefix
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._state.get(self._prefix + key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
+
+    def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
+        assert not reverse, "nobody goes down a kept snapshot"
+        return self._state.scan(self._prefix + low, self._prefix + high, len(self._prefix))
+
+    def release(self) -> None:
+        self._state.release()
+
+
 class VersionView:
     """One store in one version."""
 
@@ -216,6 +284,12 @@ class VersionView:
     def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
         prefix = self._prefix
         return self._version.scan(prefix + low, prefix + high, reverse, len(prefix))
+
+
+def table_writer(path: Path) -> rocksdict.SstFileWriter:
+    writer = rocksdict.SstFileWriter(_options())
+    writer.open(str(path))
+    return writer
 
 
 def is_stall(error: BaseException) -> bool:

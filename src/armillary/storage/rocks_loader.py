@@ -1,0 +1,80 @@
+"""Filling a store with table files instead of transactions: the files are written beside the database and taken over
+whole, so nothing goes through its log, its write buffer or compaction. Who may use the store meanwhile is the caller's
+business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import rocksdict
+
+from armillary.limits import LOAD_TABLE_BYTES
+from armillary.storage.overlay import Pair
+from armillary.storage.rocks_database import Database, table_writer, translated
+
+_numbers: Final = count(1)
+
+
+class RocksLoader:
+    def __init__(self, directory: Path, writable: Callable[[], Database], prefix: bytes) -> None:
+        self._directory = directory
+        self._writable = writable
+        self._prefix = prefix
+        self._path: Path | None = None
+        self._writer: rocksdict.SstFileWriter | None = None
+        self._last_key = b""
+
+    def put(self, pairs: Sequence[Pair]) -> None:
+        if not pairs:
+            return
+        try:
+            self._put(pairs)
+        except Exception as error:
+            self.abandon()
+            raise translated(error) or error from error
+
+    def _put(self, pairs: Sequence[Pair]) -> None:
+        writer = self._writer
+        if writer is not None and (pairs[0][0] <= self._last_key or writer.file_size() >= LOAD_TABLE_BYTES):
+            self._cut()
+            writer = None
+        if writer is None:
+            writer = self._begin()
+        prefix = self._prefix
+        for key, value in pairs:
+            writer[prefix + key] = value
+        self._last_key = pairs[-1][0]
+
+    def finish(self) -> None:
+        try:
+            if self._writer is not None:
+                self._cut()
+        except Exception as error:
+            self.abandon()
+            raise translated(error) or error from error
+
+    def abandon(self) -> None:
+        self._writer = None
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+            self._path = None
+
+    def _begin(self) -> rocksdict.SstFileWriter:
+        self._writable()
+        self._directory.mkdir(exist_ok=True)
+        self._path = self._directory / f"{next(_numbers)}.sst"
+        self._path.unlink(missing_ok=True)
+        self._writer = table_writer(self._path)
+        return self._writer
+
+    def _cut(self) -> None:
+        assert self._writer is not None
+        assert self._path is not None
+        self._writer.finish()
+        self._writer = None
+        self._writable().ingest(self._path)
+        self._path = None
