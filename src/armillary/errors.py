@@ -54,6 +54,8 @@ class Kind(Enum):
 class Failure(Exception):
     """A refusal with a kind. The message says what happened, to what, and what to do."""
 
+    is_metered = False  # whether a partition has counted the charge already
+
     def __init__(
         self,
         kind: Kind,

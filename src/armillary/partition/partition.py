@@ -15,6 +15,7 @@ from armillary.model.encoding import unpack_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
 from armillary.partition import log
+from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.presence import LOOKING, NOTHING, PRESENCE_KEY, RESTATING, Presence, load_presence
 from armillary.partition.schema import Schema
@@ -45,6 +46,9 @@ class Partition:
         self._presence: Presence | None = None  # as last acknowledged
         self._is_look_beginning = False
         self.wants_look = False  # a look at all items may tell more about the paths that all have
+        self.meter = Meter(clock)
+        # Whoever asks something of a partition calls these two, before and after.
+        self.admit, self.spend = self.meter.admit, self.meter.spend
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
