@@ -33,16 +33,6 @@ AUTOSCALE_MIN_RU = 1_000
 AUTOSCALE_STEP_RU = 1_000
 FIXED_CONTAINER_THROUGHPUT_MAX_RU = 10_000
 SHARED_DATABASE_CONTAINERS_MAX = 25
-SERVERLESS_PARTITION_RU = 5_000
-METADATA_RU = 240  # a second, of an account
-BURST_THROUGHPUT_RU = 3_000  # partitions below it may save up what they do not use, and spend it at this rate
-BURST_SECONDS_MAX = 300
-MINUTE_POOL_FACTOR = 10  # historical: 1,000 request units per minute for every 100 a second
-MINUTE_POOL_PARTITION_RU_MAX = 5_000
-THROUGHPUT_BUCKETS = 5
-# Ours: what is remembered of charges.
-METERED_SECONDS = 15
-METERED_KEYS_MAX = 1_024  # logical partitions of a partition that are told apart
 
 # Requests.
 BODY_BYTES_MAX = 4 * MB  # one read off the socket; operations have their own, smaller limits
@@ -78,6 +68,11 @@ FAULT_DELAY_MS_MAX = 60_000
 SWEEP_ITEMS_MAX = 200  # expired items looked at in one go
 SWEEP_EVERY_S = 1.0
 TOMBSTONE_SECONDS = 7 * 86_400  # how long a delete stays visible in a partition's log
+CHANGES_BY_KEY_ITEMS = 1_000  # a change feed of no more items looks at all of them rather than at the log
+EMPTY_PAGE_SECONDS_MAX = 30.0  # how long a change feed goes on while it has found nothing; clients wait 65 s
+CHANGE_STRETCHES_MAX = 400  # partitions in one change feed position: they must fit a header
+LOG_TIMES_EVERY = 1_000  # lsns between two places of a log whose time is remembered
+LOG_TIMES_MAX = 4_096
 RESTATE_ITEMS = 200  # items restated in one transaction when a container's policy changes
 LOOK_ITEMS = 10_000  # looked at in a second for the paths that all items have: some 0.2 s of work
 PRESENCE_PATHS_MAX = 256  # that a partition remembers as being in all its items

@@ -15,8 +15,8 @@ async def drain(rows: Any) -> None:
     [row async for row in rows]
 
 
-async def change_feed(container: Any) -> None:
-    await drain(container.query_items_change_feed())
+async def all_versions(container: Any) -> None:
+    await drain(container.query_items_change_feed(mode="AllVersionsAndDeletes"))
 
 
 async def stored_procedure(container: Any) -> None:
@@ -44,7 +44,7 @@ def query(text: str) -> Any:
 
 
 FEATURES = {
-    "the change feed": change_feed,
+    "the change feed of all versions and deletes": all_versions,
     "running stored procedures": stored_procedure,
     "running triggers": trigger,
     "splitting partitions": splitting,

@@ -123,6 +123,23 @@ class Container:
         epk = self.effective_key(key)
         return epk, epk + b"\x00"
 
+    def stretch(
+        self, key: Key | None, range_id: str | None, epk_range: tuple[bytes, bytes] | None
+    ) -> tuple[bytes, bytes]:
+        """The stretch of the hash space that a request is about: range id, EPK pair and key together."""
+        low, high = SPACE_LOW, SPACE_HIGH
+        if range_id is not None:
+            key_range = self.partition_by_id(range_id).range
+            low, high = key_range.low, key_range.high
+        if epk_range is not None:
+            low, high = max(low, epk_range[0]), min(high, epk_range[1])
+        if key is not None:
+            key_low, key_high = self.key_range(key)
+            low, high = max(low, key_low), min(high, key_high)
+        if self.key is not None and self.key.is_one_key(low, high):
+            high = low + b"\x00"
+        return low, high
+
     # Partitions.
 
     def partition_for(self, epk: bytes) -> Partition:

@@ -27,7 +27,7 @@ from armillary.languages.sql.plan import key_index_paths, query_plan
 from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.model.encoding import ItemHeader, decode_value, encode_value
-from armillary.model.keys import SPACE_HIGH, SPACE_LOW, Key
+from armillary.model.keys import Key
 from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED, Value
 from armillary.partition.partition import Partition
@@ -167,7 +167,7 @@ class _Walk:
         self._container = container
         self._options = options
         self._selection = selection
-        self._low, self._high = self._scope()
+        self._low, self._high = container.stretch(options.key, options.range_id, options.epk_range)
         self._points: tuple[tuple[bytes, str], ...] | None = None
         self._wanted: set[int] | None = None  # range ids that can hold an answer; None: all
         self._fingerprint = cursors.fingerprint_of([text, self._low, self._high])
@@ -180,22 +180,6 @@ class _Walk:
         self.rows: list[bytes] = []
         self.work = QueryWork()
         self._counters = Counters()
-
-    def _scope(self) -> tuple[bytes, bytes]:
-        """The stretch of the hash space that the request is about: range id, EPK pair and key together."""
-        low, high = SPACE_LOW, SPACE_HIGH
-        options, container = self._options, self._container
-        if options.range_id is not None:
-            key_range = container.partition_by_id(options.range_id).range
-            low, high = key_range.low, key_range.high
-        if options.epk_range is not None:
-            low, high = max(low, options.epk_range[0]), min(high, options.epk_range[1])
-        if options.key is not None:
-            key_low, key_high = container.key_range(options.key)
-            low, high = max(low, key_low), min(high, key_high)
-        if container.key is not None and container.key.is_one_key(low, high):
-            high = low + b"\x00"
-        return low, high
 
     @property
     def is_confined(self) -> bool:

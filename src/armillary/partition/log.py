@@ -9,10 +9,13 @@ item's number ends the key: after a merge two transactions, of either parent, ma
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from armillary.model import layout
+from armillary.model.encoding import unpack_header
 from armillary.storage.engine import View
 
 _HEAD = struct.Struct(">QQQQI")
@@ -70,3 +73,50 @@ def unpack_change(key: bytes, value: bytes) -> Change:
 def change_lsn(key: bytes) -> int:
     """The lsn of an entry of the changes space."""
     return int.from_bytes(key[1:9], "big")
+
+
+# Reading.
+
+
+class Transaction(NamedTuple):
+    """What a transaction wrote and nobody wrote again since; after a merge, what two of one lsn wrote."""
+
+    lsn: int
+    items: list[bytes]  # as stored, in the order of their steps
+
+
+def transactions(view: View, after_lsn: int, last_lsn: int) -> Iterator[Transaction]:
+    """The log in order. Those that left nothing but tombstones are there too, without items: whoever reads must know
+    how far the log was read."""
+    keys: list[bytes] = []
+    at = b""
+    for key, value in view.scan(layout.change_key(after_lsn + 1), layout.change_key(last_lsn + 1)):
+        if key[1:9] != at:
+            if at:
+                yield _loaded(view, at, keys)
+            at, keys = key[1:9], []
+        if value[0] == ITEM_WRITTEN:
+            keys.append(layout.ITEMS + key[-layout.RID_BYTES :])
+    if at:
+        yield _loaded(view, at, keys)
+
+
+def transactions_of(view: View, epks: Sequence[bytes], after_lsn: int, last_lsn: int) -> Iterator[Transaction]:
+    """The same of some logical partitions, found by their items: for those that have few of them."""
+    found: list[tuple[int, int, bytes]] = []
+    for epk in epks:
+        members = view.scan(layout.MEMBERS + epk, layout.prefix_end(layout.MEMBERS + epk))
+        for stored in view.get_many([layout.ITEMS + key[-layout.RID_BYTES :] for key, _ in members]):
+            assert stored is not None, "a member without its item"
+            header = unpack_header(stored)
+            if after_lsn < header.lsn <= last_lsn:
+                found.append((header.lsn, header.step, stored))
+    found.sort(key=lambda each: each[:2])
+    for lsn, items in groupby(found, key=lambda each: each[0]):
+        yield Transaction(lsn, [stored for _, _, stored in items])
+
+
+def _loaded(view: View, lsn: bytes, keys: list[bytes]) -> Transaction:
+    items = [stored for stored in view.get_many(keys) if stored is not None]
+    assert len(items) == len(keys), "a change without its item"
+    return Transaction(int.from_bytes(lsn, "big"), items)

@@ -15,7 +15,7 @@ from armillary.model.encoding import unpack_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
 from armillary.partition import log
-from armillary.partition.meter import Meter
+from armillary.partition.log_times import LogTimes
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.presence import LOOKING, NOTHING, PRESENCE_KEY, RESTATING, Presence, load_presence
 from armillary.partition.schema import Schema
@@ -41,14 +41,12 @@ class Partition:
         self._first_lsn = first_lsn
         self.range = key_range
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
+        self.times = LogTimes()
         self.is_retired = False  # its container is gone
         self.restated_count = 0  # items that a running change of rules has reached
         self._presence: Presence | None = None  # as last acknowledged
         self._is_look_beginning = False
         self.wants_look = False  # a look at all items may tell more about the paths that all have
-        self.meter = Meter(clock)
-        # Whoever asks something of a partition calls these two, before and after.
-        self.admit, self.spend = self.meter.admit, self.meter.spend
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
@@ -61,6 +59,10 @@ class Partition:
         return self.head.lsn
 
     # Reading.
+
+    def lsn_in(self, view: View) -> int:
+        """Of the last transaction that a snapshot holds."""
+        return log.load_head(view, self._first_number, self._first_lsn).lsn
 
     async def read(self, fn: Callable[[View], T]) -> T:
         return await self._store.read(fn)

@@ -12,10 +12,11 @@ from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call, HeaderList
+from armillary.doors.sql.changes import read_change_feed
 from armillary.doors.sql.documents import header_key
 from armillary.doors.sql.lists import container_paths, parse_query_body
 from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, query_metrics
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import bad_request
 from armillary.languages.sql.compile import compile_query, parse_parameters
 from armillary.languages.sql.plan import query_plan
 from armillary.model.charges import QUERY_PLAN_RU
@@ -31,7 +32,7 @@ _TIES = (b"x-ms-cosmos-query-execution-info", b'{"reverseRidEnabled":true,"rever
 async def read_feed(call: Call) -> Response:
     container = call.owner_container()
     if call.headers.get(h.CHANGE_FEED):
-        raise Failure(Kind.UNSUPPORTED, "The change feed (A-IM) is not supported yet.")
+        return await read_change_feed(call, container, _options(call, container))
     answer = await feeds.read_feed(call.account, container, _options(call, container))
     return _answer(call, container, answer)
 

@@ -1,0 +1,126 @@
+"""Where a change feed stands: an lsn for each stretch of keys, as a token that the client hands back.
+
+Partitions that split or merge keep the lsns of what they hold, so an lsn and the keys it is about stay valid whatever
+becomes of the partitions. One lsn for all keys is written as a number; several as bytes, signed and bound to the
+container and to the keys that are asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from typing import NamedTuple
+
+from armillary import limits
+from armillary.errors import Failure, bad_request
+
+_PREFIX = "p-"  # tells it from a number
+_VERSION = 1
+_MAC_BYTES = 16
+_LSN_BYTES = 8
+_LSN = re.compile(r"[0-9]{1,18}")
+
+
+class Stretch(NamedTuple):
+    low: bytes  # effective keys from here
+    high: bytes  # to before here
+    lsn: int  # changes up to this were given
+
+
+class Positions(NamedTuple):
+    """Stretches that tile the keys asked for, in the order in which they are to be read: a client that never comes to
+    the end of one sees the others too."""
+
+    stretches: tuple[Stretch, ...]
+
+    def encode(self, secret: bytes, container_rid: bytes) -> str:
+        stretches = _joined(sorted(self.stretches))
+        if len(stretches) == 1:
+            return str(stretches[0].lsn)
+        if len(stretches) > limits.CHANGE_STRETCHES_MAX:
+            raise bad_request(
+                f"A change feed over more than {limits.CHANGE_STRETCHES_MAX} partitions does not fit one position. "
+                "Read it by partition key ranges (x-ms-documentdb-partitionkeyrangeid), as clients do."
+            )
+        parts = [bytes([_VERSION]), _sized(self.stretches[0].low)]
+        for low, _, lsn in stretches:
+            parts += [_sized(low), lsn.to_bytes(_LSN_BYTES, "big")]
+        body = b"".join(parts)
+        mac = _mac(secret, container_rid, stretches[0].low, stretches[-1].high, body)
+        return _PREFIX + base64.urlsafe_b64encode(mac + body).decode().rstrip("=")
+
+
+def beginning(low: bytes, high: bytes) -> Positions:
+    return Positions((Stretch(low, high, 0),))
+
+
+def decode(token: str, secret: bytes, container_rid: bytes, low: bytes, high: bytes) -> Positions:
+    """The positions behind a token of `Positions.encode` for the same keys; BAD_REQUEST for everything else."""
+    if _LSN.fullmatch(token):
+        return Positions((Stretch(low, high, int(token)),))
+    try:
+        if not token.startswith(_PREFIX) or len(token) > limits.CONTINUATION_BYTES_MAX:
+            raise _bad_position()
+        text = token[len(_PREFIX) :].encode("ascii")
+        raw = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        raise _bad_position() from None
+    mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+    expected = _mac(secret, container_rid, low, high, body)
+    if not hmac.compare_digest(mac, expected) or body[:1] != bytes([_VERSION]):
+        raise _bad_position()
+    return _parse(body, high)
+
+
+def _parse(body: bytes, high: bytes) -> Positions:
+    """A body whose signature was checked: it is well-formed because we wrote it."""
+    first, at = _unsized(body, 1)
+    begun: list[tuple[bytes, int]] = []
+    while at < len(body):
+        low, at = _unsized(body, at)
+        begun.append((low, int.from_bytes(body[at : at + _LSN_BYTES], "big")))
+        at += _LSN_BYTES
+    highs = [low for low, _ in begun[1:]] + [high]
+    stretches = [Stretch(low, end, lsn) for (low, lsn), end in zip(begun, highs, strict=True)]
+    # The one that is next may begin inside a stretch, where neighbours were joined.
+    before = [each for each in stretches if each.high <= first]
+    after = [each for each in stretches if each.high > first]
+    if after and after[0].low < first:
+        before.append(after[0]._replace(high=first))
+        after[0] = after[0]._replace(low=first)
+    return Positions((*after, *before))
+
+
+def _joined(stretches: list[Stretch]) -> list[Stretch]:
+    """Neighbours with the same lsn as one."""
+    joined: list[Stretch] = []
+    for each in stretches:
+        if joined and joined[-1].lsn == each.lsn:
+            joined[-1] = joined[-1]._replace(high=each.high)
+        else:
+            joined.append(each)
+    return joined
+
+
+def _sized(part: bytes) -> bytes:
+    assert len(part) < 256, "an effective key is shorter"
+    return bytes([len(part)]) + part
+
+
+def _unsized(body: bytes, at: int) -> tuple[bytes, int]:
+    end = at + 1 + body[at]
+    return body[at + 1 : end], end
+
+
+def _mac(secret: bytes, container_rid: bytes, low: bytes, high: bytes, body: bytes) -> bytes:
+    context = _sized(container_rid) + _sized(low) + _sized(high)
+    return hmac.digest(secret, b"changes" + context + body, "sha256")[:_MAC_BYTES]
+
+
+def _bad_position() -> Failure:
+    return bad_request(
+        "The change feed position in If-None-Match is not one that was given for these keys of this container. Start "
+        "again without it."
+    )

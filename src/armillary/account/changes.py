@@ -1,0 +1,144 @@
+"""The change feed in its latest-version form: what was written since a place in the log or a time, each item once, as
+it is now, in the order of writing inside a partition; deleted and expired items are not in it.
+
+A page is of one logical partition, one physical one, a stretch of the hash space, or the whole container. It ends with
+a transaction, never inside one. How that is written on the wire is the door's part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from armillary import limits
+from armillary.account import change_positions
+from armillary.account.account import Account
+from armillary.account.change_positions import Positions, Stretch
+from armillary.account.container import Container
+from armillary.account.faults import Faults
+from armillary.account.feeds import FeedOptions
+from armillary.account.items import check_session
+from armillary.model import charges
+from armillary.model.encoding import ItemHeader, payload_of
+from armillary.partition.changes import Changed, ChangeReader, Room, Step
+
+
+@dataclass(slots=True)
+class ChangePage:
+    items: list[Changed] = field(default_factory=list)
+    continuation: str = ""  # where the next page begins; there is always one
+    is_end: bool = True  # there is nothing more now
+    charge_ru: float = 0.0
+    lsns: list[tuple[int, int]] = field(default_factory=list)  # of the partitions asked: range id, lsn
+
+
+async def read_changes(
+    account: Account,
+    container: Container,
+    options: FeedOptions,
+    *,
+    is_from_now: bool = False,
+    since_s: int | None = None,
+) -> ChangePage:
+    """The next page after `options.continuation`, or from the beginning; `is_from_now`: nothing, but where to go on.
+    With `since_s` only what was written in that second or later."""
+    walk = _Walk(account, container, options, since_s)
+    if container.faults is not None:
+        await walk.meet_faults(container.faults)
+    if is_from_now:
+        await walk.go_to_end()
+    else:
+        await walk.run()
+    return walk.answer()
+
+
+class _Walk:
+    """One page's way through the stretches."""
+
+    def __init__(self, account: Account, container: Container, options: FeedOptions, since_s: int | None) -> None:
+        self._account = account
+        self._container = container
+        self._options = options
+        self._size_bytes = 0
+        self._page = ChangePage()
+        low, high = self._low, self._high = container.stretch(options.key, options.range_id, options.epk_range)
+        positions = change_positions.beginning(low, high)
+        if options.continuation is not None:
+            rid = container.record.rid
+            positions = change_positions.decode(options.continuation, account.secret, rid, low, high)
+        has_expiry = container.schema.rules.default_ttl is not None
+        self._readers = [
+            ChangeReader(
+                container.partitions[key_range.id],
+                max(stretch.low, key_range.low),
+                min(stretch.high, key_range.high),
+                stretch.lsn,
+                since_s=since_s,
+                is_live=self._is_live if has_expiry else None,
+            )
+            for stretch in positions.stretches
+            if stretch.low < stretch.high
+            for key_range in container.map.overlapping(stretch.low, stretch.high)
+        ]
+        if options.session is not None:
+            for reader in self._readers:
+                check_session(reader.partition, options.session)
+
+    def _is_live(self, header: ItemHeader) -> bool:
+        return self._container.schema.is_live(header, self._account.clock.now_s())
+
+    async def meet_faults(self, faults: Faults) -> None:
+        """Let rules of faults have the request, if it is theirs."""
+        ranges = [reader.partition.range for reader in self._readers]
+        await faults.over("changes", self._container, self._low, self._high, ranges)
+
+    async def go_to_end(self) -> None:
+        for reader in self._readers:
+            reader.lsn = await reader.partition.read(reader.partition.lsn_in)
+
+    async def run(self) -> None:
+        clock = self._account.clock
+        begun_s = clock.elapsed_s()
+        for index, reader in enumerate(self._readers):
+            is_end = False
+            while not is_end:
+                step = await self._read(reader)
+                is_end = step.is_end
+                if step.is_full or (not is_end and self._is_late(clock.elapsed_s() - begun_s)):
+                    # The next page begins here, or with the next stretch: every one has its turn.
+                    following = index + is_end
+                    self._readers = self._readers[following:] + self._readers[:following]
+                    self._page.is_end = False
+                    return
+                if reader is not self._readers[-1] or not is_end:
+                    await asyncio.sleep(0)
+
+    async def _read(self, reader: ChangeReader) -> Step:
+        clock = self._account.clock
+        slice_end_s = clock.elapsed_s() + limits.SLICE_SECONDS
+        step = await reader.read(self._room(), lambda: clock.elapsed_s() > slice_end_s)
+        self._page.items += step.items
+        self._size_bytes += step.size_bytes
+        return step
+
+    def _room(self) -> Room:
+        page = self._page
+        return Room(
+            self._options.page_items - len(page.items), limits.PAGE_BYTES_MAX - self._size_bytes, not page.items
+        )
+
+    def _is_late(self, seconds: float) -> bool:
+        """Whether to answer what there is. Clients take an empty page for the end, so one must be worth it."""
+        return seconds > (limits.PAGE_SECONDS_MAX if self._page.items else limits.EMPTY_PAGE_SECONDS_MAX)
+
+    def answer(self) -> ChangePage:
+        page, container = self._page, self._container
+        page.continuation = self._options.continuation or "0"
+        if self._readers:  # there are none where range, keys and partition key have nothing in common
+            positions = Positions(tuple(Stretch(each.low, each.high, each.lsn) for each in self._readers))
+            page.continuation = positions.encode(self._account.secret, container.record.rid)
+        sizes = [len(payload_of(each.stored)) for each in page.items]
+        page.charge_ru = charges.feed_page_ru(sizes, self._options.read_factor)
+        partitions = [each.partition for each in self._readers] or list(container.partitions.values())[:1]
+        page.lsns = list(dict.fromkeys((each.range.id, each.lsn) for each in partitions))
+        return page

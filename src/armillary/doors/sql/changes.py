@@ -1,0 +1,81 @@
+"""The change feed over the SQL protocol: a read feed with `A-IM`. The position is the etag of each answer, and comes
+back in If-None-Match; an answer without changes is 304."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+from armillary.account.changes import read_changes
+from armillary.account.container import Container
+from armillary.account.feeds import FeedOptions
+from armillary.doors.sql import headers as h
+from armillary.doors.sql.call import Call, HeaderList
+from armillary.doors.sql.lists import container_paths
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.encoding import payload_of
+from armillary.model.resources import ResourceType
+from armillary.net.http import Response
+from armillary.partition.changes import Changed
+
+_LATEST_VERSION, _ALL_VERSIONS = b"incremental feed", b"full-fidelity feed"
+_NOW = "*"
+
+
+async def read_change_feed(call: Call, container: Container, options: FeedOptions) -> Response:
+    _check_mode(call.headers[h.CHANGE_FEED])
+    if options.continuation is not None:
+        raise bad_request(
+            "A change feed goes on from the etag of the last answer, in If-None-Match; leave out x-ms-continuation."
+        )
+    since_s = _since_s(call)
+    position = h.text(call.headers, h.IF_NONE_MATCH)
+    is_from_now = position == _NOW
+    if position is not None and not is_from_now:
+        options.continuation = position[1:-1] if len(position) > 1 and position[0] == position[-1] == '"' else position
+    page = await read_changes(call.account, container, options, is_from_now=is_from_now, since_s=since_s)
+    extra: HeaderList = [
+        (b"etag", b'"%b"' % page.continuation.encode("ascii")),
+        (b"x-ms-session-token", h.render_session_tokens(page.lsns)),
+        *container_paths(container),
+    ]
+    if len(page.lsns) == 1:
+        range_id, lsn = page.lsns[0]
+        extra += [(b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id), (b"lsn", b"%d" % lsn)]
+    if not page.items and page.is_end:
+        return call.answer(304, page.charge_ru, b"", [(b"x-ms-item-count", b"0"), *extra])
+    rows = [_row(each) for each in page.items]
+    return call.answer_feed(page.charge_ru, container.rid_text, ResourceType.ITEM.feed, rows, None, extra)
+
+
+def _check_mode(given: bytes) -> None:
+    mode = given.strip().lower()
+    if mode == _ALL_VERSIONS:
+        raise Failure(
+            Kind.UNSUPPORTED,
+            "The change feed of all versions and deletes (A-IM: Full-Fidelity Feed) is not supported yet.",
+        )
+    if mode != _LATEST_VERSION:
+        shown = given[:100].decode("ascii", "replace")
+        raise bad_request(f"The header A-IM has the invalid value '{shown}'; it must be Incremental Feed.")
+
+
+def _since_s(call: Call) -> int | None:
+    """If-Modified-Since in seconds of the epoch. It counts seconds, and so does an item's _ts: both in full."""
+    given = h.text(call.headers, h.IF_MODIFIED_SINCE)
+    if given is None:
+        return None
+    try:
+        when = parsedate_to_datetime(given)
+        if when.tzinfo is not None:
+            return max(0, int(when.timestamp()))
+    except (ValueError, OverflowError):
+        pass
+    raise bad_request(
+        f"The header If-Modified-Since has the invalid value '{given[:100]}'; it must be a date such as "
+        "Sun, 06 Nov 1994 08:49:37 GMT."
+    )
+
+
+def _row(changed: Changed) -> bytes:
+    """The item with its lsn, which is no part of what is stored: the text of an item ends with a brace."""
+    return b'%b,"_lsn":%d}' % (payload_of(changed.stored)[:-1], changed.lsn)
