@@ -33,6 +33,16 @@ AUTOSCALE_MIN_RU = 1_000
 AUTOSCALE_STEP_RU = 1_000
 FIXED_CONTAINER_THROUGHPUT_MAX_RU = 10_000
 SHARED_DATABASE_CONTAINERS_MAX = 25
+SERVERLESS_PARTITION_RU = 5_000
+METADATA_RU = 240  # a second, of an account
+BURST_THROUGHPUT_RU = 3_000  # partitions below it may save up what they do not use, and spend it at this rate
+BURST_SECONDS_MAX = 300
+MINUTE_POOL_FACTOR = 10  # historical: 1,000 request units per minute for every 100 a second
+MINUTE_POOL_PARTITION_RU_MAX = 5_000
+THROUGHPUT_BUCKETS = 5
+# Ours: what is remembered of charges.
+METERED_SECONDS = 15
+METERED_KEYS_MAX = 1_024  # logical partitions of a partition that are told apart
 
 # Requests.
 BODY_BYTES_MAX = 4 * MB  # one read off the socket; operations have their own, smaller limits

@@ -16,6 +16,7 @@ from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
 from armillary.partition import log
 from armillary.partition.log_times import LogTimes
+from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.presence import LOOKING, NOTHING, PRESENCE_KEY, RESTATING, Presence, load_presence
 from armillary.partition.schema import Schema
@@ -47,6 +48,9 @@ class Partition:
         self._presence: Presence | None = None  # as last acknowledged
         self._is_look_beginning = False
         self.wants_look = False  # a look at all items may tell more about the paths that all have
+        self.meter = Meter(clock)
+        # Whoever asks something of a partition calls these two, before and after.
+        self.admit, self.spend = self.meter.admit, self.meter.spend
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
