@@ -33,7 +33,7 @@ from armillary.model.values import UNDEFINED, Value
 from armillary.partition.partition import Partition
 from armillary.query import cursor as cursors
 from armillary.query.access import Counters, Index, Scope
-from armillary.query.conditions import pinned_keys, pinned_points
+from armillary.query.conditions import Condition, pinned_keys, pinned_points
 from armillary.query.cursor import Cursor
 from armillary.query.execution import START, Execution, Page, Position, Progress
 from armillary.query.operators import evaluate
@@ -96,7 +96,7 @@ async def query(
         options = replace(options, page_items=max(options.page_items, selection.take))
     walk = _Walk(account, container, options, selection, text)
     if bound.has_source:
-        walk.confine(bound)
+        walk.confine(bound.condition)
         if not options.is_cross_partition_allowed and not walk.is_confined:
             raise bad_request(_CROSS_PARTITION_OFF)
         if walk.is_for_clients or (walk.has_several and is_bare_aggregate(bound)):
@@ -111,13 +111,31 @@ async def query(
     return walk.answer(charges.query_page_ru(walk.work, options.read_factor))
 
 
+async def select(
+    account: Account, container: Container, selection: Selection, text: bytes, options: FeedOptions
+) -> PageAnswer:
+    """One page of what any language asks for, where rows of partitions need only be put one after the other. A filter
+    that pins one partition key reads that logical partition alone. `text` is what continuations are bound to."""
+    assert selection.is_plain, "rows that must be merged are gather.py's"
+    if container.key is not None and options.key is None:
+        keys = pinned_keys(selection.condition, key_index_paths(container.key))
+        if keys is not None and len(keys) == 1:
+            options = replace(options, key=keys[0])  # type: ignore[arg-type]
+    walk = _Walk(account, container, options, selection, text)
+    walk.confine(selection.condition)
+    if container.faults is not None:
+        await walk.meet_faults("query")
+    await walk.run()
+    return walk.answer(charges.query_page_ru(walk.work, options.read_factor))
+
+
 def slices_of(
     account: Account, container: Container, bound: BoundQuery, selection: Selection, options: FeedOptions
 ) -> list[Slice]:
     """The partitions that a query is about, each at its beginning: for whoever merges their rows. `selection` is what
     each is to do of the query."""
     walk = _Walk(account, container, options, selection, b"")
-    walk.confine(bound)
+    walk.confine(bound.condition)
     return walk.slices()
 
 
@@ -206,18 +224,18 @@ class _Walk:
         """Whether the request is about several partitions, whatever the filter says."""
         return len(self._container.map.overlapping(self._low, self._high)) > 1
 
-    def confine(self, bound: BoundQuery) -> None:
+    def confine(self, condition: Condition) -> None:
         """Leave out partitions that cannot hold an answer because the filter pins the partition key."""
         definition = self._container.key
         if definition is None:
             return
         paths = key_index_paths(definition)
-        keys = pinned_keys(bound.condition, paths)
+        keys = pinned_keys(condition, paths)
         if keys is None:
             return
         container = self._container
         self._wanted = {container.map.find(self._effective_key(key)).id for key in keys}
-        points = pinned_points(bound.condition, paths)
+        points = pinned_points(condition, paths)
         if points is not None:
             self._points = tuple((self._effective_key(key), item_id) for key, item_id in points)
 
