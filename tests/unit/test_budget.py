@@ -29,12 +29,13 @@ class Gate:
         try:
             ticket = self.meter.admit(HUNDREDTHS, ask)
         except Failure as failure:
-            assert failure.kind is Kind.THROTTLED
-            assert failure.charge_ru == 0.38
-            assert failure.retry_after_ms is not None
-            return failure.retry_after_ms
-        self.meter.spend(charge_ru, epk, ticket, ask)
-        return 0
+            refusal = failure
+        else:
+            self.meter.spend(charge_ru, epk, ticket, ask)
+            return 0
+        assert (refusal.kind, refusal.charge_ru) == (Kind.THROTTLED, 0.38)
+        assert refusal.retry_after_ms is not None
+        return refusal.retry_after_ms
 
     def flood(self, charge_ru: float, ask: Ask | None = None, most: int = 100_000) -> float:
         """What is admitted until the first refusal."""

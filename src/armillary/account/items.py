@@ -22,6 +22,7 @@ from armillary.model import charges, items, layout, resources
 from armillary.model.encoding import lsn_of, payload_of, unpack_header
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, Key
 from armillary.model.patch import Patch
+from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
 from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Result, Verb, draft
 from armillary.partition.partition import Partition
 from armillary.storage.engine import View
@@ -39,6 +40,7 @@ class ItemOptions:
     session: Session | None = None
     read_factor: int = 1  # 2 at strong and bounded staleness
     directive: str = "Default"
+    ask: Ask | None = None
 
 
 @dataclass(slots=True)
@@ -50,9 +52,11 @@ class Answer:
     range_id: int
     lsn: int  # of the partition, after the operation
     item_lsn: int = 0
+    outcome: Outcome | None = None  # of a write: what it took
 
 
 _NO_OPTIONS = ItemOptions()
+DELETE_BY_KEY_RU = 1.0  # and what the deletes cost
 _NOT_RUN = "Not executed because another operation of the batch failed."
 
 
@@ -64,80 +68,93 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
     if container.faults is not None:
         await container.faults.at_key("read", container, epk)
     partition = container.partition_for(epk)
-    if options.session is not None:
-        check_session(partition, options.session)
-    stored = await partition.read_item(epk, item_id)
-    if stored is None:
-        raise _at(
-            partition,
-            Failure(
+    ask = options.ask
+    ticket = partition.admit(READ_DEPOSIT, ask)
+    factor = options.read_factor
+    try:
+        if options.session is not None:
+            check_session(partition, options.session)
+        stored = await partition.read_item(epk, item_id)
+        if stored is None:
+            raise Failure(
                 Kind.NOT_FOUND,
                 "Entity with the specified id does not exist in the system: "
                 f"no item with id '{item_id}' in this logical partition.",
-                charge_ru=charges.failed_read_ru(options.read_factor),
-            ),
-        )
+                charge_ru=charges.failed_read_ru(factor),
+            )
+    except Failure as failure:
+        raise _at(partition, partition.meter.charge(failure, epk, ticket, ask)) from None
     payload = payload_of(stored)
     etag = items.etag_in(payload)
-    factor = options.read_factor
     place = (partition.range.id, partition.head.lsn, lsn_of(stored))
     if options.if_none_match is not None and options.if_none_match in ("*", etag):
-        return Answer(Result.NOT_MODIFIED, None, etag, charges.failed_read_ru(factor), *place)
-    return Answer(Result.READ, payload, etag, charges.read_ru(len(payload), factor), *place)
+        charge_ru = partition.spend(charges.failed_read_ru(factor), epk, ticket, ask)
+        return Answer(Result.NOT_MODIFIED, None, etag, charge_ru, *place)
+    charge_ru = partition.spend(charges.read_ru(len(payload), factor), epk, ticket, ask)
+    return Answer(Result.READ, payload, etag, charge_ru, *place)
 
 
 async def create(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await _write(container, _stored(Verb.CREATE, container, document, options, clock))
+    return await _write(container, _stored(Verb.CREATE, container, document, options, clock), options.ask)
 
 
 async def upsert(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await _write(container, _stored(Verb.UPSERT, container, document, options, clock))
+    return await _write(container, _stored(Verb.UPSERT, container, document, options, clock), options.ask)
+
+
+async def merge(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
+    """Put the properties of the body over those of the item. Without If-Match it is made if it does not exist."""
+    return await _write(container, _stored(Verb.MERGE, container, document, options, clock), options.ask)
 
 
 async def replace(container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock) -> Answer:
     """Another id in the body renames the item, as the service does."""
-    return await _write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id))
+    return await _write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id), options.ask)
 
 
 async def patch(container: Container, item_id: str, changes: Patch, options: ItemOptions) -> Answer:
     operation = _keyed(Verb.PATCH, container, item_id, options)
     operation.patch = changes
     operation.condition = _condition(container, changes)
-    return await _write(container, operation)
+    return await _write(container, operation, options.ask)
 
 
 async def delete(container: Container, item_id: str, options: ItemOptions) -> Answer:
-    return await _write(container, _keyed(Verb.DELETE, container, item_id, options))
+    return await _write(container, _keyed(Verb.DELETE, container, item_id, options), options.ask)
 
 
-async def delete_by_key(container: Container, key: Key) -> Answer:
+async def delete_by_key(container: Container, key: Key, ask: Ask | None = None) -> Answer:
     """Delete every item of one logical partition; returns when none is left."""
     epk = container.effective_key(key)
     lost = await container.faults.at_key("delete", container, epk) if container.faults is not None else None
     partition = container.partition_for(epk)
-    charge_ru = 1.0
-    while True:
 
-        def some_ids(view: View) -> list[str]:
-            members = view.scan(layout.member_key(epk, 0), layout.prefix_end(layout.MEMBERS + epk))
-            numbers = [member[-layout.RID_BYTES :] for member, _ in islice(members, limits.BATCH_OPERATIONS_MAX)]
-            stored = view.get_many([layout.ITEMS + number for number in numbers])
-            return [orjson.loads(payload_of(each))["id"] for each in stored if each is not None]
+    def some_ids(view: View) -> list[str]:
+        members = view.scan(layout.member_key(epk, 0), layout.prefix_end(layout.MEMBERS + epk))
+        numbers = [member[-layout.RID_BYTES :] for member, _ in islice(members, limits.BATCH_OPERATIONS_MAX)]
+        stored = view.get_many([layout.ITEMS + number for number in numbers])
+        return [orjson.loads(payload_of(each))["id"] for each in stored if each is not None]
 
-        ids = await partition.read(some_ids)
-        if not ids:
-            if lost is not None:
-                raise lost
-            return Answer(Result.DELETED, None, None, charge_ru, partition.range.id, partition.lsn)
-        outcomes = await asyncio.gather(
-            *[partition.write(Operation(Verb.DELETE, epk, key, item_id, is_any=True)) for item_id in ids],
-            return_exceptions=True,
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, Outcome):
-                charge_ru += outcome.charge_ru
-            elif not (isinstance(outcome, Failure) and outcome.kind is Kind.NOT_FOUND):
-                raise outcome  # somebody else may delete an item meanwhile; anything else is a failure
+    ticket = partition.admit(WRITE_DEPOSIT, ask)
+    charge_ru = DELETE_BY_KEY_RU
+    try:
+        while ids := await partition.read(some_ids):
+            outcomes = await asyncio.gather(
+                *[partition.write(Operation(Verb.DELETE, epk, key, item_id, is_any=True)) for item_id in ids],
+                return_exceptions=True,
+            )
+            charge_ru += sum(outcome.charge_ru for outcome in outcomes if isinstance(outcome, Outcome))
+            for outcome in outcomes:
+                # Somebody else may delete an item meanwhile; anything else is a failure.
+                if isinstance(outcome, BaseException) and getattr(outcome, "kind", None) is not Kind.NOT_FOUND:
+                    raise outcome
+    except Failure as failure:
+        failure.charge_ru = charge_ru
+        raise _at(partition, partition.meter.charge(failure, epk, ticket, ask)) from None
+    charge_ru = partition.spend(charge_ru, epk, ticket, ask)
+    if lost is not None:
+        raise lost
+    return Answer(Result.DELETED, None, None, charge_ru, partition.range.id, partition.lsn)
 
 
 # Batches.
@@ -170,10 +187,11 @@ async def batch(
     epk = container.effective_key(key)
     lost = await container.faults.at_key("batch", container, epk) if container.faults is not None else None
     partition = container.partition_for(epk)
-    if options.session is not None:
-        check_session(partition, options.session)
+    ticket = partition.admit(WRITE_DEPOSIT, options.ask)
     operations: list[Operation] = []
     try:
+        if options.session is not None:
+            check_session(partition, options.session)
         for index, member in enumerate(members):
             try:
                 operations.append(_operation(container, member, key, clock))
@@ -185,11 +203,13 @@ async def batch(
             failed.failure if index == failed.index else Failure(Kind.FAILED_DEPENDENCY, _NOT_RUN)
             for index in range(len(members))
         ]
-        charge_ru = max(1.0, failed.failure.charge_ru)
+        charge_ru = partition.spend(max(1.0, failed.failure.charge_ru), epk, ticket, options.ask)
         return BatchAnswer(answers, False, charge_ru, partition.range.id, partition.lsn)
+    except Failure as failure:
+        raise _at(partition, partition.meter.charge(failure, epk, ticket, options.ask)) from None
+    charge_ru = partition.spend(sum(outcome.charge_ru for outcome in outcomes), epk, ticket, options.ask)
     if lost is not None:
         raise lost
-    charge_ru = sum(outcome.charge_ru for outcome in outcomes)
     return BatchAnswer([*outcomes], True, charge_ru, partition.range.id, partition.lsn)
 
 
@@ -212,7 +232,7 @@ async def bulk(
                 return _as_outcome(await read(container, operation.item_id, member.options))
             faults = container.faults
             lost = await faults.at_write(container, operation) if faults is not None else None
-            outcome = await partition.write(operation)
+            outcome = await _metered(partition, operation, member.options.ask)
             if lost is not None:
                 raise lost
             return outcome
@@ -245,7 +265,7 @@ def _as_outcome(answer: Answer) -> Outcome:
 def _operation(container: Container, member: Member, key: Key, clock: Clock) -> Operation:
     options = member.options or _NO_OPTIONS
     keyed = ItemOptions(key, options.if_match, options.if_none_match, directive=options.directive)
-    if member.verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE):
+    if member.verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE, Verb.MERGE):
         assert member.document is not None
         item_id = member.item_id if member.verb is Verb.REPLACE else None
         return _stored(member.verb, container, member.document, keyed, clock, item_id)
@@ -301,12 +321,12 @@ def _keyed(verb: Verb, container: Container, item_id: str, options: ItemOptions)
     )
 
 
-async def _write(container: Container, operation: Operation) -> Answer:
+async def _write(container: Container, operation: Operation, ask: Ask | None) -> Answer:
     faults = container.faults
     lost = await faults.at_write(container, operation) if faults is not None else None
     partition = container.partition_for(operation.epk)
     try:
-        outcome = await partition.write(operation)
+        outcome = await _metered(partition, operation, ask)
     except Failure as failure:
         raise _at(partition, failure) from None
     if lost is not None:
@@ -319,7 +339,19 @@ async def _write(container: Container, operation: Operation) -> Answer:
         partition.range.id,
         partition.lsn,
         outcome.lsn,
+        outcome,
     )
+
+
+async def _metered(partition: Partition, operation: Operation, ask: Ask | None) -> Outcome:
+    """A write that is admitted before, and paid for after, whatever comes of it."""
+    ticket = partition.admit(WRITE_DEPOSIT, ask)
+    try:
+        outcome = await partition.write(operation)
+    except Failure as failure:
+        raise partition.meter.charge(failure, operation.epk, ticket, ask) from None
+    outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
+    return outcome
 
 
 def _condition(container: Container, changes: Patch) -> Callable[[Document], bool] | None:
@@ -333,20 +365,22 @@ def check_session(partition: Partition, session: Session) -> None:
     lsn = partition.head.lsn
     key_range = partition.range
     if session.get(key_range.id, 0) > lsn or any(session.get(parent, 0) > lsn for parent in key_range.parents):
-        raise _at(
-            partition,
-            Failure(
-                Kind.SESSION_BEHIND,
-                "The read session is not available for the input session token: it is ahead of this partition.",
-                charge_ru=1.0,
-            ),
+        raise Failure(
+            Kind.SESSION_BEHIND,
+            "The read session is not available for the input session token: it is ahead of this partition.",
+            charge_ru=1.0,
+            details=_place(partition),
         )
 
 
 def _at(partition: Partition, failure: Failure) -> Failure:
     """Note where a failure happened: its answer carries a session token too."""
-    failure.details = {**failure.details, "range_id": partition.range.id, "lsn": partition.lsn}
+    failure.details = {**failure.details, **_place(partition)}
     return failure
+
+
+def _place(partition: Partition) -> dict[str, int]:
+    return {"range_id": partition.range.id, "lsn": partition.lsn}
 
 
 async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
@@ -354,10 +388,12 @@ async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
     number = resources.item_number(resources.rid_bytes(rid) or b"")
     if key is None:
         raise bad_request(KEY_MISSING)
+    epk = container.effective_key(key)
+    partition = container.partition_for(epk)
     if number is not None:
-        partition = container.partition_for(container.effective_key(key))
         stored = await partition.read(lambda view: view.get(layout.item_key(number)))
-        if stored is not None and unpack_header(stored).epk == container.effective_key(key):
+        if stored is not None and unpack_header(stored).epk == epk:
             item_id: str = orjson.loads(payload_of(stored))["id"]
             return item_id
-    raise Failure(Kind.NOT_FOUND, f"No item with the rid '{rid}' exists in this logical partition.", charge_ru=1.0)
+    missing = Failure(Kind.NOT_FOUND, f"No item with the rid '{rid}' exists in this logical partition.", charge_ru=1.0)
+    raise partition.meter.charge(missing, epk)
