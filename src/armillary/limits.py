@@ -140,6 +140,10 @@ PLANE_COORDINATE_MAX = 1e15
 SHAPE_PAIRS_MAX = 500_000  # of edges, or corners and edges, of two shapes: some 0.2 s
 SHAPE_STEPS_MAX = 100_000  # points held against edges to see where they lie: some 0.2 s
 SHAPES_KEPT = 4
+# Spatial indexes: how finely a shape, or what a query asks about, is told from its surroundings.
+SHAPE_CELLS_MAX = 8
+SHAPE_BOXES_MAX = 16  # of a line or of many polygons, each held by some cells
+REGION_CELLS_MAX = 32
 
 # Connections (ours). A partition key of 2 KB, escaped, and a long session token fit a head of 32 KB; a database name, a
 # container name and an item id of the greatest length, each byte percent-encoded, fit a target of 16 KB.

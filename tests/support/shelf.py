@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -17,6 +17,7 @@ from armillary.query.execution import START, Execution, Page, Progress
 from armillary.storage.engine import Txn, View
 from armillary.storage.memory import MemoryEngine
 
+T = TypeVar("T")
 KEY = PartitionKeyDefinition.parse({"paths": ["/pk"], "kind": "Hash", "version": 2})
 
 
@@ -101,6 +102,9 @@ class Shelf:
     def expected(self, text: str, parameters: dict[str, Any] | None, holds: Callable[[bytes], bool]) -> list[Any]:
         bound = compile_query(text).bind(parameters or {})
         return bound.evaluate_over([item for _, (epk, item) in sorted(self.items.items()) if holds(epk)])
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        return await self._store.read(fn)
 
     async def execute(self, execution: Execution, **options: Any) -> Page:
         return await self._store.read(lambda view: execution.step(view, **options))

@@ -38,6 +38,15 @@ def test_single_indexes(text: str, used: tuple[str, ...], possible: tuple[str, .
     assert use(text, SOME)[:2] == (used, possible)
 
 
+def test_spatial_indexes() -> None:
+    text = "SELECT * FROM c WHERE ST_DISTANCE({}, {{'type': 'Point', 'coordinates': [1, 2]}}) < 5 AND c.a = 1"
+    policy = {**SOME, "spatialIndexes": [{"path": "/at/*", "types": ["Point"]}]}
+    found = use(text.format("c.at"), policy)
+    assert (found.used, found.used_spatial, found.possible_spatial) == (("/a",), ("/at",), ())
+    assert use(text.format("c.there"), policy)[4:] == ((), ("/there",))
+    assert use(text.format("c.at"), policy, is_complete=False)[4:] == ((), ("/at",))
+
+
 def test_an_index_that_is_being_made_is_not_used_yet() -> None:
     assert use("SELECT * FROM c WHERE c.a = 1", is_complete=False)[:2] == ((), ("/a",))
 

@@ -300,3 +300,16 @@ def test_no_shape_keeps_the_others_waiting() -> None:
         except Failure:
             pass
         assert time.monotonic() - started < 2  # some 0.1 s; it was 11 when every pair was measured
+
+
+@pytest.mark.parametrize("size", [1.0, 0.01, 1e-6])
+@pytest.mark.parametrize("latitude", [0.0, 48.0, -80.0])
+def test_the_other_side_of_the_earth_is_not_near(size: float, latitude: float) -> None:
+    here = polygon(box(-size, latitude - size, size, latitude + size))
+    there = polygon(box(180 - size, -latitude - size, -180 + size, -latitude + size))
+    assert spatial.intersects(EARTH, here, there) is False
+    assert spatial.within(EARTH, point(180, -latitude), here) is False
+    # Turned round, a small ring still leaves out what is in it and nothing else.
+    around = polygon(here["coordinates"][0][::-1])
+    assert spatial.within(EARTH, point(0, latitude), around) is False
+    assert spatial.within(EARTH, point(180, -latitude), around) is True

@@ -14,7 +14,7 @@ Coordinates: TypeAlias = tuple[float, float]  # longitude and latitude in degree
 
 _RADIUS_M: Final = 6_378_137.0
 _FLATTENING: Final = 1 / 298.257223563
-_POLAR_RADIUS_M: Final = _RADIUS_M * (1 - _FLATTENING)
+POLAR_RADIUS_M: Final = _RADIUS_M * (1 - _FLATTENING)
 _ECCENTRICITY_2: Final = _FLATTENING * (2 - _FLATTENING)
 _ECCENTRICITY: Final = math.sqrt(_ECCENTRICITY_2)
 _QUARTER_M: Final = 10_001_965.7  # from pole to equator
@@ -80,7 +80,7 @@ def _inverse(first: Coordinates, second: Coordinates) -> float | None:
 
 
 def _series(cosine_2_azimuth: float) -> tuple[float, float]:
-    square = cosine_2_azimuth * (_RADIUS_M**2 - _POLAR_RADIUS_M**2) / _POLAR_RADIUS_M**2
+    square = cosine_2_azimuth * (_RADIUS_M**2 - POLAR_RADIUS_M**2) / POLAR_RADIUS_M**2
     first = 1 + square / 16384 * (4096 + square * (-768 + square * (320 - 175 * square)))
     second = square / 1024 * (256 + square * (-128 + square * (74 - 47 * square)))
     return first, second
@@ -94,7 +94,7 @@ def _correction(factor: float, sine: float, cosine: float, middle: float) -> flo
 
 def _length_m(angle: float, sine: float, cosine: float, middle: float, cosine_2_azimuth: float) -> float:
     scale, factor = _series(cosine_2_azimuth)
-    return _POLAR_RADIUS_M * scale * (angle - _correction(factor, sine, cosine, middle))
+    return POLAR_RADIUS_M * scale * (angle - _correction(factor, sine, cosine, middle))
 
 
 def _destination(start: Coordinates, azimuth: float, length_m: float) -> Coordinates:
@@ -104,11 +104,11 @@ def _destination(start: Coordinates, azimuth: float, length_m: float) -> Coordin
     sine_azimuth = cosine_1 * sine_a
     cosine_2_azimuth = 1 - sine_azimuth * sine_azimuth
     scale, factor = _series(cosine_2_azimuth)
-    angle = length_m / (_POLAR_RADIUS_M * scale)
+    angle = length_m / (POLAR_RADIUS_M * scale)
     for _ in range(_ROUNDS_MAX):
         middle = math.cos(2 * from_equator + angle)
         corrected = _correction(factor, math.sin(angle), math.cos(angle), middle)
-        before, angle = angle, length_m / (_POLAR_RADIUS_M * scale) + corrected
+        before, angle = angle, length_m / (POLAR_RADIUS_M * scale) + corrected
         if abs(angle - before) < 1e-13:
             break
     sine, cosine = math.sin(angle), math.cos(angle)
@@ -173,7 +173,8 @@ def area_left(ring: Sequence[Coordinates]) -> float:
         total += 2 * math.atan2(math.tan(step / 2) * (first + second), 1 + first * second)
         turned += step
     around_pole = 2 * math.pi if abs(turned) > math.pi else 0.0
-    return math.fmod(around_pole - total + 8 * math.pi, 4 * math.pi)
+    # Not made positive by adding turns: a ring of some metres would be lost in the rounding, and with it its direction.
+    return (around_pole - total) % (4 * math.pi)
 
 
 def _clamped(sine: float) -> float:

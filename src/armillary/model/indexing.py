@@ -12,13 +12,14 @@ from typing import Any
 
 from armillary import limits
 from armillary.errors import bad_request
+from armillary.model.cells import SHAPE_KINDS, SpatialIndex
 from armillary.model.composites import CompositeIndex
-from armillary.model.index_paths import SCALAR, SUBTREE, IndexPath, bad_index_path, parse_index_path, text_steps
+from armillary.model.index_paths import SCALAR, SUBTREE, IndexPath, Steps, bad_index_path, parse_index_path, text_steps
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.search_policies import FullTextPolicy, VectorPolicy, check_full_text_index, check_vector_index
 from armillary.model.shapes import INVALID_INPUT, members, shown
 from armillary.model.terms import ItemTerms as ItemTerms
-from armillary.model.terms import PathRule, SpatialIndex, TermWalk
+from armillary.model.terms import PathRule, TermWalk
 from armillary.model.terms import count_charged as count_charged
 
 CONSISTENT, NONE = "consistent", "none"
@@ -27,7 +28,6 @@ ROOT_MISSING = (
     'The special mandatory indexing path "/" is not provided in any of the path type sets. Please provide this path in '
     "one of the sets."
 )
-SPATIAL_TYPES = ("Point", "LineString", "Polygon", "MultiPolygon")
 
 _MEMBERS = {
     "indexingMode",
@@ -40,7 +40,7 @@ _MEMBERS = {
     "fullTextIndexes",
 }
 _OLD_KINDS = ("Range", "Hash", "Spatial")
-_OLD_TYPES = ("String", "Number", *SPATIAL_TYPES)
+_OLD_TYPES = ("String", "Number", *SHAPE_KINDS)
 
 
 class IndexingPolicy:
@@ -53,11 +53,12 @@ class IndexingPolicy:
         self.is_automatic: bool = echo["automatic"]
         self.composites = composites
         self._echo = echo
-        spatial = tuple(
-            SpatialIndex(parse_index_path(entry["path"]).steps, frozenset(entry["types"]))
+        spatial = [
+            SpatialIndex(parse_index_path(entry["path"]).steps, frozenset(entry["types"]), entry.get("boundingBox"))
             for entry in echo.get("spatialIndexes", ())
-        )
-        self._walk = TermWalk(rules, explicit, composites, spatial)
+        ]
+        self.spatial = {index.path: index for index in spatial}
+        self._walk = TermWalk(rules, explicit, composites, tuple(self.spatial.values()))
         self._explicit = frozenset(explicit)
 
     @classmethod
@@ -269,18 +270,18 @@ def _composites(policy: Mapping[str, Any], echo: dict[str, Any]) -> tuple[Compos
 def _spatial(policy: Mapping[str, Any], echo: dict[str, Any], geospatial: str | None) -> None:
     if "spatialIndexes" not in policy:
         return
-    seen: set[IndexPath] = set()
+    seen: set[Steps] = set()
     echoed: list[dict[str, Any]] = []
     for entry in _list(policy, "spatialIndexes"):
         entry = members(entry, "spatialIndexes", {"path", "types", "boundingBox"})
         text = _path_of(entry, "spatialIndexes")
         path = parse_index_path(text)
-        if path.is_root or path in seen:
+        if path.is_root or path.steps in seen:
             raise bad_index_path(text, 0)
-        seen.add(path)
-        types = entry.get("types", list(SPATIAL_TYPES))
-        if type(types) is not list or not types or not all(kind in SPATIAL_TYPES for kind in types):
-            raise bad_request(f"{INVALID_INPUT}: types of a spatial index are some of {', '.join(SPATIAL_TYPES)}.")
+        seen.add(path.steps)  # however it ends, it is the shapes there that are indexed
+        types = entry.get("types", list(SHAPE_KINDS))
+        if type(types) is not list or not types or not all(kind in SHAPE_KINDS for kind in types):
+            raise bad_request(f"{INVALID_INPUT}: types of a spatial index are some of {', '.join(SHAPE_KINDS)}.")
         _check_bounding_box(entry.get("boundingBox"), geospatial)
         echoed.append({**entry, "types": types})
     echo["spatialIndexes"] = echoed

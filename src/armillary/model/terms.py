@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from armillary import limits
+from armillary.model.cells import SPATIAL_NAME, WHOLE_TERM, SpatialIndex
 from armillary.model.composites import CompositeIndex
 from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term
 from armillary.model.index_paths import SCALAR, Steps, step_text, text_steps
@@ -31,14 +32,18 @@ class ItemTerms(NamedTuple):
     charged: int
 
 
-class SpatialIndex(NamedTuple):
-    steps: Steps
-    types: frozenset[str]
-
-
 def count_charged(terms: Iterable[tuple[str, bytes]]) -> int:
-    """How many of these terms are charged for; for those that a replace removes and adds."""
-    return sum(term not in _FREE_TERMS and path != TS_PATH for path, term in terms)
+    """How many of these terms are charged for; for those that a replace removes and adds. The cells of one index count
+    like one shape, however many they are."""
+    count = 0
+    spatial: set[str] = set()
+    for path, term in terms:
+        if path.startswith(SPATIAL_NAME):
+            if term != WHOLE_TERM:
+                spatial.add(path)
+        else:
+            count += term not in _FREE_TERMS and path != TS_PATH
+    return count + SPATIAL_TERMS * len(spatial)
 
 
 class PathRule:
@@ -167,7 +172,9 @@ class TermWalk:
             terms.extend([(composite.name, entry) for entry in entries])
             charged += len(entries)
         for spatial in self._spatial:
-            charged += SPATIAL_TERMS * _shapes(document, spatial)
+            cells, shapes = spatial.terms(document)
+            terms.extend([(spatial.name, cell) for cell in cells])
+            charged += SPATIAL_TERMS * shapes
         return charged
 
     def _see(self, node: _Node, step: str | None) -> _Node:
@@ -181,14 +188,3 @@ class TermWalk:
     def _forget(self) -> None:
         self._root = _Node("", self._rules, False)
         self._memo_bytes = 0
-
-
-def _shapes(document: Mapping[str, Any], spatial: SpatialIndex) -> int:
-    found: list[Any] = [document]
-    for step in spatial.steps:
-        if step is None:
-            found = [element for node in found if type(node) is list for element in node]
-        else:
-            found = [node[step] for node in found if type(node) is dict and step in node]
-    kinds = [node.get("type") for node in found if type(node) is dict]
-    return sum(type(kind) is str and kind in spatial.types for kind in kinds)

@@ -8,20 +8,20 @@ candidate, which also makes cut terms, markers and terms shared by several eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeAlias
 
 from armillary import limits
 from armillary.model import layout
+from armillary.model.cells import SpatialIndex
 from armillary.model.encoding import ARRAY_MARK, encode_term, is_cut
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.conditions import And, Condition, Defined, Equal, In, Nothing, Or, Range, pinned_ids
+from armillary.query.conditions import And, Condition, Defined, Equal, In, Nothing, Or, Range, Touching, pinned_ids
 from armillary.storage.engine import View
 
-IsIndexed = Callable[[str], bool]
 # Its place in an order, if there is one; its rid; what is stored. None: nothing here, only a way point.
 Candidate: TypeAlias = tuple[bytes, int, bytes | None]
 
@@ -71,6 +71,11 @@ class Index:
     def is_indexed(self, path: str) -> bool:
         return self.is_complete and self.policy.is_indexed(path)
 
+    def spatial_index(self, condition: Touching) -> SpatialIndex | None:
+        """The spatial index that a condition can use."""
+        found = self.policy.spatial.get(condition.path) if self.is_complete else None
+        return found if found is not None and found.is_planar == condition.region.is_planar else None
+
 
 class Statistics(Protocol):
     """What a partition knows about itself without looking at its items."""
@@ -117,6 +122,7 @@ def count_index_use(condition: Condition, index: Index, counters: Counters) -> N
     the same query costs the same on every page and whatever the shape of what is stored."""
     seeks: set[str] = set()
     scans: set[str] = set()
+    spatial: set[str] = set()
     pending = [condition]
     while pending:
         part = pending.pop()
@@ -126,8 +132,10 @@ def count_index_use(condition: Condition, index: Index, counters: Counters) -> N
             seeks.add(part.path)
         elif isinstance(part, Range):
             scans.add(part.path)
+        elif isinstance(part, Touching) and index.spatial_index(part) is not None:
+            spatial.add(part.path)
     counters.seeks += sum(map(index.is_indexed, seeks))
-    counters.precise_scans += sum(map(index.is_indexed, scans))
+    counters.precise_scans += sum(map(index.is_indexed, scans)) + len(spatial)
 
 
 def candidates(
@@ -140,7 +148,7 @@ def candidates(
     counters: Counters,
 ) -> Iterator[Candidate]:
     """Every item after a rid that may be an answer, by ascending rid."""
-    rids = find_rids(view, condition, scope, index.is_indexed, after_rid)
+    rids = find_rids(view, condition, scope, index, after_rid)
     if rids is None:
         counters.is_full_scan = True
         for key, stored in view.scan(layout.item_key(after_rid + 1), layout.space_end(layout.ITEMS)):
@@ -159,9 +167,7 @@ def loaded(view: View, places: Iterator[tuple[bytes, int]], max_items: int) -> I
                 yield order, rid, item
 
 
-def find_rids(
-    view: View, condition: Condition, scope: Scope, is_indexed: IsIndexed, after_rid: int
-) -> Iterator[int] | None:
+def find_rids(view: View, condition: Condition, scope: Scope, index: Index, after_rid: int) -> Iterator[int] | None:
     """The rids of all items after `after_rid` that may satisfy a condition, ascending. None: scan the items."""
     if isinstance(condition, Nothing):
         return iter(())
@@ -170,9 +176,9 @@ def find_rids(
     ids = pinned_ids(condition) if scope.epk is not None else None
     if ids is not None and scope.epk is not None:
         return _at_points(view, [(scope.epk, item_id) for item_id in ids], after_rid)
-    index = _Index(view, is_indexed, after_rid)
+    finder = _Finder(view, index, after_rid)
     parts = condition.parts if isinstance(condition, And) else (condition,)
-    runs = [run for part in parts if isinstance(part, Equal) and (run := index.run(part)) is not None]
+    runs = [run for part in parts if isinstance(part, Equal) and (run := finder.run(part)) is not None]
     # Without a partition key all items have the same, empty effective key: that is the items space itself.
     if scope.epk:
         runs.append(_Run(view, layout.MEMBERS + scope.epk))
@@ -182,7 +188,7 @@ def find_rids(
             return iter(short)
     # With a run to fall back on, reading far ahead is worth less than when everything would have to be scanned.
     gather_max = limits.QUERY_GATHER_MAX // 10 if runs else limits.QUERY_GATHER_MAX
-    gathered = index.gather_any([part for part in parts if not isinstance(part, Equal)], scope, gather_max)
+    gathered = finder.gather_any([part for part in parts if not isinstance(part, Equal)], scope, gather_max)
     if gathered is not None:
         return iter(sorted(gathered))
     if not runs:
@@ -199,7 +205,7 @@ def few_rids(view: View, condition: Condition, scope: Scope, index: Index) -> li
     ids = pinned_ids(condition) if scope.epk is not None else None
     if ids is not None and scope.epk is not None:
         return list(_at_points(view, [(scope.epk, item_id) for item_id in ids], -1))
-    finder = _Index(view, index.is_indexed, -1)
+    finder = _Finder(view, index, -1)
     parts = condition.parts if isinstance(condition, And) else (condition,)
     runs = [run for part in parts if isinstance(part, Equal) and (run := finder.run(part)) is not None]
     if scope.epk:
@@ -280,12 +286,13 @@ class _TooMany(Exception):
     """More matches than are worth gathering."""
 
 
-class _Index:
+class _Finder:
     """Gathers rids from the terms space. A path that was never stored has no number and no items."""
 
-    def __init__(self, view: View, is_indexed: IsIndexed, after_rid: int) -> None:
+    def __init__(self, view: View, index: Index, after_rid: int) -> None:
         self._view = view
-        self._is_indexed = is_indexed
+        self._index = index
+        self._is_indexed = index.is_indexed
         self._after_rid = after_rid
         self._allowance = 0  # keys that may still be read
 
@@ -327,6 +334,8 @@ class _Index:
             return self._is_indexed(condition.path) and not any(isinstance(v, (list, dict)) for v in condition.values)
         if isinstance(condition, (Range, Defined)):
             return self._is_indexed(condition.path)
+        if isinstance(condition, Touching):
+            return self._index.spatial_index(condition) is not None
         if isinstance(condition, Or):
             return all(self._serves(part) for part in condition.parts)
         if isinstance(condition, And):
@@ -342,6 +351,12 @@ class _Index:
             low, high = _bounds(condition) if isinstance(condition, Range) else (_AFTER_UNDEFINED, b"\xff")
             prefix = self._prefix(condition.path)
             self._take(prefix + low, prefix + high, found)
+        elif isinstance(condition, Touching):
+            spatial = self._index.spatial_index(condition)
+            assert spatial is not None, "asked before"
+            prefix = self._prefix(spatial.name)
+            for low, high in spatial.ranges(condition.region):
+                self._take(prefix + low, prefix + high, found)
         elif isinstance(condition, Or):
             for part in condition.parts:
                 self._gather(part, found)

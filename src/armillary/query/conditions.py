@@ -3,7 +3,7 @@
 A condition is *necessary*: every item that the filter keeps satisfies it, while an item that satisfies it may still be
 dropped. So a language may leave out whatever it cannot say here, and the filter itself always has the last word.
 
-    Condition = All | Nothing | Equal | In | Range | Defined | And | Or
+    Condition = All | Nothing | Equal | In | Range | Defined | Touching | And | Or
 
 Paths are written as in the index: `/a/b`, `/tags/[]` for the elements of an array.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from armillary.model.cells import Region
 from armillary.model.encoding import encode_value
 from armillary.model.values import UNDEFINED, Value, compare, type_rank
 
@@ -60,6 +61,14 @@ class Defined:
 
 
 @dataclass(frozen=True, slots=True)
+class Touching:
+    """A shape that lies in a region, at least in part."""
+
+    path: str
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     parts: tuple[Condition, ...]
 
@@ -69,7 +78,7 @@ class Or:
     parts: tuple[Condition, ...]
 
 
-Condition: TypeAlias = All | Nothing | Equal | In | Range | Defined | And | Or
+Condition: TypeAlias = All | Nothing | Equal | In | Range | Defined | Touching | And | Or
 
 ALL, NOTHING = All(), Nothing()
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from armillary.model.index_paths import path_text
 from armillary.model.values import UNDEFINED
 from armillary.query.access import Index
-from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range
+from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range, Touching
 from armillary.query.ordering import composite_name
 from armillary.query.selection import Selection
 
@@ -30,6 +30,8 @@ class IndexUse(NamedTuple):
     possible: tuple[str, ...]
     used_composites: tuple[tuple[CompositePath, ...], ...] = ()
     possible_composites: tuple[tuple[CompositePath, ...], ...] = ()
+    used_spatial: tuple[str, ...] = ()
+    possible_spatial: tuple[str, ...] = ()
 
 
 def index_use(selection: Selection, index: Index, key_paths: Sequence[str] = ()) -> IndexUse:
@@ -45,7 +47,25 @@ def index_use(selection: Selection, index: Index, key_paths: Sequence[str] = ())
             used[path] = None
         else:
             possible[path] = None
-    return IndexUse(tuple(used), tuple(possible), _used_composites(selection, index), _possible(selection, index))
+    spatial: tuple[dict[str, None], dict[str, None]] = ({}, {})
+    for condition in _touching(selection.condition):
+        spatial[index.spatial_index(condition) is None][condition.path] = None
+    return IndexUse(
+        tuple(used),
+        tuple(possible),
+        _used_composites(selection, index),
+        _possible(selection, index),
+        tuple(spatial[0]),
+        tuple(spatial[1]),
+    )
+
+
+def _touching(condition: Condition) -> Iterator[Touching]:
+    if isinstance(condition, (And, Or)):
+        for part in condition.parts:
+            yield from _touching(part)
+    elif isinstance(condition, Touching):
+        yield condition
 
 
 def _paths(condition: Condition) -> Iterator[str]:

@@ -20,7 +20,7 @@ from armillary.model.encoding import TAG_NUMBER, TAG_STRING, encode_term, is_cut
 from armillary.model.values import UNDEFINED
 from armillary.query.access import Candidate, Index, Scope, few_rids, member_rids, path_prefix, term_bounds
 from armillary.query.aggregates import too_many
-from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range
+from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range, Touching
 from armillary.query.ordering import composite_name, order_bytes
 from armillary.query.selection import Ordering, Selection
 from armillary.storage.engine import View
@@ -275,7 +275,7 @@ def _is_asked_for(condition: Condition, path: str) -> bool:
         return all(_is_asked_for(part, path) for part in condition.parts)
     if isinstance(condition, Equal):
         return condition.path == path and condition.value is not UNDEFINED
-    return isinstance(condition, (In, Range, Defined)) and condition.path == path
+    return isinstance(condition, (In, Range, Defined, Touching)) and condition.path == path
 
 
 def _term_range(condition: Condition, path: str) -> tuple[bytes, bytes]:

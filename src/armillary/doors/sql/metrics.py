@@ -88,31 +88,38 @@ def query_advice(query: tree.Query) -> HeaderList:
 
 
 def _first_form(use: IndexUse) -> dict[str, Any]:
-    def single(path: str) -> dict[str, Any]:
-        spec = {"FilterExpression": "", "IndexSpec": f"{path}/?", "FilterPreciseSet": True}
-        return {**spec, "IndexPreciseSet": "/[]" not in path, "IndexImpactScore": "High"}
+    def single(path: str, ending: str = "?") -> dict[str, Any]:
+        spec = {"FilterExpression": "", "IndexSpec": f"{path}/{ending}", "FilterPreciseSet": True}
+        is_precise = "/[]" not in path and ending == "?"
+        return {**spec, "IndexPreciseSet": is_precise, "IndexImpactScore": "High"}
+
+    def spatial(path: str) -> dict[str, Any]:
+        return single(path, "*")
 
     def composite(paths: tuple[CompositePath, ...]) -> dict[str, Any]:
         return {"IndexSpecs": _specs(paths), "IndexPreciseSet": True, "IndexImpactScore": "High"}
 
     return {
-        "UtilizedSingleIndexes": list(map(single, use.used)),
-        "PotentialSingleIndexes": list(map(single, use.possible)),
+        "UtilizedSingleIndexes": [*map(single, use.used), *map(spatial, use.used_spatial)],
+        "PotentialSingleIndexes": [*map(single, use.possible), *map(spatial, use.possible_spatial)],
         "UtilizedCompositeIndexes": list(map(composite, use.used_composites)),
         "PotentialCompositeIndexes": list(map(composite, use.possible_composites)),
     }
 
 
 def _second_form(use: IndexUse) -> dict[str, Any]:
-    def indexes(single: tuple[str, ...], composites: tuple[tuple[CompositePath, ...], ...]) -> dict[str, Any]:
+    def indexes(
+        single: tuple[str, ...], spatial: tuple[str, ...], composites: tuple[tuple[CompositePath, ...], ...]
+    ) -> dict[str, Any]:
+        specs = [*[f"{path}/?" for path in single], *[f"{path}/*" for path in spatial]]
         return {
-            "SingleIndexes": [{"IndexSpec": f"{path}/?"} for path in single],
+            "SingleIndexes": [{"IndexSpec": spec} for spec in specs],
             "CompositeIndexes": [{"IndexSpecs": _specs(paths)} for paths in composites],
         }
 
     return {
-        "UtilizedIndexes": indexes(use.used, use.used_composites),
-        "PotentialIndexes": indexes(use.possible, use.possible_composites),
+        "UtilizedIndexes": indexes(use.used, use.used_spatial, use.used_composites),
+        "PotentialIndexes": indexes(use.possible, use.possible_spatial, use.possible_composites),
     }
 
 

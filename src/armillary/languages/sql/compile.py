@@ -114,7 +114,8 @@ class CompiledQuery:
         made = variant.bind(values + variant.literals, context, run)
         order, *functions_made = made
         stages = [_stage(code, functions_made[4 * place : 4 * place + 4]) for place, code in enumerate(variant.stages)]
-        condition, is_exact = _guarded(lambda given: filter_of(self.query, given), parameters)
+        is_planar = context.is_planar
+        condition, is_exact = _guarded(lambda given: filter_of(self.query, given, is_planar=is_planar), parameters)
         skip, take = self._counts(parameters)
         selection = Selection(
             condition,

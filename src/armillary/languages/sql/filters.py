@@ -14,22 +14,25 @@ from armillary.languages.sql.constants import folded
 from armillary.languages.sql.like import literal_prefix
 from armillary.languages.sql.paths import Path, Scope, item_path, missing_operand, scope_of
 from armillary.languages.sql.walk import is_aggregated
+from armillary.model.cells import region_around
 from armillary.model.encoding import encode_term, is_cut
 from armillary.model.index_paths import path_text
-from armillary.model.values import UNDEFINED, Value
+from armillary.model.values import UNDEFINED, Value, as_double
 from armillary.query import conditions
-from armillary.query.conditions import ALL, NOTHING, And, Condition, Defined, Equal, In, Range, both, either
+from armillary.query.conditions import ALL, NOTHING, And, Condition, Defined, Equal, In, Range, Touching, both, either
 
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MEETINGS = frozenset(["ST_WITHIN", "ST_INTERSECTS"])
 _TYPE_CHECKS = frozenset(["IS_ARRAY", "IS_DEFINED", "IS_NUMBER", "IS_OBJECT", "IS_PRIMITIVE", "IS_STRING"])
 
 
-def filter_of(query: tree.Query, parameters: Mapping[str, Value]) -> tuple[Condition, bool]:
-    """The condition that items must meet for a query to have rows of them, and whether meeting it is enough."""
+def filter_of(query: tree.Query, parameters: Mapping[str, Value], *, is_planar: bool = False) -> tuple[Condition, bool]:
+    """The condition that items must meet for a query to have rows of them, and whether meeting it is enough. Shapes are
+    on the earth unless `is_planar`."""
     found: list[Condition] = []
     is_exact = True
     while True:
-        reader = FilterReader(parameters, scope_of(query, {}, is_outermost=True))
+        reader = FilterReader(parameters, scope_of(query, {}, is_outermost=True), is_planar)
         if query.where is not None:
             condition = reader.condition(query.where)
             found.append(condition)
@@ -44,9 +47,10 @@ def filter_of(query: tree.Query, parameters: Mapping[str, Value]) -> tuple[Condi
 
 
 class FilterReader:
-    def __init__(self, parameters: Mapping[str, Value], scope: Scope) -> None:
+    def __init__(self, parameters: Mapping[str, Value], scope: Scope, is_planar: bool) -> None:
         self._parameters = parameters
         self._scope = scope
+        self._is_planar = is_planar
 
     def condition(self, node: tree.Expression) -> Condition:
         """What holds for an item when the expression is exactly true."""
@@ -66,7 +70,7 @@ class FilterReader:
                     self._constant(node.high),
                 )
                 if path is None:
-                    return ALL
+                    return self._near(node.operand, high) if is_high_known else ALL
                 return both(
                     [
                         self._ordered(path, ">=", low) if is_known else ALL,
@@ -128,7 +132,9 @@ class FilterReader:
         if path is None:
             path, operator = self._path(node.right), _FLIPPED[operator]
             value, is_known = self._constant(node.left)
-        if path is None or not is_known:
+        if path is None:
+            return self._measured(node)
+        if not is_known:
             return ALL
         if value is UNDEFINED:
             return NOTHING
@@ -178,6 +184,8 @@ class FilterReader:
         arguments = node.arguments
         if not arguments or node.is_user_defined:
             return ALL
+        if node.name in _MEETINGS:
+            return self._around(arguments, 0.0)
         path = self._path(arguments[0])
         if node.name == "ARRAY_CONTAINS":
             return self._array_contains(node, path)
@@ -211,11 +219,42 @@ class FilterReader:
             return ALL
         return NOTHING if value is UNDEFINED else Equal(path + "/[]", value)
 
+    def _measured(self, node: tree.Binary) -> Condition:
+        """A distance compared with a constant, or a question answered with true."""
+        for call, other, operator in (
+            (node.left, node.right, node.operator),
+            (node.right, node.left, _FLIPPED[node.operator]),
+        ):
+            if isinstance(call, tree.Call):
+                value, is_known = self._constant(other)
+                if is_known and operator in ("=", "<", "<="):
+                    return self.condition(call) if operator == "=" and value is True else self._near(call, value)
+        return ALL
+
+    def _near(self, node: tree.Expression, most: Value) -> Condition:
+        """A distance is no more than `most`."""
+        if not _is_call(node, "ST_DISTANCE") or not isinstance(most, (int, float)) or isinstance(most, bool):
+            return ALL
+        assert isinstance(node, tree.Call)
+        return self._around(node.arguments, as_double(most)) if most >= 0 else NOTHING
+
+    def _around(self, arguments: tuple[tree.Expression, ...], reach: float) -> Condition:
+        """A shape of the item comes as near as this to one that is constant."""
+        for mine, given in (arguments, arguments[::-1]):
+            path = self._path(mine)
+            shape, is_known = self._constant(given)
+            if path is not None and is_known:
+                region = region_around(shape, reach, is_planar=self._is_planar)
+                if region is None:
+                    return NOTHING
+                return ALL if region.is_everything else Touching(path, region)
+        return ALL
+
     def _exists(self, query: tree.Query) -> Condition:
         """Some row meets the filter of the subquery, so the item meets what follows from it."""
         if query.where is None or is_aggregated(query):
             return ALL  # an aggregate has a row whatever the filter says
-        inner = FilterReader(self._parameters, scope_of(query, self._scope, is_outermost=False))
+        inner = FilterReader(self._parameters, scope_of(query, self._scope, is_outermost=False), self._is_planar)
         return inner.condition(query.where)
 
     def _path(self, node: tree.Expression) -> str | None:

@@ -28,6 +28,7 @@ from armillary.model.geometries import (
 )
 
 _OUTSIDE, _BORDER, _INSIDE = -1, 0, 1
+_ANTIPODAL: Final = 1e-14 - 1
 _CANDIDATES_MAX: Final = 8  # edges that may be the nearest, looked at closely
 _TOLERANCE: Final = 1.01  # by how much a sphere and the ellipsoid may disagree which is nearer
 
@@ -73,6 +74,10 @@ def _is_around(ring: Ring, point: Vector, planar: bool) -> bool:
     # The angles under which the point sees the edges, one after the other, add up to one turn or to none; to one turn
     # the other way if the ring goes around the point's antipode.
     total = 0.0
+    for edge in ring.edges:
+        if dot(edge.first, point) < _ANTIPODAL:
+            # From the antipode of a corner its edges are seen in any direction: some metres aside they are not.
+            point = _moved(point, cross(point, edge.last), 1e-6, False)
     for edge in ring.edges:
         first, last = edge.first, edge.last
         total += math.atan2(dot(point, cross(first, last)), dot(first, last) - dot(first, point) * dot(last, point))
