@@ -111,6 +111,9 @@ APPENDS: dict[str, list[Transaction]] = {
 @pytest.mark.parametrize("kind", APPENDS)
 def test_appends(kind: str) -> None:
     kinds = {each.kind for each in check_appends(APPENDS[kind])}
+    assert {each.kind for each in check_appends([transaction("t1", a(1), at=1), transaction("t2", r(), at=3)])} == {
+        "lost"
+    }
     assert kind in kinds, kinds
     assert not check_appends([transaction("t1", a(1)), transaction("t2", r(1), a(2), r(1, 2))])
 

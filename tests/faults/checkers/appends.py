@@ -121,10 +121,10 @@ class _Check:
         longest: dict[str, tuple[int, ...]] = {}
         reads = [(read.item, read.values, each.name) for each in self._done for read, _ in each.reads()]
         for item, values, _ in reads:
-            if len(values) > len(longest.get(item, ())):
+            if len(values) > len(longest.setdefault(item, ())):
                 longest[item] = values
         for item, values, name in reads:
-            if longest.get(item, ())[: len(values)] != values:
+            if longest[item][: len(values)] != values:
                 self._accuse("order", f"{name} read {values} of {item}, somebody else {longest[item]}")
         return longest
 

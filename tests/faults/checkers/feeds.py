@@ -6,7 +6,7 @@ version of everything that is there must come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from faults.ledger import Violation
@@ -18,9 +18,10 @@ class Change:
     version: str  # no two versions of an item have the same
     lsn: int
     transaction: str | None = None  # the batch that wrote it
+    stretch: str = ""  # lsns ascend within one
 
 
-Versions = Mapping[str, Sequence[str]]  # of each item, all that may have been written, oldest first where known
+Versions = Mapping[str, Collection[str]]  # of each item, all that may have been written; a Sequence: oldest first
 
 
 def check_feed(
@@ -29,14 +30,16 @@ def check_feed(
     final: Mapping[str, str],
     deleted: frozenset[str] = frozenset(),
 ) -> list[Violation]:
-    """One reader's pages of one stretch of keys, from the beginning to the end. `deleted`: items that somebody may have
-    deleted. Positions in `versions` are the order of the versions."""
+    """One reader's pages, from the beginning to the end. `deleted`: items that somebody may have deleted."""
     found: list[Violation] = []
-    place_of = {item: {version: place for place, version in enumerate(each)} for item, each in versions.items()}
+    place_of = {
+        item: {version: place if isinstance(each, Sequence) else 0 for place, version in enumerate(each)}
+        for item, each in versions.items()
+    }
     last_place: dict[str, int] = {}
     folded: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
-    lsn = 0
+    lsns: dict[str, int] = {}
     for change in (change for page in pages for change in page):
         what = f"{change.item} in version {change.version} at {change.lsn}"
         place = place_of.get(change.item, {}).get(change.version)
@@ -47,9 +50,10 @@ def check_feed(
             found.append(Violation("duplicate", f"{what} comes twice"))
         elif place < last_place.get(change.item, -1):
             found.append(Violation("backwards", f"{what} comes after a later version"))
+        lsn = lsns.get(change.stretch, 0)
         if change.lsn < lsn:
             found.append(Violation("lsn", f"{what} comes after lsn {lsn}"))
-        lsn = max(lsn, change.lsn)
+        lsns[change.stretch] = max(lsn, change.lsn)
         seen.add((change.item, change.version))
         last_place[change.item] = max(place, last_place.get(change.item, -1))
         folded[change.item] = change.version

@@ -1,0 +1,65 @@
+"""How the clients of the elastic tests reach a server: one set of functions over the product itself, over the Python
+clients and over the JavaScript client. Retrying is left to whatever is behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Document = dict[str, Any]
+ANSWERS = (200, 201, 204, 404, 409, 412)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int  # one of ANSWERS
+    body: Any = None
+    etag: str | None = None
+
+
+class Refused(Exception):
+    """An answer that an application does not expect. It had no effect."""
+
+
+class Unanswered(Exception):
+    """No answer: what was asked may have happened or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation of a batch: read, append (of a value to /values), or create."""
+
+    verb: str
+    item_id: str
+    value: Any = None  # appended, or the document to create
+
+
+class Port(Protocol):
+    async def read(self, key: str, item_id: str) -> Reply: ...
+
+    async def create(self, key: str, document: Document) -> Reply: ...
+
+    async def upsert(self, key: str, document: Document) -> Reply: ...
+
+    async def replace(self, key: str, item_id: str, document: Document, etag: str | None) -> Reply: ...
+
+    async def delete(self, key: str, item_id: str, etag: str | None) -> Reply: ...
+
+    async def increment(self, key: str, item_id: str) -> Reply:
+        """Adds one to /count; the body of the answer is the item."""
+
+    async def batch(self, key: str, steps: Sequence[Step]) -> Reply:
+        """200 with the items as each step left them, or the status of the step that failed."""
+
+    def query(self, text: str, page_items: int, key: str | None = None) -> AsyncIterator[list[Any]]:
+        """Page by page."""
+
+    def feed(self, page_items: int) -> AsyncIterator[list[Document]]:
+        """Every item, page by page."""
+
+    async def changes(self, continuation: str | None) -> tuple[list[Document], str, bool]:
+        """A page of the change feed of all keys: items with _lsn, where the next begins, whether it is the last."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,265 @@
+"""A world in one process that runs from a seed: an engine whose writes become durable late and whose death loses
+what was not, an event loop whose time passes at once, and a clock on it.
+
+The engine has the promises of `storage/engine.py` and no others: functions run in line, readers see what is durable,
+a crash keeps a beginning of what was written. What is asked of it is left to the tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from armillary.clock import VirtualClock
+from armillary.storage.engine import Kept, Loader, T, Txn, View
+from armillary.storage.memory import KeptMap, SortedMap
+from armillary.storage.overlay import Layer, OverlayTxn, Pair
+
+_NOTHING = Layer()
+RUN_CHANCE, SYNC_CHANCE, READER_WAITS_CHANCE = 0.5, 0.4, 0.05
+TICK_S_MAX = 0.002
+LOOK_S_MAX = 0.004  # how much time passes, at most, between two looks at the clock
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """When nobody has anything to do before a certain time, it is that time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        super().__init__(_Selector(self))
+
+    def time(self) -> float:
+        return self.now_s
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """No threads: they would run from no seed."""
+        future = self.create_future()
+
+        def run() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                if not future.done():
+                    future.set_result(result)
+
+        self.call_later(TICK_S_MAX / 2, run)
+        return future
+
+
+class _Selector(selectors.DefaultSelector):  # type: ignore[valid-type,misc]
+    def __init__(self, loop: SimulatedLoop) -> None:
+        super().__init__()
+        self._simulated = loop
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is not None and timeout > 0:
+            self._simulated.now_s += timeout
+            timeout = 0
+        assert timeout is not None, "everybody waits and nobody will ever go on"
+        return super().select(timeout)
+
+
+class SimulatedClock(VirtualClock):
+    """The loop's time; real work takes a little whenever somebody looks."""
+
+    def __init__(self, loop: SimulatedLoop, seed: int) -> None:
+        super().__init__(seed=seed)
+        self._loop = loop
+        self._worked_s = 0.0
+
+    def now_s(self) -> float:
+        return super().now_s() + self._loop.now_s
+
+    def monotonic_s(self) -> float:
+        return self._loop.now_s
+
+    def elapsed_s(self) -> float:
+        self._worked_s += self._random.uniform(0, LOOK_S_MAX)
+        return self._loop.now_s + self._worked_s
+
+
+class _Waiting(NamedTuple):
+    number: int
+    fn: Callable[[Txn], Any] | None  # None: drop the store
+    future: asyncio.Future[Any]
+
+
+class _Written(NamedTuple):
+    number: int
+    layer: Layer | None
+    future: asyncio.Future[Any]
+    result: Any
+    error: BaseException | None
+
+
+class SimulatedEngine:
+    def __init__(self, seed: int, durable: dict[int, SortedMap] | None = None) -> None:
+        self._dice = random.Random(f"engine/{seed}")
+        self.durable: dict[int, SortedMap] = durable if durable is not None else {}
+        self._newest = {number: _copy(each) for number, each in self.durable.items()}
+        self._waiting: deque[_Waiting] = deque()
+        self._unsynced: deque[_Written] = deque()
+        self._is_ticking = False
+        self.is_dead = False
+
+    def store(self, number: int) -> SimulatedStore:
+        self.durable.setdefault(number, SortedMap())
+        self._newest.setdefault(number, SortedMap())
+        return SimulatedStore(self, number)
+
+    async def drop(self, number: int) -> None:
+        self.store(number)
+        await self.enqueue(number, None)
+
+    async def close(self) -> None:
+        while self._waiting or self._unsynced:
+            self._run()
+            self._sync(len(self._unsynced))
+
+    def crash(self, seed: int) -> SimulatedEngine:
+        """The power goes. What comes back holds what was durable and some beginning of the rest."""
+        self._sync(self._dice.randint(0, len(self._unsynced)), is_answering=False)
+        self.is_dead = True
+        return SimulatedEngine(seed, self.durable)
+
+    async def reader_waits(self) -> None:
+        if self.is_dead:
+            await asyncio.get_running_loop().create_future()
+        if self._dice.random() < READER_WAITS_CHANCE:
+            await asyncio.sleep(self._dice.uniform(0, TICK_S_MAX))
+
+    def at_hand(self, number: int) -> View | None:
+        is_waiting = self.is_dead or self._dice.random() < READER_WAITS_CHANCE
+        return None if is_waiting else self.durable[number]
+
+    def keep(self, number: int) -> Kept:
+        copied = _copy(self._newest[number] if self._dice.random() < 0.5 else self.durable[number])
+        return KeptMap(copied)
+
+    def load(self, number: int, pairs: Sequence[Pair]) -> None:
+        if not self.is_dead:
+            for maps in (self._newest, self.durable):
+                for key, value in pairs:
+                    maps[number].put(key, value)
+
+    def falls(self) -> bool:
+        return self._dice.random() < 0.5
+
+    async def enqueue(self, number: int, fn: Callable[[Txn], Any] | None) -> Any:
+        future = asyncio.get_running_loop().create_future()
+        if not self.is_dead:
+            self._waiting.append(_Waiting(number, fn, future))
+            self._tick_later()
+        return await future  # the dead never answer
+
+    def _tick_later(self) -> None:
+        if not self._is_ticking:
+            self._is_ticking = True
+            asyncio.get_running_loop().call_later(self._dice.uniform(0, TICK_S_MAX), self._tick)
+
+    def _tick(self) -> None:
+        self._is_ticking = False
+        if self.is_dead:
+            return
+        if self._dice.random() < RUN_CHANCE:
+            self._run()
+        if self._unsynced and self._dice.random() < SYNC_CHANCE:
+            self._sync(self._dice.randint(1, len(self._unsynced)))
+        if self._waiting or self._unsynced:
+            self._tick_later()
+
+    def _run(self) -> None:
+        while self._waiting:
+            number, fn, future = self._waiting.popleft()
+            layer: Layer | None = None
+            result, error = None, None
+            if fn is not None:
+                layer = Layer()
+                stored = self._newest[number]
+                try:
+                    result = fn(OverlayTxn(layer, _NOTHING, stored.get, stored.scan))
+                except Exception as raised:
+                    layer, error = Layer(), raised
+            _apply(self._newest, number, layer)
+            self._unsynced.append(_Written(number, layer, future, result, error))
+
+    def _sync(self, count: int, *, is_answering: bool = True) -> None:
+        for _ in range(count):
+            number, layer, future, result, error = self._unsynced.popleft()
+            _apply(self.durable, number, layer)
+            if is_answering and not future.done():
+                future.set_result(result) if error is None else future.set_exception(error)
+
+
+class SimulatedStore:
+    def __init__(self, engine: SimulatedEngine, number: int) -> None:
+        self._engine = engine
+        self._number = number
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        await self._engine.reader_waits()
+        return fn(self._engine.durable[self._number])
+
+    def at_hand(self) -> View | None:
+        return self._engine.at_hand(self._number)
+
+    def keep(self) -> Kept:
+        return self._engine.keep(self._number)
+
+    def loader(self) -> Loader:
+        return SimulatedLoader(self._engine, self._number)
+
+    async def write(self, fn: Callable[[Txn], T]) -> T:
+        result: T = await self._engine.enqueue(self._number, fn)
+        return result
+
+
+class SimulatedLoader:
+    """Part of what was put may be in the store before it is finished, and stays there if it never is."""
+
+    def __init__(self, engine: SimulatedEngine, number: int) -> None:
+        self._engine = engine
+        self._number = number
+        self._pairs: list[Pair] = []
+
+    def put(self, pairs: Sequence[Pair]) -> None:
+        keys = [key for key, _ in (*self._pairs[-1:], *pairs)]
+        assert all(low < high for low, high in pairwise(keys)), "keys ascend"
+        self._pairs += pairs
+        if self._engine.falls():
+            self._engine.load(self._number, self._pairs)
+
+    def finish(self) -> None:
+        self._engine.load(self._number, self._pairs)
+
+    def abandon(self) -> None:
+        pass
+
+
+def _apply(maps: dict[int, SortedMap], number: int, layer: Layer | None) -> None:
+    if layer is None:
+        maps[number] = SortedMap()
+        return
+    stored = maps[number]
+    for low, high in layer.cleared:
+        stored.delete_range(low, high)
+    for key, value in layer.writes.items():
+        if value is None:
+            stored.delete(key)
+        else:
+            stored.put(key, value)
+
+
+def _copy(stored: SortedMap) -> SortedMap:
+    copied = SortedMap()
+    for key, value in stored.scan(b"", b"\xff" * 64):
+        copied.put(key, value)
+    return copied
