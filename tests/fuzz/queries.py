@@ -12,6 +12,8 @@ from typing import Any
 
 from fuzz.mutation import mutated_bytes, nasty_value
 
+from armillary import limits
+from armillary.errors import Failure
 from armillary.languages.sql.functions import FUNCTIONS
 from armillary.languages.sql.lexer import tokens_of
 
@@ -214,3 +216,22 @@ def long_text(name: str, size: int) -> str:
         if room >= 0:
             pieces.append(made)
     return begin + "".join(pieces) + end
+
+
+def dense_text(name: str) -> str:
+    """As long as it can be without having too many words and symbols, or too many bytes."""
+    low, high = 1024, limits.QUERY_TEXT_BYTES_MAX
+    if _is_short(long_text(name, high)):
+        return long_text(name, high)
+    while high - low > 256:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _is_short(long_text(name, middle)) else (low, middle)
+    return long_text(name, low)
+
+
+def _is_short(text: str) -> bool:
+    try:
+        tokens_of(text)
+    except Failure as failure:
+        return "words and symbols" not in failure.message
+    return True

@@ -349,3 +349,70 @@ def test_fuzz_only_failures() -> None:
         except Exception as error:
             if not isinstance(error, Failure) or error.kind not in (Kind.BAD_REQUEST, Kind.UNSUPPORTED):
                 raise AssertionError(f"seed {seed}, number {number}, text {text!r}") from error
+
+
+def test_long_lists_of_constants_are_no_operators() -> None:
+    """What clients write to read many items, and long IN lists, however many operators that looks like."""
+    keys = " OR ".join([f"(c.id = @i{n} AND c.a = 'a{n}' AND c['b'] = {n} AND c.d = null)" for n in range(1000)])
+    bound = compile_query(f"SELECT * FROM c WHERE {keys}").bind({f"@i{n}": f"i{n}" for n in range(1000)})
+    assert bound.predicate is not None
+    assert bound.predicate({"id": "i7", "a": "a7", "b": 7, "d": None})
+    assert not bound.predicate({"id": "i7", "a": "a7", "b": 8, "d": None})
+    numbers = ", ".join(map(str, range(10_000)))
+    bound = compile_query(f"SELECT * FROM c WHERE c.n IN ({numbers})").bind({})
+    assert bound.predicate is not None
+    assert bound.predicate({"n": 9999}) and not bound.predicate({"n": 10_000})
+
+
+@pytest.mark.parametrize("joint", ["AND", "OR"])
+def test_many_equalities_of_different_paths(joint: str) -> None:
+    names = [f"p{n}" for n in range(100)]
+    terms = [f"c.{name} = {n}" for n, name in enumerate(names)]
+    terms += ["c.deep.x = true", "NOT IS_DEFINED(c.gone)", "c.t > 1"]
+    bound = compile_query(f"SELECT * FROM c WHERE {f' {joint} '.join(terms)}").bind({})
+    assert bound.predicate is not None
+    item: dict[str, Any] = {name: n for n, name in enumerate(names)} | {"deep": {"x": True}, "t": 2}
+    wrong: dict[str, Any] = dict.fromkeys(names) | {"gone": 1, "deep": {"x": 1}, "t": 1}
+    for document, is_met in ((item, True), (wrong, False)):
+        assert bool(bound.predicate(document)) is is_met
+    for name, other in (("p0", False), ("p1", True), ("p5", "5"), ("gone", 1), ("t", "2"), ("deep", {"x": 1})):
+        assert bool(bound.predicate(item | {name: other})) is (joint == "OR"), name
+    for name, right in (("p7", 7), ("p7", 7.0), ("t", 1.5), ("deep", {"x": True})):
+        assert bool(bound.predicate(wrong | {name: right})) is (joint == "OR"), name
+
+
+@pytest.mark.parametrize(
+    ("count", "is_taken"), [(limits.QUERY_OPERATORS_MAX, True), (limits.QUERY_OPERATORS_MAX + 1, False)]
+)
+def test_operators_are_counted_before_anything_is_compiled(count: int, is_taken: bool) -> None:
+    text = "SELECT * FROM c WHERE " + "c.a + " * (count - 1) + "1"  # FROM is counted too
+    if is_taken:
+        parse_query(text)
+        return
+    with pytest.raises(Failure, match="too many operators"):
+        parse_query(text)
+
+
+def test_results_and_patterns_have_limits() -> None:
+    def value(expression: str, **parameters: Any) -> Any:
+        given = {f"@{name}": each for name, each in parameters.items()}
+        (row,) = compile_query(f"SELECT {expression} AS x").bind(given).evaluate_over([])
+        return row.get("x", UNDEFINED)  # type: ignore[union-attr]
+
+    half = "h" * (limits.ITEM_BYTES_MAX // 2)
+    for text in ("@a || @b", "CONCAT(@a, @b)"):
+        assert value(text, a=half, b=half) == half + half
+        assert value(text, a=half, b=half + "h") is UNDEFINED
+    most = limits.PATTERN_CHARACTERS_MAX
+    long = "a" * most
+    for text, pattern, found in (
+        (long, "a" * (most - 1) + "_", True),
+        (long, long + "%", UNDEFINED),
+        (long + "b", long + "b", True),
+        (long + "c", long + "b", False),
+    ):
+        assert value("@text LIKE @pattern", text=text, pattern=pattern) is found
+        assert value(f"@text LIKE '{pattern}'", text=text) is found
+    document = {"id": long + "x"}
+    bound = compile_query(f"SELECT * FROM c WHERE c.id LIKE '{long}%'").bind({})
+    assert bound.evaluate_over([document]) == []

@@ -49,6 +49,7 @@ _LOGIC = {"AND": "every", "OR": "some", "??": "coalesce"}
 _DEPTH_MAX = 12  # of brackets in one emitted expression
 _STEPS_INLINE_MAX = 3
 _ROWS_HASHED_MIN = 4  # an OR of fewer equalities is as fast one by one
+_TABLE_MIN = 64  # so many equalities of different paths run slower from a table, but compile in no time
 
 
 class Variable(NamedTuple):
@@ -78,7 +79,7 @@ class Workshop:
 
     def count(self, node: tree.Expression) -> None:
         self._operators += 1
-        if self._operators > limits.QUERY_OPERATORS_MAX:
+        if self._operators > limits.QUERY_EMITTED_MAX:
             raise too_many_operators(node.start, node.end)
 
     def name(self, value: Any) -> str:
@@ -286,7 +287,8 @@ class Emitter:
         """Source that is truthy when the expression is exactly true."""
         match node:
             case tree.Logic(operator="AND"):
-                return self._all(" and ", [self.truth(operand) for operand in node.operands])
+                tabled, others = self._tabled("all_equal", node.operands)
+                return self._all(" and ", tabled + [self.truth(operand) for operand in others])
             case tree.Logic(operator="OR"):
                 return self._any_of(node.operands)
             case tree.Unary(operator="NOT"):
@@ -388,8 +390,29 @@ class Emitter:
             loads = [self._load(alias, path) for alias, path in paths]
             source = ", ".join(f"hash_key({load.source})" for load in loads)
             parts.append(self._bracket(f"({source},) in {keys}", Code("", 1), *loads))
-        parts.extend(self.truth(operand) for operand in others)
+        tabled, rest = self._tabled("any_equal", others)
+        parts += tabled
+        parts.extend(self.truth(operand) for operand in rest)
         return self._all(" or ", parts)
+
+    def _tabled(self, name: str, operands: Sequence[tree.Expression]) -> tuple[list[Code], Sequence[tree.Expression]]:
+        """Very many equalities of paths with constants as tables to go through, and what is left."""
+        if len(operands) < _TABLE_MIN:
+            return [], operands
+        tables: dict[str, list[tuple[Path, int]]] = {}
+        others: list[tree.Expression] = []
+        for operand in operands:
+            row = None if isinstance(operand, tree.Logic) else self._row(operand)
+            if row is None:
+                others.append(operand)
+                continue
+            for (alias, path), place in row.items():
+                tables.setdefault(alias, []).append((path, place))
+        codes = []
+        for alias, rows in tables.items():
+            table = self.shop.bound(f"equality_table(C, {self.shop.name(rows)})")
+            codes.append(self._call(name, [Code(self.scope[alias].source), Code(table)], "truth"))
+        return codes, others
 
     def _row(self, operand: tree.Expression) -> dict[tuple[str, Path], int] | None:
         """The paths of an AND of equalities with constants, and the places of these; -1: the path must be missing."""

@@ -44,8 +44,12 @@ POWERS = {
 _UNARY = frozenset(["-", "+", "~", "NOT"])
 _WORDS = {"true": True, "false": False, "null": None, "undefined": UNDEFINED}
 _CONSTANTS = frozenset(["string", "number"])
-_LIST_SYMBOLS = frozenset([",", ")", "]"])
+_LIST_SYMBOLS = frozenset([",", ")", "]", "}"])
 _SUBQUERY_NAMES = frozenset(["ALL", "FIRST", "LAST"])
+_VALUES = (tree.Literal, tree.Parameter)
+_ATOMS = frozenset([tree.Literal, tree.Parameter, tree.Name, tree.Member, tree.Index])
+# What compiling something takes, in the time of a plain operator.
+_PREDICATE_WEIGHT, _SUBQUERY_WEIGHT = 3, 6
 
 
 class ExpressionParser:
@@ -53,7 +57,7 @@ class ExpressionParser:
         self._tokens = tokens
         self._at = 0
         self._depth = 0
-        self._binaries = 0
+        self._operators = 0
         self._nesting = 0
         self.token = tokens[0]
         self.last_end = 0  # where the token before this one ended
@@ -98,13 +102,24 @@ class ExpressionParser:
             self.advance()
             value = token.text if token.kind == "string" else number_value(token)
             return tree.Literal(token.start, token.end, value)
-        return self.expression()
+        found = self.expression()
+        if found.__class__ not in _VALUES:
+            self.count()
+        return found
+
+    def count(self, weight: int = 1) -> None:
+        """Take note of something that is compiled. What is too much is refused here, before it is all read. An equality
+        of a path and a constant is not counted: thousands of them become one look-up."""
+        self._operators += weight
+        if self._operators > limits.QUERY_OPERATORS_MAX:
+            raise too_many_operators(self.token.start, self.token.end)
 
     def expression(self) -> tree.Expression:
         condition = self._climb(_COALESCE)
         if self.token.kind != "?":
             return condition
         self.advance()
+        self.count()
         then = self.expression()
         self.expect(":")
         # The otherwise branch nests to the right; the depth counts it.
@@ -136,15 +151,18 @@ class ExpressionParser:
                 operands = [left]
                 while self.token.kind == operator:
                     self.advance()
-                    operands.append(self._climb(power + 1))
+                    operand = self._climb(power + 1)
+                    if operand.__class__ in _ATOMS:
+                        self.count()
+                    operands.append(operand)
                 left = tree.Logic(left.start, operands[-1].end, operator, tuple(operands))
                 power_max = power
             else:
-                token = self.advance()
-                self._binaries += 1
-                if self._binaries > limits.QUERY_OPERATORS_MAX:  # it would be refused later, and take longer
-                    raise too_many_operators(token.start, token.end)
+                self.advance()
                 right = self._climb(power + 1)
+                kinds = {left.__class__, right.__class__}
+                if operator != "=" or not kinds <= _ATOMS or kinds.isdisjoint(_VALUES):
+                    self.count()
                 left = tree.Binary(left.start, right.end, operator, left, right)
         self._depth -= 1
         return left
@@ -152,6 +170,7 @@ class ExpressionParser:
     def _predicate(self, left: tree.Expression) -> tree.Expression:
         is_negated = self.accept("NOT") is not None
         kind = self.advance().kind
+        self.count(_PREDICATE_WEIGHT)
         if kind == "BETWEEN":
             low = self._climb(_CONCAT)
             self.expect("AND")
@@ -170,6 +189,7 @@ class ExpressionParser:
         operators: list[Token] = []
         while self.token.kind in _UNARY:
             self._deepen()
+            self.count()
             operators.append(self.advance())
         operand = self.atom()
         # No item is deeper than this, and whoever looks at a path may walk it once per step.
@@ -252,6 +272,7 @@ class ExpressionParser:
             name = self.expect("name")
         else:
             name = self.advance()
+        self.count()
         self.expect("(")
         arguments = () if self.token.kind == ")" else self.expressions()
         end = self.expect(")").end
@@ -265,6 +286,7 @@ class ExpressionParser:
         self.expect("(")
         self._deepen()
         self._nesting += 1
+        self.count(_SUBQUERY_WEIGHT)
         if self._nesting > limits.QUERY_NESTING_MAX:
             message = f"The query nests more than {limits.QUERY_NESTING_MAX} subqueries; simplify it."
             raise query_error("SC1001", message, self.token.start, self.token.end)
@@ -290,7 +312,7 @@ class ExpressionParser:
                 raise syntax_error(self.token)
             name = self.advance().text
             self.expect(":")
-            pairs.append((name, self.expression()))
+            pairs.append((name, self._listed()))
         end = self.expect("}").end
         return tree.ObjectLiteral(start, end, tuple(pairs))
 
@@ -301,7 +323,7 @@ def too_deep(token: Token) -> Failure:
 
 
 def too_many_operators(start: int, end: int) -> Failure:
-    message = f"The query has more than {limits.QUERY_OPERATORS_MAX} operators; simplify it."
+    message = f"The query has too many operators, more than {limits.QUERY_OPERATORS_MAX}; simplify it."
     return query_error("SC1001", message, start, end)
 
 

@@ -12,15 +12,19 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from armillary import limits
 from armillary.model.values import UNDEFINED, Value
 
 Matcher = Callable[[str], bool]
+
+_WILDCARDS = re.compile(r"[%_\[]")
 
 
 def like(text: Any, pattern: Any, escape: str | None) -> Value:
     if text.__class__ is not str or pattern.__class__ is not str:
         return UNDEFINED
-    return like_matcher(pattern, escape)(text)
+    matches = like_matcher(pattern, escape)
+    return UNDEFINED if matches is None else matches(text)
 
 
 def like_constant(pattern: Any, escape: str | None) -> Callable[[Any], Value]:
@@ -28,11 +32,15 @@ def like_constant(pattern: Any, escape: str | None) -> Callable[[Any], Value]:
     if pattern.__class__ is not str:
         return lambda text: UNDEFINED
     matches = like_matcher(pattern, escape)
+    if matches is None:
+        return lambda text: UNDEFINED
     return lambda text: matches(text) if text.__class__ is str else UNDEFINED
 
 
 def literal_prefix(pattern: str, escape: str | None) -> tuple[str, bool]:
     """The characters that every match begins with, and whether they are all there is to a match."""
+    if len(pattern) > limits.PATTERN_CHARACTERS_MAX and (_WILDCARDS.search(pattern) or escape is not None):
+        return "", False
     prefix: list[str] = []
     for kind, character in _tokens(pattern, escape):
         if kind != "literal":
@@ -42,7 +50,12 @@ def literal_prefix(pattern: str, escape: str | None) -> tuple[str, bool]:
 
 
 @lru_cache(maxsize=256)
-def like_matcher(pattern: str, escape: str | None) -> Matcher:
+def like_matcher(pattern: str, escape: str | None) -> Matcher | None:
+    """None: too long for a pattern. What is no pattern but a text may be of any length."""
+    if len(pattern) > limits.PATTERN_CHARACTERS_MAX:
+        if _WILDCARDS.search(pattern) or escape is not None:
+            return None
+        return lambda text: text == pattern
     pieces: list[list[tuple[str, str]]] = [[]]
     for token in _tokens(pattern, escape):
         if token[0] == "run":

@@ -80,6 +80,7 @@ class Parser(ExpressionParser):
         return tree.Select(start, self.last_end, "LIST", tuple(items), is_distinct, top)
 
     def _item(self) -> tree.Item:
+        self.count()
         expression = self.expression()
         alias = self._alias()
         return tree.Item(expression.start, self.last_end, expression, alias)
@@ -91,6 +92,7 @@ class Parser(ExpressionParser):
         return name.text if name else None
 
     def _source(self) -> tree.Source:
+        self.count()
         start = self.token.start
         if self.token.kind == "name" and self.peek().kind == "IN":
             alias = self.expect("name").text
@@ -126,6 +128,7 @@ class Parser(ExpressionParser):
     def _order_by(self) -> tuple[tree.Order, ...]:
         orders = []
         while True:
+            self.count()
             expression = self.expression()
             is_descending = self.accept("DESC") is not None
             has_direction = is_descending or self.accept("ASC") is not None

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from armillary import limits
 from armillary.errors import bad_request
 from armillary.languages.sql.like import like as like
 from armillary.languages.sql.like import like_constant as like_constant
@@ -151,6 +152,22 @@ class Members:
         return UNDEFINED if self._has_undefined else False
 
 
+Table = Sequence[tuple[tuple[Any, ...], Any]]  # paths, and what must be there
+
+
+def equality_table(constants: Sequence[Value], rows: Sequence[tuple[tuple[Any, ...], int]]) -> Table:
+    """`path = constant` many times, by the places of the constants (-1: undefined)."""
+    return [(path, UNDEFINED if place < 0 else hash_key(constants[place])) for path, place in rows]
+
+
+def all_equal(value: Value, table: Table) -> bool:
+    return all(hash_key(walk(value, path)) == key for path, key in table)
+
+
+def any_equal(value: Value, table: Table) -> bool:
+    return any(hash_key(walk(value, path)) == key for path, key in table)
+
+
 def key_set(constants: Sequence[Value], rows: Sequence[tuple[int, ...]]) -> frozenset[Any]:
     """Rows of constants, by their places (-1: undefined), as keys of one lookup."""
     return frozenset(tuple([UNDEFINED if place < 0 else hash_key(constants[place]) for place in row]) for row in rows)
@@ -214,7 +231,8 @@ def plus(operand: Any) -> Value:
 
 def concatenate(first: Any, second: Any) -> Value:
     if first.__class__ is str and second.__class__ is str:
-        return str(first + second)
+        # As for CONCAT: no honest answer is longer than the largest item.
+        return str(first + second) if len(first) + len(second) <= limits.ITEM_BYTES_MAX else UNDEFINED
     return UNDEFINED
 
 
