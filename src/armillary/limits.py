@@ -194,3 +194,9 @@ CHANGE_FEED_RETENTION_MINUTES_MAX = 30 * 24 * 60
 
 # Splits and merges (ours unless said otherwise).
 LOAD_TABLE_BYTES = 8 * MB  # of one table file of a copy: finishing one holds the loop for some 5 ms
+COPY_PORTION_ENTRIES = 256
+COPY_SLICE_SECONDS = 0.004  # how long a copy keeps the event loop
+CATCH_UP_ENTRIES = 50  # changes applied in one transaction: some 5 ms
+CATCH_UP_ENTRIES_MAX = 400  # in one go
+CATCH_UP_BYTES_MAX = 4 * MB
+BALANCED_SHARE_MAX = 0.6  # of the bytes, in one child

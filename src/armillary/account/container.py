@@ -73,7 +73,7 @@ class Container:
     def retire(self) -> None:
         """The container was deleted: requests that still hold it must not write into its stores."""
         for partition in self.partitions.values():
-            partition.is_retired = True
+            partition.close()
 
     def adopt(self, record: Record) -> None:
         """Take over a replaced record: policies may have changed, the key and the partitions have not."""

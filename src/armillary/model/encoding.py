@@ -207,6 +207,7 @@ class ItemHeader(NamedTuple):
 
 _HEADER = struct.Struct(">BBHQIiHB")
 _HEADER_BYTES = _HEADER.size
+FIXED_HEADER_BYTES = _HEADER_BYTES  # in front of the effective key, behind which the item begins
 _EPK_LENGTH_AT = _HEADER_BYTES - 1
 _LSN_AT = 4
 
@@ -224,6 +225,10 @@ def unpack_header(stored: bytes) -> ItemHeader:
 def lsn_of(stored: bytes) -> int:
     """The header's lsn alone, for those who need nothing else of it."""
     return int.from_bytes(stored[_LSN_AT : _LSN_AT + 8], "big")
+
+
+def epk_of(stored: bytes) -> bytes:
+    return stored[_HEADER_BYTES : _HEADER_BYTES + stored[_EPK_LENGTH_AT]]
 
 
 def payload_of(stored: bytes) -> bytes:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -27,13 +28,15 @@ from armillary.storage.engine import Store, Txn, View
 T = TypeVar("T")
 
 # Items with ever new property names must not fill the memory; forgotten numbers are read again from the store.
-_PATHS_REMEMBERED_MAX = 10_000
+PATHS_REMEMBERED_MAX = 10_000
 
-_RULES_KEY = layout.META + b"rules"
+RULES_KEY = layout.META + b"rules"
+_NEVER = 1 << 62
 
 
 class Partition:
     def __init__(self, store: Store, schema: Schema, key_range: KeyRange, clock: Clock, first_lsn: int) -> None:
+        self.store = store  # for those who copy it; everybody else goes through the methods below
         self._store = store
         self._schema = schema
         self._clock = clock
@@ -43,7 +46,12 @@ class Partition:
         self.range = key_range
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
         self.times = LogTimes()
-        self.is_retired = False  # its container is gone
+        self._shut: Failure | None = None  # why nothing may be written now
+        self._gate: asyncio.Event | None = None  # set when a hold is over
+        self.is_moved = False  # others own its keys by now: what is read here may be old
+        self.is_dropped = False  # its store was emptied
+        self.watched_bytes = _NEVER  # tell whoever watches when it holds that much, once
+        self.on_grown: Callable[[Partition], None] | None = None
         self.restated_count = 0  # items that a running change of rules has reached
         self._presence: Presence | None = None  # as last acknowledged
         self._is_look_beginning = False
@@ -69,6 +77,8 @@ class Partition:
         return log.load_head(view, self._first_number, self._first_lsn).lsn
 
     async def read(self, fn: Callable[[View], T]) -> T:
+        if self.is_dropped:
+            raise _gone(self.range)
         return await self._store.read(fn)
 
     def item_count(self, view: View, epk: bytes | None) -> int:
@@ -137,8 +147,7 @@ class Partition:
         return outcomes, writer
 
     def _writer(self, txn: Txn) -> Writer:
-        if self.is_retired:
-            raise Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
+        self._check_open()
         head = log.load_head(txn, self._first_number, self._first_lsn)
         presence = None if self._is_look_beginning else self._presence
         return Writer(txn, self._schema, head, self._paths, presence, self._clock.now_s())
@@ -147,11 +156,14 @@ class Partition:
         # Acknowledgements may arrive in another order than the commits.
         if writer.head.lsn >= self.head.lsn:
             self.head = writer.head
+            if writer.head.size_bytes >= self.watched_bytes and self.on_grown is not None:
+                self.watched_bytes = _NEVER
+                self.on_grown(self)
         if writer.new_presence is not None:
             self._remember_presence(writer.new_presence)
         new_paths = writer.new_paths
         if new_paths:
-            if len(self._paths) + len(new_paths) > _PATHS_REMEMBERED_MAX:
+            if len(self._paths) + len(new_paths) > PATHS_REMEMBERED_MAX:
                 self._paths.clear()
             self._paths.update(new_paths)
 
@@ -159,10 +171,55 @@ class Partition:
         if self._presence is None or presence.generation >= self._presence.generation:
             self._presence = presence
 
+    # Holding writers, while others take over.
+
+    def hold(self) -> None:
+        """From now on nothing is written; who tries gets RANGE_BUSY, and may wait for `released`. Transactions run one
+        after the other, so none is under way."""
+        assert self._shut is None
+        self._gate = asyncio.Event()
+        self._shut = Failure(
+            Kind.RANGE_BUSY,
+            f"The partition key range {self.range.id} is completing its split or merge. Try again at once.",
+        )
+
+    def release(self) -> None:
+        """The hold is over, and all is as before."""
+        assert self._gate is not None
+        self._shut = None
+        self._gate.set()
+        self._gate = None
+
+    def move(self) -> None:
+        """The hold is over: others own its keys. Who reads here may finish."""
+        assert self._gate is not None
+        self.is_moved = True
+        self._gate.set()
+
+    def close(self) -> None:
+        """Its container is gone: requests that still hold it must not write into its store."""
+        self._shut = Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
+        if self._gate is not None:
+            self._gate.set()
+
+    @property
+    def is_held(self) -> bool:
+        return self._gate is not None and not self._gate.is_set()
+
+    async def released(self) -> None:
+        """Wait until it is known who owns the keys now."""
+        if self._gate is not None:
+            await self._gate.wait()
+
+    def _check_open(self) -> None:
+        if self._shut is not None:
+            raise Failure(self._shut.kind, self._shut.message)
+
     async def forget(self, change_keys: Sequence[bytes]) -> None:
         """Drop tombstones from the log."""
 
         def run(txn: Txn) -> None:
+            self._check_open()
             for key in change_keys:
                 txn.delete(key)
 
@@ -172,7 +229,7 @@ class Partition:
 
     async def rules_number(self) -> int:
         """The rules that every stored item is known to follow."""
-        stored = await self._store.read(lambda view: view.get(_RULES_KEY))
+        stored = await self._store.read(lambda view: view.get(RULES_KEY))
         return int.from_bytes(stored, "big") if stored else 0
 
     async def restate(self, numbers: Sequence[int]) -> None:
@@ -189,7 +246,8 @@ class Partition:
 
     async def confirm_rules(self, rules_number: int) -> None:
         def run(txn: Txn) -> Presence | None:
-            txn.put(_RULES_KEY, rules_number.to_bytes(2, "big"))
+            self._check_open()
+            txn.put(RULES_KEY, rules_number.to_bytes(2, "big"))
             known = load_presence(txn)
             if known is None or known.rules_number != rules_number or known.stage != RESTATING:
                 return None
@@ -206,6 +264,7 @@ class Partition:
         items are being brought under new rules, and that is a look of its own."""
 
         def run(txn: Txn) -> Presence | None:
+            self._check_open()
             known = load_presence(txn) or NOTHING
             if known.stage == RESTATING:
                 return None
@@ -226,6 +285,7 @@ class Partition:
         """Take over the paths that all items had that were there when the look began; None: there were none."""
 
         def run(txn: Txn) -> Presence | None:
+            self._check_open()
             known = load_presence(txn)
             if known is None or known.generation != begun.generation:
                 return None  # the rules changed meanwhile, or there was a new first item
@@ -238,6 +298,14 @@ class Partition:
     def _put_presence(self, txn: Txn, presence: Presence) -> Presence:
         txn.put(PRESENCE_KEY, presence.pack())
         return presence
+
+
+def _gone(key_range: KeyRange) -> Failure:
+    return Failure(
+        Kind.RANGE_GONE,
+        f"The partition key range {key_range.id} was split or merged a while ago, and what it held has moved. Read the "
+        "partition key ranges again.",
+    )
 
 
 def _point(view: View, key: bytes) -> bytes | None:

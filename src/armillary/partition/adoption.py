@@ -1,0 +1,94 @@
+"""Taking over items from another partition as they are: number, lsn, etag and time stay, so whoever holds a position in
+the other's log, or an etag of it, goes on here. The same spaces, counters and rules as every other write.
+
+Changes come in the order of their lsns, but an item that was written twice has only its later entry. So for a while two
+items may claim one id or one unique value here; whoever has lost it gives up only what is still down as its own.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from armillary.model import layout
+from armillary.model.encoding import ItemHeader, payload_of, unpack_header
+from armillary.model.keys import to_header
+from armillary.partition import log
+from armillary.partition.operations import NO_TERMS, Document
+from armillary.partition.schema import expires_s
+from armillary.partition.sizes import LogicalSize, pack_size
+from armillary.partition.writer import Writer
+
+
+class Adopter(Writer):
+    """A Writer for items that come with everything but their place in this store."""
+
+    def adopt(self, number: int, stored: bytes) -> None:
+        txn, header, payload = self._txn, unpack_header(stored), payload_of(stored)
+        document: Document = orjson.loads(payload)
+        rid = number.to_bytes(8, "big")
+        present = txn.get(layout.ITEMS + rid)
+        before_terms = NO_TERMS
+        bytes_added, items_added = len(payload), 1
+        if present is not None:
+            before, before_payload = unpack_header(present), payload_of(present)
+            before_document: Document = orjson.loads(before_payload)
+            assert before.epk == header.epk, "an item never leaves its logical partition"
+            before_terms = self._terms_of(before, before_payload)
+            bytes_added, items_added = len(payload) - len(before_payload), 0
+            self._give_up_names(header.epk, rid, before_document)
+            self._delete_expiry(before, number)
+            txn.delete(layout.change_key(before.lsn, before.step, number))
+        terms = self._terms_of(header, payload)
+        self._move_terms(number, before_terms, terms)
+        self._note_paths(terms, is_first=self.head.item_count == 0)
+        txn.put(layout.ITEMS + rid, stored)
+        txn.put(layout.id_key(header.epk, document["id"]), rid)
+        txn.put(layout.member_key(header.epk, number), b"")
+        txn.put(layout.change_key(header.lsn, header.step, number), log.WRITTEN)
+        if self._schema.unique:
+            for constraint, values in enumerate(self._schema.unique.values(document)):
+                txn.put(layout.unique_key(header.epk, constraint, values), rid)
+        when = expires_s(header, self._schema.rules_of(header).default_ttl)
+        if when is not None:
+            txn.put(layout.expiry_key(when, number), b"")
+        self._count(header, document, items_added, bytes_added)
+        self.head.lsn = max(self.head.lsn, header.lsn)
+
+    def bury(self, key: bytes, value: bytes) -> None:
+        """Take over a tombstone, and with it the end of its item, if that is here."""
+        txn, change = self._txn, log.unpack_change(key, value)
+        rid = key[-layout.RID_BYTES :]
+        present = txn.get(layout.ITEMS + rid)
+        if present is not None:
+            header, payload = unpack_header(present), payload_of(present)
+            self._move_terms(change.number, self._terms_of(header, payload), NO_TERMS)
+            self._give_up_names(header.epk, rid, orjson.loads(payload))
+            self._delete_expiry(header, change.number)
+            txn.delete(layout.ITEMS + rid)
+            txn.delete(layout.member_key(header.epk, change.number))
+            txn.delete(layout.change_key(header.lsn, header.step, change.number))
+            self._resize_stored(header.epk, -1, -len(payload))
+        txn.put(key, value)
+        self.head.lsn = max(self.head.lsn, log.change_lsn(key))
+
+    def finish(self) -> None:
+        self._txn.put(layout.HEAD_KEY, self.head.pack())
+
+    def _give_up_names(self, epk: bytes, rid: bytes, document: Document) -> None:
+        """The id and the unique values of an item, but for those that another one has got meanwhile."""
+        txn = self._txn
+        names = [layout.id_key(epk, document["id"])]
+        if self._schema.unique:
+            values = enumerate(self._schema.unique.values(document))
+            names += [layout.unique_key(epk, constraint, each) for constraint, each in values]
+        for name in names:
+            if txn.get(name) == rid:
+                txn.delete(name)
+
+    def _count(self, header: ItemHeader, document: Document, items_added: int, bytes_added: int) -> None:
+        key = layout.size_key(header.epk)
+        if self._txn.get(key) is None:
+            definition = self._schema.key
+            text = to_header(definition.extract(document) if definition is not None else ())
+            self._txn.put(key, pack_size(LogicalSize(0, 0, text)))
+        self._resize_stored(header.epk, items_added, bytes_added)
