@@ -142,6 +142,12 @@ class Container:
 
     # Partitions.
 
+    def one_key(self, low: bytes, high: bytes) -> bytes | None:
+        """The one logical partition that a stretch is about, if it is about one."""
+        if self.key is None:
+            return b""
+        return low if low and high == low + b"\x00" else None
+
     def partition_for(self, epk: bytes) -> Partition:
         return self.partitions[self.map.find(epk).id]
 

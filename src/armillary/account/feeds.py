@@ -16,6 +16,7 @@ import orjson
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.bills import Bill
 from armillary.account.container import Container
 from armillary.account.items import Session, check_session
 from armillary.clock import Clock
@@ -30,6 +31,7 @@ from armillary.model.encoding import ItemHeader, decode_value, encode_value
 from armillary.model.keys import Key
 from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED, Value
+from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT, Ask
 from armillary.partition.partition import Partition
 from armillary.query import cursor as cursors
 from armillary.query.access import Counters, Index, Scope
@@ -63,6 +65,7 @@ class FeedOptions:
     session: Session | None = None
     read_factor: int = 1
     is_cross_partition_allowed: bool = True
+    ask: Ask | None = None
 
 
 @dataclass(slots=True)
@@ -76,12 +79,11 @@ class PageAnswer:
 
 
 async def read_feed(account: Account, container: Container, options: FeedOptions) -> PageAnswer:
-    walk = _Walk(account, container, options, Selection(), b"feed")
+    walk = _Walk(account, container, options, Selection(), b"feed", is_feed=True)
     if container.faults is not None:
         await walk.meet_faults("feed")
     await walk.run()
-    charge_ru = charges.feed_page_ru([len(row) for row in walk.rows], options.read_factor)
-    return walk.answer(charge_ru)
+    return walk.answer()
 
 
 async def query(
@@ -108,7 +110,7 @@ async def query(
     else:
         walk.rows = [orjson.dumps(row) for row in bound.evaluate_over([])]
         walk.work.partitions_begun = 1
-    return walk.answer(charges.query_page_ru(walk.work, options.read_factor))
+    return walk.answer()
 
 
 async def select(
@@ -126,7 +128,7 @@ async def select(
     if container.faults is not None:
         await walk.meet_faults("query")
     await walk.run()
-    return walk.answer(charges.query_page_ru(walk.work, options.read_factor))
+    return walk.answer()
 
 
 def slices_of(
@@ -179,7 +181,14 @@ class _Walk:
     """One page's way through the partitions."""
 
     def __init__(
-        self, account: Account, container: Container, options: FeedOptions, selection: Selection, text: bytes
+        self,
+        account: Account,
+        container: Container,
+        options: FeedOptions,
+        selection: Selection,
+        text: bytes,
+        *,
+        is_feed: bool = False,
     ) -> None:
         self._account = account
         self._container = container
@@ -198,6 +207,8 @@ class _Walk:
         self.rows: list[bytes] = []
         self.work = QueryWork()
         self._counters = Counters()
+        self._is_feed = is_feed
+        self._bill = Bill(options.ask, container.one_key(self._low, self._high))
 
     @property
     def is_confined(self) -> bool:
@@ -234,7 +245,10 @@ class _Walk:
         if keys is None:
             return
         container = self._container
-        self._wanted = {container.map.find(self._effective_key(key)).id for key in keys}
+        places = {self._effective_key(key) for key in keys}
+        self._wanted = {container.map.find(epk).id for epk in places}
+        if len(places) == 1:
+            [self._bill.epk] = places
         points = pinned_points(condition, paths)
         if points is not None:
             self._points = tuple((self._effective_key(key), item_id) for key, item_id in points)
@@ -258,6 +272,12 @@ class _Walk:
     async def run(self, *, is_page_of_one: bool = False) -> None:
         """Fill the page. `is_page_of_one`: from one partition only, even if it has no rows, as the service's pages of
         queries are; a client then makes as many requests here as there."""
+        try:
+            await self._fill(is_page_of_one)
+        except Failure as failure:
+            raise self._bill.charge(failure, self._partitions()[0]) from None
+
+    async def _fill(self, is_page_of_one: bool) -> None:
         begun_s = self._account.clock.elapsed_s()
         slices = self.slices()
         if self._options.session is not None:
@@ -268,6 +288,9 @@ class _Walk:
             self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
             self.rows = [orjson.dumps(row) for row in evaluate(self._selection, [])]
         for index, current in enumerate(slices):
+            if not self._enter(current.partition, is_first=index == 0):
+                self._stop_at(slices[index:])
+                return
             is_new = current.position == START
             while True:
                 room = self._options.page_items - len(self.rows)
@@ -293,6 +316,14 @@ class _Walk:
             if is_page_of_one and index + 1 < len(slices):
                 self._stop_at(slices[index + 1 :])
                 return
+
+    def _enter(self, partition: Partition, *, is_first: bool) -> bool:
+        """Whether a partition can pay for being read. A page that has begun ends before one that cannot."""
+        if not is_first and partition.meter.is_closed(self._options.ask):
+            return False
+        deposit = READ_DEPOSIT if self._is_feed else QUERY_DEPOSIT
+        self._bill.enter(partition, deposit, 0.0 if is_first else self._cost_ru())
+        return True
 
     def _is_late(self, execution: Execution, begun_s: float) -> bool:
         """Whether to answer what there is. What cannot be taken up again later goes on, within another limit."""
@@ -380,11 +411,21 @@ class _Walk:
         cursor = Cursor(positions, tail, self._cursor.page + 1, progress.skip, progress.take, state)
         self._continuation = cursor.encode(self._account.secret, self._container.record.rid, self._fingerprint)
 
-    def answer(self, charge_ru: float) -> PageAnswer:
-        partitions = self._visited or [
+    def _cost_ru(self) -> float:
+        factor = self._options.read_factor
+        if self._is_feed:
+            return max(float(factor), self.work.returned_ru * factor)
+        return charges.query_page_ru(self.work, factor)
+
+    def _partitions(self) -> list[Partition]:
+        """Those that the page is about, or any at all: somebody must answer, and be paid."""
+        found = self._visited or [
             self._container.partitions[each.id] for each in self._container.map.overlapping(self._low, self._high)
         ]
-        if not partitions:
-            partitions = list(self._container.partitions.values())[:1]
+        return found or list(self._container.partitions.values())[:1]
+
+    def answer(self) -> PageAnswer:
+        partitions = self._partitions()
+        charge_ru = self._bill.pay(self._cost_ru(), partitions[0])
         lsns = list(dict.fromkeys((partition.range.id, partition.lsn) for partition in partitions))
         return PageAnswer(self.rows, self._continuation, charge_ru, lsns, self.work, self._counters)

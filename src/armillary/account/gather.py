@@ -15,6 +15,7 @@ import orjson
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.bills import Bill
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer, Slice, count_work, slices_of
 from armillary.account.items import check_session
@@ -24,6 +25,7 @@ from armillary.languages.sql.compile import BoundQuery
 from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.model.values import Value
+from armillary.partition.budget import QUERY_DEPOSIT
 from armillary.query.access import Counters
 from armillary.query.execution import Page
 from armillary.query.gather import Gather, partial
@@ -41,7 +43,10 @@ def gather(account: Account, container: Container, bound: BoundQuery, options: F
     slices = slices_of(account, container, bound, partial(selection), options) if bound.has_source else []
     if options.session is not None:
         for each in slices:
-            check_session(each.partition, options.session)
+            try:
+                check_session(each.partition, options.session)
+            except Failure as failure:
+                raise each.partition.meter.charge(failure, None) from None
     return Gathering(account.clock, container, bound, slices, options)
 
 
@@ -53,16 +58,25 @@ class _Source:
         self._slice = slice_
         self._tally = tally
         self._is_begun = False
+        self._work = QueryWork()  # not paid for yet
 
     async def read(self, max_items: int, max_bytes: int) -> Page:
         page, _ = await self._slice.read(self._clock, max_items, max_bytes)
         self._tally(page, not self._is_begun)
+        self._work.partitions_begun += not self._is_begun
+        count_work(self._work, page.counters)
+        self._work.loaded_bytes += page.counters.bytes_loaded
         self._is_begun = True
         await asyncio.sleep(0)
         return page
 
     def state(self) -> Value:
         return self._slice.execution.state
+
+    def take_share(self) -> float:
+        """How much this partition did since it was asked last: its share of what the page costs."""
+        work, self._work = self._work, QueryWork()
+        return charges.query_page_ru(work)
 
 
 class Gathering:
@@ -75,6 +89,7 @@ class Gathering:
         self._container = container
         self._page_items = options.page_items
         self._read_factor = options.read_factor
+        self._ask = options.ask
         self._slices = slices
         self._work = QueryWork()
         self._counters = Counters()
@@ -82,7 +97,8 @@ class Gathering:
         self._held: list[bytes] | None = None
         if not bound.has_source:
             self._held = [orjson.dumps(row) for row in bound.evaluate_over([])]
-        self._gather = Gather(bound.selection, [_Source(clock, each, self._tally) for each in slices])
+        self._sources = [_Source(clock, each, self._tally) for each in slices]
+        self._gather = Gather(bound.selection, self._sources)
         self._is_streaming = bound.selection.is_streaming
         if not slices:
             self._work.partitions_begun = 1  # what nothing can meet has been looked at all the same
@@ -97,10 +113,17 @@ class Gathering:
             low, high = self._slices[0].low, self._slices[-1].high
             ranges = [each.partition.range for each in self._slices]
             await self._container.faults.over("query", self._container, low, high, ranges)
-        if self._held is not None:
-            rows, self._held = self._held[: self._page_items], self._held[self._page_items :]
-        else:
-            rows = await self._read()
+        bill = Bill(self._ask, None)
+        anyone = next(iter(self._container.partitions.values()))
+        try:
+            for each in self._slices:
+                bill.enter(each.partition, QUERY_DEPOSIT)
+            if self._held is not None:
+                rows, self._held = self._held[: self._page_items], self._held[self._page_items :]
+            else:
+                rows = await self._read()
+        except Failure as failure:
+            raise bill.charge(failure, anyone) from None
         work, self._work = self._work, QueryWork()
         counters, self._counters = self._counters, Counters()
         for row in rows:
@@ -108,7 +131,8 @@ class Gathering:
             self._loaded_bytes -= len(row)
         work.loaded_bytes = max(0, self._loaded_bytes)
         self._loaded_bytes -= work.loaded_bytes
-        charge_ru = charges.query_page_ru(work, self._read_factor)
+        shares = [each.take_share() for each in self._sources]
+        charge_ru = bill.pay_shares(charges.query_page_ru(work, self._read_factor), shares, anyone)
         lsns = [(each.partition.range.id, each.partition.lsn) for each in self._slices]
         return PageAnswer(rows, None, charge_ru, list(dict.fromkeys(lsns)), work, counters)
 

@@ -16,7 +16,7 @@ constants were fitted to published examples (docs/request-units.md has the table
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -191,6 +191,19 @@ def query_page_ru(work: QueryWork, factor: int = 1) -> float:
 def charge_text(charge_ru: float) -> str:
     """The wire form: at most two decimals, none that say nothing."""
     return f"{charge_ru:.2f}".rstrip("0").rstrip(".")
+
+
+def apportion(total: int, weights: Sequence[float]) -> list[int]:
+    """A whole number in whole parts that add up to it, as near to the weights as they can be."""
+    weight = sum(weights)
+    if weight <= 0:
+        return [total, *[0] * (len(weights) - 1)]
+    exact = [total * each / weight for each in weights]
+    parts = [int(each) for each in exact]
+    by_remainder = sorted(range(len(parts)), key=lambda index: parts[index] - exact[index])
+    for index in by_remainder[: total - sum(parts)]:
+        parts[index] += 1
+    return parts
 
 
 # The same sums, itemised: for whoever asks why. Each adds up to its plain form.

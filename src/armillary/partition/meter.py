@@ -25,6 +25,7 @@ REQUEST_RATE_IS_LARGE = (
 )
 _REFUSED = round(THROTTLED_RU * HUNDREDTHS)
 _HOUR_S = 3600
+_NO_ASK = Ask()
 
 
 class Totals(NamedTuple):
@@ -84,6 +85,15 @@ class Meter:
             return NOT_COUNTED
         raise self._refuse(budget, ask)
 
+    def is_closed(self, ask: Ask | None) -> bool:
+        """Whether `admit` would refuse now. Asking costs nothing and is not counted."""
+        if not self.is_enforcing or self.budget is None:
+            return False
+        second = int(self._now_s())
+        if second != self.budget.second:
+            self.budget.turn(second)
+        return not self.budget.admits(ask or _NO_ASK)
+
     def spend(self, charge_ru: float, epk: bytes | None, ticket: int = NOT_COUNTED, ask: Ask | None = None) -> float:
         """Count a request that is done, or has failed, and return what to answer as its charge. `epk`: of the one
         logical partition that it was about, if it was about one."""
@@ -107,6 +117,13 @@ class Meter:
         failure.charge_ru = self.spend(failure.charge_ru, epk, ticket, ask)
         failure.is_metered = True
         return failure
+
+    def release(self, ticket: int, ask: Ask | None = None) -> None:
+        """Give back the deposit of a request that will not take place."""
+        if ticket >= 0 and self.budget is not None:
+            self.budget.spent -= ticket
+            if ask is not None:
+                self.budget.settle(-ticket, ask)
 
     def _refuse(self, budget: Budget, ask: Ask | None) -> Failure:
         self._requests += 1
