@@ -26,6 +26,7 @@ class Verb(Enum):
     UPSERT = auto()
     REPLACE = auto()
     PATCH = auto()
+    MERGE = auto()
     DELETE = auto()
     READ = auto()
 
@@ -62,7 +63,7 @@ class Operation:
     epk: bytes
     key: Key
     item_id: str
-    draft: Draft | None = None  # CREATE, UPSERT, REPLACE
+    draft: Draft | None = None  # CREATE, UPSERT, REPLACE, MERGE
     patch: Patch | None = None
     condition: Callable[[Document], bool] | None = None  # of a PATCH
     if_match: str | None = None

@@ -57,6 +57,8 @@ class Writer:
                 return self._replace(operation)
             case Verb.PATCH:
                 return self._patch(operation)
+            case Verb.MERGE:
+                return self._merge(operation)
             case Verb.DELETE:
                 return self._delete(operation)
             case Verb.READ:
@@ -66,7 +68,7 @@ class Writer:
         if self._steps:
             self._txn.put(layout.HEAD_KEY, self.head.pack())
 
-    # The six verbs.
+    # The seven verbs.
 
     def _create(self, operation: Operation) -> Outcome:
         made = self._current_draft(operation)
@@ -115,6 +117,18 @@ class Writer:
         outcome = self._overwrite(operation, number, stored, made)
         outcome.charge_ru += charges.PATCH_OPERATION_RU * len(operation.patch.operations)
         return outcome
+
+    def _merge(self, operation: Operation) -> Outcome:
+        """The draft's properties over those that the item has. Whoever names no etag takes it as it comes: if there is
+        none, the draft is all of it."""
+        if operation.if_match is None and self._find(operation, removing_expired=True) is None:
+            return self._insert(operation, self._current_draft(operation))
+        assert operation.draft is not None
+        number, stored = self._existing(operation)
+        self._check_etag(operation, number, stored)
+        merged = {**orjson.loads(payload_of(stored)), **operation.draft.document}
+        made = draft(self._schema, merged, int(self._now_s), operation.directive)
+        return self._overwrite(operation, number, stored, made)
 
     def _delete(self, operation: Operation) -> Outcome:
         number, stored = self._existing(operation)

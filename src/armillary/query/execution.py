@@ -22,6 +22,7 @@ from armillary.model.values import UNDEFINED, Value
 from armillary.query.access import Candidate, Counters, Index, Scope, Statistics, candidates, count_index_use, loaded
 from armillary.query.conditions import ALL
 from armillary.query.index_only import CannotTell, IndexAnswer
+from armillary.query.keyed import keyed_candidates
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ordered import OrderedWalk, Sorter, Start
 from armillary.query.ranked import RankedItems
@@ -161,6 +162,10 @@ class Execution:
             if ranked is None:
                 return Page([], self.progress.position, counters, 0)
             found = ranked
+        elif self._selection.is_by_key:
+            found = keyed_candidates(
+                view, self._selection.condition, self._scope, self._index, self.progress.position, max_items
+            )
         elif ordering is None:
             position = self.progress.position
             after_rid = position.rid - 1 if position.given else position.rid

@@ -119,6 +119,7 @@ class Selection:
     take: int | None = None
     is_exact: bool = False  # the condition is the whole filter: an index that serves it needs no look at the items
     meter: Meter = field(default_factory=Meter)
+    is_by_key: bool = False  # rows come by effective key and id, not by when their items were made; without an ordering
 
     @property
     def is_streaming(self) -> bool:

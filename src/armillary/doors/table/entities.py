@@ -1,0 +1,233 @@
+"""Entities between the wire and the core: the JSON of a request to the members of an item, and an item to the JSON of
+an answer. Which members mean what is in `model/edm.py`; reading and writing the items is `account/`'s.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from armillary import limits
+from armillary.doors.table.refusals import bad_input, refused
+from armillary.model import edm
+
+Members = dict[str, Any]
+
+_ANNOTATION: Final = "@odata.type"
+_SYSTEM: Final = "odata."
+_TIMESTAMP: Final = "Timestamp"
+_KEYS: Final = ("PartitionKey", "RowKey")
+_TIME_MIN: Final = edm.parse_ticks("1601-01-01T00:00:00Z")  # the first that a table takes
+_is_identifier = re.compile(r"[^\W\d]\w*").fullmatch
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?", re.ASCII)
+
+
+class Sent(NamedTuple):
+    """An entity as a request has it. Keys that it leaves out are the address's."""
+
+    partition_key: str | None
+    row_key: str | None
+    members: Members
+
+
+def read_entity(body: Any) -> Sent:
+    """The JSON of a request. What is null is as good as absent; what only the server can know is left out."""
+    if type(body) is not dict:
+        raise bad_input("An entity must be a JSON object.")
+    keys: dict[str, str] = {}
+    members: Members = {}
+    for name, value in body.items():
+        if name.endswith(_ANNOTATION) or name.startswith(_SYSTEM) or name == _TIMESTAMP or value is None:
+            continue
+        annotation = body.get(name + _ANNOTATION)
+        if name in _KEYS:
+            if type(value) is not str or annotation not in (None, "Edm.String"):
+                raise bad_input(f"{name} must be a string.")
+            keys[name] = value
+            continue
+        check_property_name(name)
+        members[edm.member_name(name)] = _read_value(name, value, annotation)
+    return Sent(keys.get("PartitionKey"), keys.get("RowKey"), members)
+
+
+def check_property_name(name: str) -> None:
+    if len(name) > limits.TABLE_PROPERTY_CHARACTERS_MAX:
+        raise refused("PropertyNameTooLong", "The property name exceeds the maximum allowed length (255).")
+    if not _is_identifier(name):
+        raise refused("PropertyNameInvalid", f"The property name '{name}' is invalid.")
+
+
+def item_of(partition_key: str, row_key: str, members: Members) -> dict[str, Any]:
+    return {edm.ROW_KEY: row_key, edm.ROW_KEY_AGAIN: row_key, edm.PARTITION_KEY: partition_key, **members}
+
+
+def _read_value(name: str, value: Any, annotation: Any) -> Members:
+    kind = _NATURAL.get(type(value)) if annotation is None else None
+    if annotation is not None:
+        kind = edm.TYPES.get(annotation) if type(annotation) is str else None
+        if kind is None:
+            raise bad_input(f"The type of '{name}' is not one of {', '.join(edm.TYPES)}.")
+    if kind is None:
+        raise bad_input(f"'{name}' is an object or an array, which properties of tables cannot be.")
+    try:
+        return {"$t": kind, "$v": _READERS[kind](value)}
+    except ValueError:
+        raise bad_input(f"The value of '{name}' is no {edm.NAMES[kind]}.") from None
+
+
+_NATURAL: Final = {bool: edm.BOOLEAN, int: edm.INT32, float: edm.DOUBLE, str: edm.STRING}
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError(value)
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    word = _text(value).lower()
+    if word not in ("true", "false"):
+        raise ValueError(value)
+    return word == "true"
+
+
+def _whole(value: Any, low: int, high: int) -> int:
+    return edm.parse_int(str(value) if type(value) is int else _text(value), low, high)
+
+
+def _double(value: Any) -> float | str:
+    if type(value) is str:
+        if value in edm.SPECIAL_DOUBLES:
+            return value
+        if not _DECIMAL.fullmatch(value):
+            raise ValueError(value)
+    elif type(value) is not int and type(value) is not float:
+        raise ValueError(value)
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def _moment(value: Any) -> str:
+    ticks = edm.parse_ticks(_text(value))
+    if ticks < _TIME_MIN:
+        raise ValueError(value)
+    return edm.stored_ticks(ticks)
+
+
+_READERS: Final[Mapping[int, Callable[[Any], Any]]] = {
+    edm.STRING: _text,
+    edm.BOOLEAN: _truth,
+    edm.INT32: lambda value: _whole(value, edm.INT32_MIN, edm.INT32_MAX),
+    edm.INT64: lambda value: str(_whole(value, edm.INT64_MIN, edm.INT64_MAX)),
+    edm.DOUBLE: _double,
+    edm.DATETIME: _moment,
+    edm.GUID: lambda value: edm.parse_guid(_text(value)),
+    edm.BINARY: lambda value: edm.encode_binary(edm.decode_binary(_text(value))),
+}
+
+
+# What is answered.
+
+
+class Form(NamedTuple):
+    """How entities are to look: how much is said about them, and which of their properties are wanted."""
+
+    level: str = "minimal"  # no, minimal or full
+    wanted: frozenset[str] | None = None  # None: all
+    place: str = ""  # of full metadata: the table's address
+    type_name: str = ""  # of full metadata
+    table: str = ""
+
+
+def entity_json(document: Mapping[str, Any], form: Form) -> dict[str, Any] | None:
+    """An item as an entity; None if it is none: something that another door wrote and that has not the form."""
+    partition_key, row_key = document.get(edm.PARTITION_KEY), document["id"]
+    if type(partition_key) is not str or document.get(edm.ROW_KEY_AGAIN) != row_key:
+        return None
+    moment = edm.full_moment_text(edm.written_ticks(document))
+    entity: dict[str, Any] = {}
+    if form.level != "no":
+        if form.level == "full":
+            link = edit_link(form.table, partition_key, row_key)
+            entity["odata.type"] = form.type_name
+            entity["odata.id"] = f"{form.place}/{link}"
+        entity["odata.etag"] = etag_text(moment)
+        if form.level == "full":
+            entity["odata.editLink"] = link
+    wanted = form.wanted
+    if wanted is None or "PartitionKey" in wanted:
+        entity["PartitionKey"] = partition_key
+    if wanted is None or "RowKey" in wanted:
+        entity["RowKey"] = row_key
+    if wanted is None or _TIMESTAMP in wanted:
+        if form.level == "full":
+            entity[_TIMESTAMP + _ANNOTATION] = "Edm.DateTime"
+        entity[_TIMESTAMP] = moment
+    for member, value in document.items():
+        if member in _NOT_PROPERTIES:
+            continue
+        name = edm.property_name(member)
+        shown = _shown(value)
+        if name is None or shown is None:
+            return None
+        if wanted is not None and name not in wanted:
+            continue
+        annotation, plain = shown
+        if annotation is not None and form.level != "no":
+            entity[name + _ANNOTATION] = annotation
+        entity[name] = plain
+    return entity
+
+
+_NOT_PROPERTIES: Final = frozenset(
+    (edm.ROW_KEY, edm.ROW_KEY_AGAIN, edm.PARTITION_KEY, "_rid", "_self", "_etag", "_attachments", "_ts", "_lsn", "ttl")
+)
+
+
+def _shown(member: Any) -> tuple[str | None, Any] | None:
+    """The annotation and the value of a stored member; None if it is no value of an entity."""
+    if member.__class__ is not dict or len(member) != 2:
+        return None
+    kind, value = member.get("$t"), member.get("$v")
+    if kind == edm.STRING:
+        return (None, value) if value.__class__ is str else None
+    if kind == edm.INT32:
+        return (None, value) if value.__class__ is int and edm.INT32_MIN <= value <= edm.INT32_MAX else None
+    if kind == edm.BOOLEAN:
+        return (None, value) if value.__class__ is bool else None
+    if kind == edm.DATETIME:
+        ticks = edm.ticks_in(value)
+        return ("Edm.DateTime", edm.moment_text(ticks)) if ticks is not None else None
+    if kind == edm.DOUBLE or kind == edm.INT64:
+        number = edm.number_of(member)
+        if number is None:
+            return None
+        if kind == edm.INT64:
+            return "Edm.Int64", value
+        if value.__class__ is str:
+            return "Edm.Double", value
+        # A client that knows one type of numbers only would take it for a whole one.
+        return ("Edm.Double" if number == int(number) else None), float(number)
+    if kind in (edm.GUID, edm.BINARY):
+        return (edm.NAMES[kind], value) if value.__class__ is str else None
+    return None
+
+
+def etag_text(moment: str) -> str:
+    """The etag of an entity: its Timestamp, as clients without metadata make it of that themselves."""
+    return f"W/\"datetime'{moment.replace(':', '%3A')}'\""
+
+
+def edit_link(table: str, partition_key: str, row_key: str) -> str:
+    return f"{table}(PartitionKey='{quoted(partition_key)}',RowKey='{quoted(row_key)}')"
+
+
+def quoted(key: str) -> str:
+    return quote(key.replace("'", "''"), safe="'")

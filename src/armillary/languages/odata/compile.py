@@ -1,0 +1,153 @@
+"""Filter text to functions over items: parse, emit Python source, compile it, and keep it by text.
+
+`compile_filter(text)` gives a Filter: the condition that an index can use, and the predicate that has the last word.
+Reading items and paging are `query/execution.py`'s part.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from armillary import limits
+from armillary.errors import Failure, Kind
+from armillary.languages.odata.filters import OPPOSITES, TIMESTAMP, condition_of, has_high_characters
+from armillary.languages.odata.lexer import filter_error
+from armillary.languages.odata.parser import parse_filter
+from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Literal, Not, Or
+from armillary.model import edm
+from armillary.query.conditions import Condition
+from armillary.query.selection import Selection, Stage
+
+Predicate = Callable[[Any], bool]
+
+_SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_NAMESPACE: dict[str, Any] = {
+    "number_of": edm.number_of,
+    "text_of": edm.text_of,
+    "truth_of": edm.truth_of,
+    "bytes_of": edm.bytes_of,
+    "written_ticks": edm.written_ticks,
+}
+_KEYS = {"PartitionKey": edm.PARTITION_KEY, "RowKey": edm.ROW_KEY}
+_LIST_KEYS = {"TableName": "TableName"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    condition: Condition
+    predicate: Predicate
+
+    def selection(self) -> Selection:
+        return Selection(self.condition, (Stage(predicate=self.predicate),), is_by_key=True)
+
+
+def compile_filter(text: str) -> Filter:
+    """A filter of entities."""
+    return _kept(text, is_list=False)
+
+
+def compile_list_filter(text: str) -> Predicate:
+    """A filter of tables, over `{"TableName": name}`."""
+    return _kept(text, is_list=True).predicate
+
+
+_filters: OrderedDict[tuple[str, bool], Filter] = OrderedDict()
+
+
+def _kept(text: str, *, is_list: bool) -> Filter:
+    key = (text, is_list)
+    found = _filters.get(key)
+    if found is not None:
+        _filters.move_to_end(key)
+        return found
+    made = _compile(text, is_list=is_list)
+    _filters[key] = made
+    if len(_filters) > limits.QUERY_CACHE_ENTRIES:
+        _filters.popitem(last=False)
+    return made
+
+
+def _compile(text: str, *, is_list: bool) -> Filter:
+    try:
+        tree = parse_filter(text)
+        emitter = _Emitter(_LIST_KEYS if is_list else _KEYS)
+        body = emitter.truth(tree, is_wanted=True)
+        names = ", ".join(f"c{place}" for place in range(len(emitter.constants)))
+        unpacked = f"    ({names},) = C\n" if names else ""
+        source = f"def bind(C):\n{unpacked}    def predicate(d):\n        return {body}\n    return predicate\n"
+        namespace = dict(_NAMESPACE)
+        exec(compile(source, "<filter>", "exec"), namespace)  # noqa: S102 (of our own making: names and places only)
+        return Filter(condition_of(tree), namespace["bind"](emitter.constants))
+    except (RecursionError, MemoryError):
+        raise filter_error("it nests too many expressions", 0) from None
+
+
+class _Emitter:
+    """Writes expressions that are true exactly when a node of the tree is true, or exactly when it is false; when a
+    comparison is neither, both are false. So no third value is needed while filtering."""
+
+    def __init__(self, keys: dict[str, str]) -> None:
+        self._keys = keys
+        self.constants: list[Any] = []
+
+    def truth(self, node: Expression, *, is_wanted: bool) -> str:
+        match node:
+            case Not():
+                return self.truth(node.operand, is_wanted=not is_wanted)
+            case And() | Or():
+                parts = [self.truth(operand, is_wanted=is_wanted) for operand in node.operands]
+                word = " and " if isinstance(node, And) == is_wanted else " or "
+                return f"({word.join(parts)})"
+            case Flag():
+                if node.property in self._keys or node.property == TIMESTAMP:
+                    raise Failure(
+                        Kind.BAD_REQUEST,
+                        f"One of the request inputs is not valid. {node.property} alone is no condition: it is not "
+                        "Boolean.",
+                    )
+                return f"truth_of({self._member(node.property)}) is {is_wanted}"
+            case Comparison():
+                return self._comparison(node, is_wanted)
+
+    def _comparison(self, node: Comparison, is_wanted: bool) -> str:
+        literal = node.literal
+        symbol = _SYMBOLS[node.operator if is_wanted else OPPOSITES[node.operator]]
+        if node.property in self._keys:
+            if literal.kind != edm.STRING:
+                return "False"
+            return self._text(f"d.get({self._keys[node.property]!r})", ".__class__ is str", symbol, literal)
+        if node.property == TIMESTAMP and self._keys is _KEYS:
+            return f"written_ticks(d) {symbol} {int(literal.value)}" if literal.kind == edm.DATETIME else "False"
+        member = self._member(node.property)
+        if literal.is_number:
+            # Not the opposite operator: NaN is neither below nor at or above another number.
+            compared = f"v {_SYMBOLS[node.operator]} {self._constant(literal.value)}"
+            return f"((v := number_of({member})) is not None and {'' if is_wanted else 'not '}{compared})"
+        match literal.kind:
+            case edm.BOOLEAN:
+                return f"((v := truth_of({member})) is not None and v {symbol} {literal.value is True})"
+            case edm.DATETIME:
+                ticks = self._constant(edm.stored_ticks(int(literal.value)))
+                return f"((v := text_of({member}, {edm.DATETIME})) is not None and v {symbol} {ticks})"
+            case edm.BINARY:
+                return f"((v := bytes_of({member})) is not None and v {symbol} {self._constant(literal.value)})"
+        return self._text(f"text_of({member}, {literal.kind})", " is not None", symbol, literal)
+
+    def _text(self, read: str, check: str, symbol: str, literal: Literal) -> str:
+        """By code units, as the service does; that is the order of Python too, but for characters above them."""
+        text = str(literal.value)
+        if symbol in ("==", "!=") or not has_high_characters(text):
+            compared = f"v {symbol} {self._constant(text)}"
+        else:
+            compared = f"v.encode('utf-16-be') {symbol} {self._constant(text.encode('utf-16-be', 'surrogatepass'))}"
+        return f"((v := {read}){check} and {compared})"
+
+    def _member(self, name: str) -> str:
+        return f"d.get({self._constant(edm.member_name(name))})"
+
+    def _constant(self, value: Any) -> str:
+        self.constants.append(value)
+        return f"c{len(self.constants) - 1}"
