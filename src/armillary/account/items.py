@@ -107,11 +107,6 @@ async def merge(container: Container, document: Document, options: ItemOptions, 
     return await _write(container, _stored(Verb.MERGE, container, document, options, clock), options.ask)
 
 
-async def merge(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    """Put the properties of the body over those of the item. Without If-Match it is made if it does not exist."""
-    return await _write(container, _stored(Verb.MERGE, container, document, options, clock), options.ask)
-
-
 async def replace(container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock) -> Answer:
     """Another id in the body renames the item, as the service does."""
     return await _write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id), options.ask)
