@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from armillary import limits
-from armillary.account.catalog import Catalog, Record
+from armillary.account.catalog import Body, Catalog, NewStore, Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.clock import Clock
@@ -202,8 +202,7 @@ class Account:
         async with self.control:
             # Nobody may replace the container while its state is written; if somebody did before, his rules go on.
             if container.schema.rules.number == rules_number:
-                state = {name: value for name, value in container.record.state.items() if name != "older_rules"}
-                await self.catalog.update_state(container.record, state)
+                await self.catalog.change_state(container.record, _without_older_rules)
                 container.schema.older_rules = {}
 
     async def _keep_up(self) -> None:
@@ -250,6 +249,10 @@ _PATHS: dict[ResourceType, tuple[ResourceType, ...]] = {
     ResourceType.FUNCTION: (*_IN_CONTAINER, ResourceType.FUNCTION),
     ResourceType.CONFLICT: (*_IN_CONTAINER, ResourceType.CONFLICT),
 }
+
+
+def _without_older_rules(state: Body, _: NewStore) -> Body:
+    return {name: value for name, value in state.items() if name != "older_rules"}
 
 
 def _missing(resource_type: ResourceType, name: str) -> Failure:

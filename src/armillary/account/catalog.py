@@ -24,6 +24,7 @@ CATALOG_STORE = 0
 _RECORDS, _COUNTERS, _GARBAGE, _SETTINGS = b"r", b"n", b"g", b"s"
 
 Body = dict[str, Any]
+NewStore = Callable[[], int]
 
 
 @dataclass(slots=True)
@@ -105,7 +106,11 @@ class Catalog:
 
         for packed in await self._store.read(load):
             self._enter(Record.unpack(packed))
-        await self._collect_garbage()
+        await self.collect_garbage()
+
+    async def check_readable(self) -> None:
+        """Raises if storage cannot be read now."""
+        await self._store.read(lambda view: None)
 
     # Looking up.
 
@@ -140,7 +145,7 @@ class Catalog:
         owner: Record | None,
         name: str | None,
         body: Body,
-        state: Callable[[bytes, Callable[[], int]], Body] | None = None,
+        state: Callable[[bytes, NewStore], Body] | None = None,
         companions: Callable[[Record], Iterable[tuple[ResourceType, Body, Body]]] | None = None,
     ) -> Record:
         """Make a resource. `state` is called with the new rid and a source of new store numbers; `companions` makes
@@ -176,7 +181,7 @@ class Catalog:
         owner: Record | None,
         name: str | None,
         body: Body,
-        state: Callable[[bytes, Callable[[], int]], Body] | None,
+        state: Callable[[bytes, NewStore], Body] | None,
     ) -> Record:
         owner_rid = owner.rid if owner is not None else b""
         number = _count(txn, b"rid/" + resource_type.value.encode() + b"/" + owner_rid)
@@ -203,10 +208,11 @@ class Catalog:
         body: Body,
         *,
         name: str | None = None,
-        state: Body | None = None,
+        state: Callable[[Body], Body] | None = None,
         if_match: str | None = None,
     ) -> Record:
-        """Store a new body (and name, and state). The rid stays; the etag is new. Returns the new record."""
+        """Store a new body (and name, and what `state` makes of the present state). The rid stays; the etag is new.
+        Returns the new record."""
         async with self._lock:
             present = self.get(record.type, record.rid)
             if present is None:
@@ -220,7 +226,7 @@ class Catalog:
                 etag, ts = self._stamp(txn)
                 changed = replace(present, name=new_name, body=body, ts=ts, etag=etag)
                 if state is not None:
-                    changed.state = state
+                    changed.state = state(present.state)
                 txn.put(_record_key(changed), changed.pack())
                 return changed
 
@@ -229,15 +235,33 @@ class Catalog:
             self._enter(changed)
             return changed
 
-    async def update_state(self, record: Record, state: Body) -> None:
-        """Change what only we know; the resource's etag and timestamp stay."""
+    async def change_state(
+        self, record: Record, change: Callable[[Body, NewStore], Body], *, garbage: Iterable[int] = ()
+    ) -> None:
+        """Change what only we know; the resource's etag and timestamp stay. `change` makes the new state of the present
+        one, with a source of new store numbers, and may refuse by raising. `garbage`: stores that are not needed any
+        more, for `collect_garbage`."""
         async with self._lock:
             present = self.get(record.type, record.rid)
             if present is None:
-                return
-            changed = replace(present, state=state)
-            await self._store.write(lambda txn: txn.put(_record_key(changed), changed.pack()))
-            present.state = state
+                raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
+
+            def run(txn: Txn) -> Body:
+                state = change(present.state, lambda: _count(txn, b"store"))
+                txn.put(_record_key(present), replace(present, state=state).pack())
+                for number in garbage:
+                    txn.put(_GARBAGE + number.to_bytes(4, "big"), b"")
+                return state
+
+            present.state = await self._store.write(run)
+
+    async def reread_state(self, record: Record) -> None:
+        """After a failed `change_state`: whether it was stored is not known until storage is asked."""
+        async with self._lock:
+            stored = await self._store.read(lambda view: view.get(_record_key(record)))
+            present = self.get(record.type, record.rid)
+            if stored is not None and present is not None:
+                present.state = Record.unpack(stored).state
 
     async def delete(
         self, record: Record, *, if_match: str | None = None, on_deleted: Callable[[list[Record]], None] | None = None
@@ -253,7 +277,7 @@ class Catalog:
             def run(txn: Txn) -> None:
                 for each in doomed:
                     txn.delete(_record_key(each))
-                    for number in (key_range["store"] for key_range in each.state.get("ranges", ())):
+                    for number in stores_of(each):
                         txn.put(_GARBAGE + number.to_bytes(4, "big"), b"")
 
             await self._store.write(run)
@@ -261,7 +285,7 @@ class Catalog:
                 self._leave(each)
             if on_deleted is not None:
                 on_deleted(doomed)  # before their stores are emptied: nobody may write there any more
-        await self._collect_garbage()
+        await self.collect_garbage()
 
     # Account-wide settings (secrets made once).
 
@@ -310,12 +334,20 @@ class Catalog:
             if not siblings:
                 del self._names[(record.type, record.owner)]
 
-    async def _collect_garbage(self) -> None:
-        """Empty the stores of deleted containers; resumed at the next start if we die in between."""
+    async def collect_garbage(self) -> None:
+        """Empty the stores that nobody needs any more; resumed at the next start if we die in between."""
         marks = await self._store.read(lambda view: [key for key, _ in view.scan(_GARBAGE, _after(_GARBAGE))])
         for mark in marks:
             await self._engine.drop(int.from_bytes(mark[1:], "big"))
             await self._store.write(lambda txn, key=mark: txn.delete(key))  # type: ignore[misc]
+
+
+def stores_of(record: Record) -> list[int]:
+    """All that hold something of a container: its ranges, those that they are being copied to, and those that were
+    copied from and are not emptied yet."""
+    state = record.state
+    children = [child for reshape in state.get("reshapes", ()) for child in reshape["children"]]
+    return [each["store"] for each in (*state.get("ranges", ()), *children, *state.get("retired", ()))]
 
 
 def check_etag(record: Record, if_match: str | None) -> None:

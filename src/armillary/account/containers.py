@@ -88,7 +88,7 @@ async def replace_container(account: Account, container: Container, given: Any, 
         _, body = container_body(given, is_old_client=is_fixed)
         check_replacement(present.body, body)
         is_ruled_anew = any(present.body.get(each) != body.get(each) for each in ("indexingPolicy", "defaultTtl"))
-        state = _new_rules(present) if is_ruled_anew else present.state
+        state = (lambda state: _new_rules(state, present.body)) if is_ruled_anew else None
         changed = await account.catalog.replace(present, body, state=state, if_match=if_match)
         container.adopt(changed)
         if is_ruled_anew:
@@ -96,11 +96,10 @@ async def replace_container(account: Account, container: Container, given: Any, 
         return changed
 
 
-def _new_rules(present: Record) -> Body:
+def _new_rules(state: Body, body: Body) -> Body:
     """The state of a container whose items are to follow new rules, while some still follow the present ones."""
-    state = present.state
     kept = ("indexingPolicy", "defaultTtl", "vectorEmbeddingPolicy", "fullTextPolicy")
-    older = {each: present.body[each] for each in kept if each in present.body}
+    older = {each: body[each] for each in kept if each in body}
     return {
         **state,
         "rules": state["rules"] % RULES_NUMBER_MAX + 1,  # two bytes in each item's header

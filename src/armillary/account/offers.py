@@ -63,7 +63,7 @@ async def _replace(
     return await account.catalog.replace(
         offer,
         {**body, "id": offer.name},
-        state={"owner": offer.state["owner"], "highest_ru": highest_ru},
+        state=lambda state: {**state, "highest_ru": highest_ru},
         if_match=if_match,
     )
 
