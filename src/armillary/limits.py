@@ -87,6 +87,14 @@ INDEX_PATHS_MAX = 1500
 COMPOSITE_PATHS_MIN, COMPOSITE_PATHS_MAX = 2, 8
 UNIQUE_KEYS_MAX, UNIQUE_KEY_PATHS_MAX = 10, 16
 
+# The control door (ours).
+CONTROL_BODY_BYTES_MAX = 256 * KB
+CLOCK_ADVANCE_S_MAX = 10 * 366 * 86_400  # of a movable clock, at once
+CLOCK_NOW_S_MAX = 4_102_444_800  # the year 2100: item timestamps and tombstones have 32 bits
+OVERVIEW_SECONDS = 10  # how far back the spending of a partition is shown
+OVERVIEW_TOP_DEFAULT, OVERVIEW_TOP_MAX = 10, 1000  # logical partitions that stand out
+OVERVIEW_KEYS_MAX = 1_000_000  # logical partitions looked at for that: some seconds
+
 # Faults on request, for tests of applications (ours).
 FAULT_RULES_MAX = 100
 FAULT_DELAY_MS_MAX = 60_000

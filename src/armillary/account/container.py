@@ -22,6 +22,7 @@ from armillary.model.policies import ContainerPolicies
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.unique import UniqueKeyPolicy
 from armillary.model.values import UNDEFINED
+from armillary.partition.meter import Totals
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Rules, Schema
 from armillary.storage.engine import Engine
@@ -54,6 +55,7 @@ class Container:
         }
         self.policies = ContainerPolicies.parse(body)
         self.faults: Faults | None = None  # None, unless there are rules of faults
+        self.left_totals = Totals()  # what partitions have counted that were split or merged away since the start
         self._clock = clock
         self._rename()
 

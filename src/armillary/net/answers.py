@@ -26,7 +26,7 @@ class Answers:
 
     def __init__(self, constant_headers: Headers, now_s: float) -> None:
         self._constant = b"".join([b"\r\n%b: %b" % header for header in constant_headers])
-        self._constant_lines = len(constant_headers) + 2  # the status line and the Date
+        self._constant_lines = len(constant_headers) + _LINES_MIN
         self._beginnings: dict[int, bytes] = {}
         self._second = -1
         self._date = b""
@@ -55,27 +55,34 @@ class Answers:
             length = b"\r\nContent-Length: %d\r\n" % len(body) if has_body else b"\r\n"
             head = b"%b\r\n%b%b%b" % (beginning, response.lines, length, ending)
             return head + body if has_body and not is_head else head
+        constant_lines = self._constant_lines
+        if response.is_bare:
+            beginning, constant_lines = self._line(status), _LINES_MIN
         lines = [beginning, *map(_join_pair, headers)]
         if has_body:
             lines.append(b"Content-Length: %d" % len(body))
         lines.append(ending)
         head = b"\r\n".join(lines)
         # An id or token that carries a line break into a header would let its sender write answers of his own.
-        if head.count(b"\n") != self._constant_lines + len(headers) + has_body + (1 if len(ending) == 2 else 2):
+        if head.count(b"\n") != constant_lines + len(headers) + has_body + (1 if len(ending) == 2 else 2):
             raise ValueError("a response header contains a line break")
         return head + body if has_body and not is_head else head
 
     def _begin(self, status: int) -> bytes:
         if status == HANG_UP.status:
             raise HungUp
+        beginning = self._line(status) + self._constant
+        self._beginnings[status] = beginning
+        return beginning
+
+    def _line(self, status: int) -> bytes:
         try:
             phrase = HTTPStatus(status).phrase
         except ValueError:
             phrase = _PHRASES.get(status, "Unknown")  # a client reads the number
-        beginning = b"HTTP/1.1 %d %b\r\nDate: %b%b" % (status, phrase.encode(), self._date, self._constant)
-        self._beginnings[status] = beginning
-        return beginning
+        return b"HTTP/1.1 %d %b\r\nDate: %b" % (status, phrase.encode(), self._date)
 
 
 _join_pair = b": ".join
+_LINES_MIN = 2  # the status line and the Date
 _PHRASES = {449: "Retry With"}

@@ -7,7 +7,6 @@ certificate of its own. `cryptography` is imported only here, and only when need
 from __future__ import annotations
 
 import ipaddress
-import os
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from armillary import limits
 from armillary.clock import Clock, SystemClock
+from armillary.storage.directory import write_private
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -53,8 +53,8 @@ def ensure_certificate(directory: Path, hosts: Sequence[str] = (), *, clock: Clo
     if not _is_good(certificate_file, key_file, names, now):
         certificate, key = _make(names, now)
         # A crash in between leaves two files that do not fit, which the next start notices and makes anew.
-        _write(key_file, key)
-        _write(certificate_file, certificate)
+        write_private(key_file, key)
+        write_private(certificate_file, certificate)
     return certificate_file, key_file
 
 
@@ -126,18 +126,3 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _write(file: Path, content: bytes) -> None:
-    """All or nothing, and for the owner's eyes alone from the first byte on."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # made with mode 0600
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(unfinished, file)
-    except BaseException:
-        Path(unfinished).unlink(missing_ok=True)
-        raise

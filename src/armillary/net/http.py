@@ -43,6 +43,7 @@ class Response:
     """
 
     __slots__ = ("body", "headers", "lines", "status")
+    is_bare = False  # True: without the headers that are constant for the port's main door
 
     def __init__(self, status: int, headers: Headers = (), body: bytes = b"", lines: bytes = b"") -> None:
         self.status = status
@@ -52,6 +53,13 @@ class Response:
 
     def __repr__(self) -> str:
         return f"Response({self.status}, {len(self.body)} bytes)"
+
+
+class BareResponse(Response):
+    """An answer of a door that brings all its headers itself."""
+
+    __slots__ = ()
+    is_bare = True
 
 
 # In the place of an answer: the connection ends without one.

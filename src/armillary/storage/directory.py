@@ -5,19 +5,23 @@ on its disk. What is stored inside is left to the engine.
     LOCK     held (flock) by the owning process, and naming it
     rocks/   the engine's own files
     load/    tables that are being written, to become part of the engine's; left over ones are removed
+
+Beside them others keep small files of their own, for the owner's eyes alone (`write_private`): the development
+certificate and its key, and what the control commands need to find the server.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from pathlib import Path
 from typing import Final, Self
 
 from armillary.errors import Failure, Kind
 from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
 
-FORMAT_VERSION: Final = 2  # 2: the keys of the change log carry the item's number
+FORMAT_VERSION: Final = 2  # 2: the keys of the change log carry the item's number; shapes and tuples have terms
 _FORMAT, _FORMAT_NEW, _LOCK, _ENGINE, _LOAD = "FORMAT", "FORMAT.new", "LOCK", "rocks", "load"
 _PRODUCT: Final = "armillary"
 
@@ -77,6 +81,21 @@ class DataDirectory:
             return sum(file.stat().st_size for file in self.engine_path.glob("*.log"))
         except OSError:  # a log went away while we looked
             return 0
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """All or nothing, and for the owner's eyes alone from the first byte on."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # made with mode 0600
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(unfinished, file)
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
 
 
 def _refuse_strange(path: Path) -> None:

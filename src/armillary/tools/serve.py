@@ -18,15 +18,20 @@ import uvloop
 
 from armillary import __version__, limits
 from armillary.account.account import Account, AccountSettings
-from armillary.clock import Clock, SystemClock
+from armillary.clock import Clock, MovableClock, SystemClock
+from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
+from armillary.doors.control.door import ControlDoor
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
 from armillary.errors import Failure, Kind
 from armillary.net.certificate import development_context
 from armillary.net.listen import Listener, listen
+from armillary.net.reception import Reception
 from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
+from armillary.tools.control_file import Control, local_host, write_control
+from armillary.tools.control_file import control_key as made_key
 from armillary.tools.settings import Settings
 from armillary.tools.trust import certificate_hosts
 
@@ -54,14 +59,16 @@ def run(settings: Settings) -> int:
 
 
 async def serve(settings: Settings) -> None:
-    clock = SystemClock()
+    # The machine's own time for storage, sockets, certificates and signatures; the account may have one of its own.
+    machine = SystemClock()
+    clock = MovableClock() if settings.clock == "movable" else machine
     stopping = _stop_signal()
     async with AsyncExitStack() as opened:
-        engine = await _open_engine(settings, clock)
+        engine = await _open_engine(settings, machine)
         opened.push_async_callback(engine.close)
         account = await Account.open(engine, clock, _account_settings(settings))
         opened.push_async_callback(account.close)
-        sql = await _open_sql_door(settings, account, clock)
+        sql = await _open_doors(settings, account, machine)
         opened.push_async_callback(sql.close, _GRACE_S)
         _announce(settings, sql=f"http://{_in_url(settings.host)}:{sql.port}")
         # What was made until now stays: the collector need not look at it again in every full pass.
@@ -108,19 +115,39 @@ def _account_settings(settings: Settings) -> AccountSettings:
     )
 
 
-async def _open_sql_door(settings: Settings, account: Account, clock: Clock) -> Listener:
+async def _open_doors(settings: Settings, account: Account, machine: Clock) -> Listener:
+    """The SQL door, and under a prefix of its own on the same port the control door."""
     keys = AccountKeys(settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key)
-    door = SqlDoor(account, keys, accepts_aad=settings.accepts_aad)
-    return await listen(
+    sql = SqlDoor(account, keys, accepts_aad=settings.accepts_aad, signing_clock=machine)
+    control_key = settings.control_key
+    if control_key is None and not settings.is_in_memory:
+        control_key = made_key(settings.directory, machine)
+    control = ControlDoor(
+        account,
+        control_key,
+        is_public=settings.is_public,
+        clock=account.clock if isinstance(account.clock, MovableClock) else None,
+    )
+    reception = Reception(sql, CONTROL_PREFIX, control)
+    listener = await listen(
         settings.host,
         settings.sql_port,
-        door.answer,
-        tls=lambda: _tls(settings, clock),
-        refuse=door.refuse,
-        on_crash=door.on_crash,
-        constant_headers=door.constant_headers,
-        clock=clock,
+        reception.answer,
+        tls=lambda: _tls(settings, machine),
+        refuse=sql.refuse,
+        on_crash=reception.on_crash,
+        constant_headers=sql.constant_headers,
+        clock=machine,
     )
+    control.connection_count = lambda: listener.service.connection_count
+    if not settings.is_in_memory:
+        url = f"http://{_in_url(local_host(settings.host))}:{listener.port}"
+        kept = Control(url, None if settings.control_key is not None else control_key)
+        try:
+            write_control(settings.directory, kept)
+        except Failure as failure:  # a full disk must not keep anybody from reading and deleting
+            log.warning("%s Commands such as `armillary partitions` will not find this server.", failure.message)
+    return listener
 
 
 def _tls(settings: Settings, clock: Clock) -> ssl.SSLContext:

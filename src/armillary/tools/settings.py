@@ -112,6 +112,13 @@ class Settings:
     secondary_read_only_key: str | None = _setting(
         "secondary-read-only-key", None, **_KEY, meaning="A second key that may only read."
     )
+    control_key: str | None = _setting(
+        "control-key",
+        None,
+        **_KEY | {"default_text": "made at the first start and kept with the data; in memory none"},
+        meaning="The key of the control API and of the commands that use it. Without one a server in memory has no "
+        "control API.",
+    )
     aad: str = _setting(
         "aad",
         "auto",
@@ -155,6 +162,13 @@ class Settings:
     )
     is_in_memory: bool = _setting(
         "memory", False, parsing.truth, "true or false", "Keep nothing on disk.", default_text="false"
+    )
+    clock: str = _setting(
+        "clock",
+        "system",
+        **_choice("system", "movable"),
+        meaning="movable: the control API can stop the time and move it on, for tests of what depends on it: time to "
+        "live, budgets, the ends of resource tokens.",
     )
     log_level: str = _setting(
         "log-level",
@@ -252,6 +266,9 @@ def _value(option: Option, given: Given) -> Any:
 
 
 def _check_together(settings: Settings, found: Mapping[str, Given]) -> None:
+    keys = (settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key)
+    if settings.control_key is not None and settings.control_key in keys:
+        raise bad_request("The control key is also a key of the account. Set different ones.")
     if {settings.key, settings.secondary_key} & {settings.read_only_key, settings.secondary_read_only_key} - {None}:
         raise bad_request("A read-only key is the same as a key that may write. Set different ones.")
     for name in ("data", "durability"):

@@ -1,0 +1,135 @@
+"""What a container looks like from outside: its partitions with what they hold and spend, and the logical partitions
+that stand out. For people who choose a partition key and want to see the outcome, and for those who watch a server.
+
+Reads what `partition/` keeps anyway: heads, sizes and meters. Who may see it, and in which form, is a door's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import heappush, heapreplace
+from typing import NamedTuple
+
+from armillary import limits
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.model import layout
+from armillary.model.ranges import KeyRange
+from armillary.partition.budget import HUNDREDTHS
+from armillary.partition.meter import Totals
+from armillary.partition.partition import Partition
+from armillary.partition.sizes import LogicalSize, unpack_size
+from armillary.storage.engine import View
+
+
+class PartitionFigures(NamedTuple):
+    range: KeyRange
+    item_count: int
+    size_bytes: int
+    lsn: int
+    budget_ru: float | None  # a second; None: there is none
+    spent_ru: list[float]  # in each of the last seconds, the latest last
+    totals: Totals
+
+
+class KeyFigures(NamedTuple):
+    """A logical partition that stands out."""
+
+    key_text: str | None  # as JSON; None where nothing is stored under the key any more
+    range_id: int
+    item_count: int
+    size_bytes: int
+    charged_ru: float | None  # since the server started; None where nothing was counted
+
+
+class LargestKeys(NamedTuple):
+    keys: list[KeyFigures]
+    is_complete: bool  # False: there are so many that not all were looked at
+
+
+def container_totals(container: Container) -> Totals:
+    """Never goes back, whatever becomes of the partitions."""
+    totals = container.left_totals
+    for partition in list(container.partitions.values()):
+        totals = totals.plus(partition.meter.totals)
+    return totals
+
+
+def partition_figures(container: Container) -> list[PartitionFigures]:
+    """In the order of their ranges."""
+    return [_figures(container.partitions[each.id]) for each in container.map.ranges]
+
+
+def _figures(partition: Partition) -> PartitionFigures:
+    head, meter = partition.head, partition.meter
+    budget = meter.budget
+    return PartitionFigures(
+        partition.range,
+        head.item_count,
+        head.size_bytes,
+        head.lsn,
+        budget.limit / HUNDREDTHS if budget is not None else None,
+        meter.per_second_ru(limits.OVERVIEW_SECONDS),
+        meter.totals,
+    )
+
+
+async def busiest_keys(container: Container, count: int) -> list[KeyFigures]:
+    """The logical partitions that the most was charged for."""
+    found = [
+        (charged_ru, epk, partition)
+        for partition in container.partitions.values()
+        for epk, charged_ru in partition.meter.top_keys(count)
+    ]
+    found.sort(key=lambda each: each[0], reverse=True)
+    return [await _key_figures(partition, epk, charged_ru) for charged_ru, epk, partition in found[:count]]
+
+
+async def _key_figures(partition: Partition, epk: bytes, charged_ru: float) -> KeyFigures:
+    stored = await partition.read(lambda view: view.get(layout.size_key(epk)))
+    if stored is None:
+        return KeyFigures(None, partition.range.id, 0, 0, charged_ru)
+    size = unpack_size(stored)
+    return KeyFigures(size.key_text, partition.range.id, size.item_count, size.size_bytes, charged_ru)
+
+
+async def largest_keys(container: Container, count: int, clock: Clock) -> LargestKeys:
+    """The logical partitions with the most bytes. Looks at each of them, in short slices of time."""
+    heap: list[tuple[int, bytes, int, LogicalSize]] = []
+    left = limits.OVERVIEW_KEYS_MAX
+    for partition in list(container.partitions.values()):
+        low: bytes | None = layout.SIZES
+        while low is not None and left > 0:
+            low, seen = await partition.read(
+                lambda view, low=low, range_id=partition.range.id: _look(view, low, range_id, heap, count, clock)  # type: ignore[misc]
+            )
+            left -= seen
+            await asyncio.sleep(0)
+    largest = sorted(heap, key=lambda each: each[0], reverse=True)
+    charged = {epk: ru for each in container.partitions.values() for epk, ru in each.meter.top_keys(count)}
+    return LargestKeys(
+        [
+            KeyFigures(size.key_text, range_id, size.item_count, size.size_bytes, charged.get(epk))
+            for _, epk, range_id, size in largest
+        ],
+        left > 0,
+    )
+
+
+def _look(
+    view: View, low: bytes, range_id: int, heap: list[tuple[int, bytes, int, LogicalSize]], count: int, clock: Clock
+) -> tuple[bytes | None, int]:
+    """Take the largest of some logical partitions into the heap; where to go on, and how many were looked at."""
+    end_s = clock.elapsed_s() + limits.SLICE_SECONDS
+    seen = 0
+    for key, value in view.scan(low, layout.space_end(layout.SIZES)):
+        if seen and seen % 256 == 0 and clock.elapsed_s() > end_s:
+            return key, seen
+        seen += 1
+        size = unpack_size(value)
+        entry = (size.size_bytes, key[1:], range_id, size)
+        if len(heap) < count:
+            heappush(heap, entry)
+        elif entry > heap[0]:
+            heapreplace(heap, entry)
+    return None, seen

@@ -1,0 +1,57 @@
+"""Who may use the control door: whoever has its key, from a page or program that means this server.
+
+The key of the control door opens nothing else, and the account's keys do not open it. A browser can be led here by a
+page of another site, or by a name that was made to point to this machine, so requests with a foreign Origin are
+refused, and on a loopback address those for a foreign Host.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+
+from armillary.errors import Failure, Kind
+
+_SCHEME = b"bearer "
+
+
+class ControlGuard:
+    def __init__(self, key: str | None, *, is_public: bool) -> None:
+        """`key` None: nothing but the health of the server is to be had."""
+        self._key = key.encode() if key is not None else None
+        self._is_public = is_public
+
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        self._check_place(headers)
+        if self._key is None:
+            raise Failure(
+                Kind.FORBIDDEN,
+                "This server has no control key, so nothing can be controlled. Start it with ARMILLARY_CONTROL_KEY.",
+            )
+        given = headers.get(b"authorization", b"")
+        if given[: len(_SCHEME)].lower() != _SCHEME:
+            raise Failure(Kind.UNAUTHORIZED, "The control API needs the header 'Authorization: Bearer <control key>'.")
+        if not hmac.compare_digest(given[len(_SCHEME) :].strip(), self._key):
+            raise Failure(Kind.UNAUTHORIZED, "The control key is wrong. It is not one of the account's keys.")
+
+    def _check_place(self, headers: Mapping[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if not self._is_public and not _is_loopback(host):
+            raise Failure(
+                Kind.FORBIDDEN, "The request is for another host than this machine. Use localhost or 127.0.0.1."
+            )
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
+            raise Failure(Kind.FORBIDDEN, "The request comes from a page of another origin.")
+
+
+def _is_loopback(host: str) -> bool:
+    """Of a Host header: a name or address, with or without port."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if name.rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

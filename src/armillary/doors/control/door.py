@@ -1,0 +1,104 @@
+"""The control door: what people and tools that operate a server, or test against it, may see and do beside the
+protocols: containers and their partitions, throughput, splits and merges, faults, the clock, metrics.
+
+It has its own key (`authentication.py`) and answers under `/_armillary/`. Like every door it translates and does
+nothing else; only the server's health is told to anybody.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from armillary.account.account import Account
+from armillary.clock import MovableClock
+from armillary.doors.control import faults, metrics, moving, partitions, resources
+from armillary.doors.control.authentication import ControlGuard
+from armillary.doors.control.call import Call, Routes, read_target
+from armillary.doors.control.errors import error_response
+from armillary.errors import Failure, Kind
+from armillary.net.http import Request, Response
+
+log = logging.getLogger(__name__)
+
+PREFIX: Final = b"/_armillary"
+
+
+class ControlDoor:
+    def __init__(
+        self,
+        account: Account,
+        key: str | None,
+        *,
+        is_public: bool = False,
+        clock: MovableClock | None = None,
+        connection_count: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.account = account
+        self.clock = clock  # None: it cannot be moved
+        self.connection_count = connection_count
+        self.begun_s = account.clock.elapsed_s()
+        self._guard = ControlGuard(key, is_public=is_public)
+
+    async def answer(self, request: Request) -> Response:
+        try:
+            path, query = read_target(request.target, PREFIX)
+            method = "GET" if request.method == "HEAD" else request.method
+            if path in _OPEN and method == "GET":
+                return await _OPEN[path](Call(self, request, [], query))
+            self._guard.check(request.headers)
+            action, names = _ROUTES.find(method, path)
+            return await action(Call(self, request, names, query))
+        except Failure as failure:
+            if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
+                log.error("a control request failed: %s", failure.message)
+            return error_response(failure)
+
+    def on_crash(self, request: Request, exception: BaseException) -> Response:
+        """The answer to a request on which we broke. The network has logged the reason."""
+        message = "The server failed to answer this request. Its log has the reason."
+        return error_response(Failure(Kind.INTERNAL, message))
+
+
+async def _health(call: Call) -> Response:
+    """The process answers."""
+    return call.answer({"status": "ok"})
+
+
+async def _ready(call: Call) -> Response:
+    """The account can be read."""
+    await call.account.catalog.check_readable()
+    return call.answer({"status": "ready"})
+
+
+# What anybody may ask: neither says anything about the account.
+_OPEN = {"health": _health, "ready": _ready}
+
+_ROUTES = Routes()
+for _method, _path, _action in (
+    ("GET", "health", _health),
+    ("GET", "ready", _ready),
+    ("GET", "metrics", metrics.read_metrics),
+    ("GET", "databases", resources.list_databases),
+    ("POST", "databases", resources.create_database),
+    ("GET", "databases/{}", resources.show_database),
+    ("DELETE", "databases/{}", resources.delete_database),
+    ("PUT", "databases/{}/throughput", resources.scale_database),
+    ("GET", "containers", resources.list_all_containers),
+    ("GET", "databases/{}/containers", resources.list_containers),
+    ("POST", "databases/{}/containers", resources.create_container),
+    ("GET", "databases/{}/containers/{}", resources.show_container),
+    ("DELETE", "databases/{}/containers/{}", resources.delete_container),
+    ("PUT", "databases/{}/containers/{}/throughput", resources.scale_container),
+    ("GET", "databases/{}/containers/{}/partitions", partitions.show_partitions),
+    ("GET", "databases/{}/containers/{}/keys", partitions.show_keys),
+    ("GET", "faults", faults.list_rules),
+    ("POST", "faults", faults.create_rule),
+    ("DELETE", "faults", faults.delete_rules),
+    ("GET", "faults/{}", faults.show_rule),
+    ("DELETE", "faults/{}", faults.delete_rule),
+    ("GET", "clock", moving.show_clock),
+    ("POST", "clock", moving.move_clock),
+):
+    _ROUTES.add(_method, _path, _action)
