@@ -228,7 +228,7 @@ def test_distances_order_the_other_way() -> None:
 
 
 def test_what_is_read_can_be_read_again() -> None:
-    chain = " + ".join(["c.a"] * 3000)
+    chain = " + ".join(["c.a"] * 2900)
     choice = "".join([f"c.a = {n} ? {n} : " for n in range(60)]) + "0"
     some = ["(1 + 2) * 3 - -4", "1 - (2 - 3)", "NOT (c.b OR c.d)", "'{documentdb-formattable'", "-c.a || 'x'"]
     for expression in (chain, choice, *some):
