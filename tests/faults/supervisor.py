@@ -9,40 +9,30 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-import signal
-import sys
 import time
-from asyncio.subprocess import Process
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 
 from faults.client import connected
 from faults.ledger import Ledger
+from faults.server import ARMILLARY, Server, check_directory
 from faults.workload import CLIENTS, DOCS, Writer, key_header, prepare, read_definitions, read_everything
-from support.process import clean_environment
 
-ARMILLARY = ("-m", "armillary")
-READY_S = 20.0
 LOAD_S_MIN, LOAD_S_MAX = 0.15, 0.6
 KILLED_EARLY_SHARE = 0.25  # of the starts, killed before the server is ready
 KILLED_EARLY_S_MAX = 0.5
 POINT_READS = 40
 
 
-class Supervisor:
+class Supervisor(Server):
     def __init__(
         self, directory: Path, durability: str, seed: int, *, command: Sequence[str] = ARMILLARY, prints: bool = True
     ) -> None:
-        self.directory = directory
+        super().__init__(directory, durability, command=command)
         self.ledger = Ledger()
-        self.port = 0
         self._dice = random.Random(seed)
-        self._durability = durability
-        self._command = command
         self._prints = prints
-        self._server: Process | None = None
-        self._log = directory.with_name(f"{directory.name}.log")
         self._stopping = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
         self._writers = [Writer(each, self.ledger, random.Random(f"{seed}/{each}")) for each in range(CLIENTS)]
@@ -76,31 +66,6 @@ class Supervisor:
         self._say(f"{done} cycles in {time.monotonic() - began_s:.0f} s: {dict(self.ledger.tally)}")
         return done
 
-    # The server.
-
-    async def start(self, *, is_waiting: bool = True) -> None:
-        assert self._server is None
-        with self._log.open("ab") as log:
-            self._server = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *self._command,
-                *("serve", "--sql-port", "0", "--data", str(self.directory)),
-                *("--durability", self._durability, "--log-level", "warning"),
-                env=clean_environment(),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        if is_waiting:
-            await self._wait_until_ready()
-
-    async def _wait_until_ready(self) -> None:
-        assert self._server is not None
-        assert self._server.stdout is not None
-        line = (await asyncio.wait_for(self._server.stdout.readline(), READY_S)).decode()
-        if not line.startswith("ready "):
-            raise AssertionError(f"the server did not start: {line!r}\n{self.log_text}")
-        self.port = int(line.split("sql=")[1].split()[0].rpartition(":")[2])
-
     async def _start_after_crash(self) -> None:
         """Sometimes the machine has a second accident while the first is being repaired."""
         while self._dice.random() < KILLED_EARLY_SHARE:
@@ -109,35 +74,12 @@ class Supervisor:
             await self.kill()
         await self.start()
 
-    async def kill(self) -> None:
-        if self._server is not None:
-            if self._server.returncode is None:
-                self._server.kill()
-            await self._gone()
-
-    async def stop(self) -> None:
+    async def stop(self) -> int:
         """As an operator would: SIGTERM, and the server ends by itself without a complaint."""
-        assert self._server is not None
-        self._server.send_signal(signal.SIGTERM)
-        code = await self._gone()
+        code = await super().stop()
         if code != 0:
             self.ledger.accuse("stop", f"the server ended with {code}\n{self.log_text}")
-
-    async def _gone(self) -> int:
-        server, self._server = self._server, None
-        assert server is not None
-        assert server.stdout is not None
-        await server.stdout.read()
-        return await asyncio.wait_for(server.wait(), READY_S)
-
-    @property
-    def pid(self) -> int:
-        assert self._server is not None
-        return self._server.pid
-
-    @property
-    def log_text(self) -> str:
-        return self._log.read_text("utf-8", "replace")[-4000:]
+        return code
 
     # Load and comparison.
 
@@ -198,15 +140,9 @@ class Supervisor:
             shutil.rmtree(copy)  # else it is of use to whoever looks into it
 
     async def check(self, directory: Path) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "armillary", "check", str(directory)),
-            env=clean_environment(),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        if process.returncode != 0:
-            self.ledger.accuse("check", f"exit code {process.returncode}: {output.decode()[:2000]}")
+        problem = await check_directory(directory)
+        if problem:
+            self.ledger.accuse("check", problem)
 
     def _say(self, text: str) -> None:
         if self._prints:

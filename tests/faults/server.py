@@ -1,0 +1,96 @@
+"""A server that is started, killed and started again on the same directory, from a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.process import clean_environment
+
+ARMILLARY = ("-m", "armillary")
+READY_S = 20.0
+
+
+class Server:
+    def __init__(
+        self, directory: Path, durability: str, *arguments: str, command: Sequence[str] = ARMILLARY, port: int = 0
+    ) -> None:
+        """`port` 0: a free one, another at each start."""
+        self.directory = directory
+        self.port = port
+        self._given_port = port
+        self._arguments = ("--durability", durability, *arguments)
+        self._command = command
+        self._server: Process | None = None
+        self._log = directory.with_name(f"{directory.name}.log")
+
+    async def start(self, *, is_waiting: bool = True, environment: dict[str, str] | None = None) -> None:
+        assert self._server is None
+        with self._log.open("ab") as log:
+            self._server = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *self._command,
+                *("serve", "--sql-port", str(self._given_port), "--data", str(self.directory)),
+                *(*self._arguments, "--log-level", "warning"),
+                env=clean_environment() | (environment or {}),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )
+        if is_waiting:
+            await self._wait_until_ready()
+
+    async def _wait_until_ready(self) -> None:
+        assert self._server is not None
+        assert self._server.stdout is not None
+        line = (await asyncio.wait_for(self._server.stdout.readline(), READY_S)).decode()
+        if not line.startswith("ready "):
+            raise AssertionError(f"the server did not start: {line!r}\n{self.log_text}")
+        self.port = int(line.split("sql=")[1].split()[0].rpartition(":")[2])
+
+    async def kill(self) -> None:
+        if self._server is not None:
+            if self._server.returncode is None:
+                self._server.kill()
+            await self._gone()
+
+    async def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGTERM)
+        return await self._gone()
+
+    async def _gone(self) -> int:
+        server, self._server = self._server, None
+        assert server is not None
+        assert server.stdout is not None
+        await server.stdout.read()
+        return await asyncio.wait_for(server.wait(), READY_S)
+
+    async def wait_until_dead(self) -> int:
+        """Until it ends by itself; the exit code."""
+        return await self._gone()
+
+    @property
+    def pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
+
+    @property
+    def log_text(self) -> str:
+        return self._log.read_text("utf-8", "replace")[-4000:]
+
+
+async def check_directory(directory: Path) -> str:
+    """What `armillary check` complains about; nothing: the empty text."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "armillary", "check", str(directory)),
+        env=clean_environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return f"exit code {process.returncode}: {output.decode()[:2000]}" if process.returncode else ""
