@@ -202,6 +202,9 @@ class Counted:
     def item_count(self, view: Any, epk: bytes | None) -> int:
         return self._count if epk is None else self._count // 10
 
+    def expired(self, view: Any, most: int) -> frozenset[int] | None:
+        return frozenset()
+
     def is_everywhere(self, view: Any, path: str) -> bool:
         return True
 

@@ -88,6 +88,13 @@ class Partition:
         stored = view.get(layout.size_key(epk))
         return unpack_size(stored).item_count if stored is not None else 0
 
+    def expired(self, view: View, most: int) -> frozenset[int] | None:
+        """The rids of items that have expired and are still there, by the rules that they are stored by; None: there
+        are more than `most`."""
+        entries = view.scan(layout.EXPIRY, layout.expiry_key(int(self._clock.now_s()) + 1, 0))
+        rids = [int.from_bytes(key[-layout.RID_BYTES :], "big") for key, _ in islice(entries, most + 1)]
+        return frozenset(rids) if len(rids) <= most else None
+
     def is_everywhere(self, view: View, path: str) -> bool:
         """Whether every item has a path. A wrong "no" is possible and harmless."""
         known = load_presence(view)

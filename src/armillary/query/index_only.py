@@ -2,7 +2,8 @@
 the one that holds the least or greatest value.
 
 COUNT of everything is a counter. COUNT with a filter that the index tells exactly counts keys. MIN and MAX of a path
-are its first and last term. Whatever does not fit is left to the ordinary way over the items.
+are its first and last term. Items that have expired and were not swept away yet do not count; there are few of them.
+Whatever does not fit is left to the ordinary way over the items.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from armillary import limits
 from armillary.model import layout
 from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term, is_cut, payload_of
 from armillary.model.index_paths import text_steps
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.access import Index, Scope, Statistics, intersection, path_prefix, term_bounds
+from armillary.query.access import Index, Scope, Statistics, intersection, path_prefix
 from armillary.query.aggregates import AGGREGATES
 from armillary.query.conditions import ALL, All, And, Condition, Defined, Equal, In, Nothing, Range
 from armillary.query.selection import Selection
+from armillary.query.term_ranges import term_bounds
 from armillary.storage.engine import View
 
 IsDue = Callable[[], bool]
@@ -49,10 +52,14 @@ class _Extreme(NamedTuple):
 class IndexAnswer:
     """The aggregates of one query, worked out step by step."""
 
-    def __init__(self, parts: list[_Count | _Extreme], scope: Scope, statistics: Statistics | None) -> None:
+    def __init__(
+        self, parts: list[_Count | _Extreme], scope: Scope, statistics: Statistics | None, has_expiry: bool
+    ) -> None:
         self._parts = parts
         self._scope = scope
         self._statistics = statistics
+        self._has_expiry = has_expiry
+        self._expired: frozenset[int] = frozenset()  # rids of what is there and does not count
         self._states: list[Value] = []
         self._counted = 0  # of the part at work
         self._after: Any = None  # where its counting stopped
@@ -66,22 +73,30 @@ class IndexAnswer:
         grouping = stage.grouping
         if grouping is None or grouping.is_grouped or len(selection.stages) > 1 or not selection.is_exact:
             return None
-        if stage.rows is not None or has_expiry or not (scope.is_whole or scope.epk):
+        if stage.rows is not None or not (scope.is_whole or scope.epk):
             return None
+        if has_expiry and (statistics is None or not index.is_complete):
+            return None  # while new rules work through the items it is not known which have expired
         parts: list[_Count | _Extreme] = []
         for maker, path in zip(grouping.makers, grouping.paths, strict=True):
             part = _part(maker, path, selection.condition)
             if part is None or not _is_served(part, scope, index, statistics):
                 return None
             parts.append(part)
-        return cls(parts, scope, statistics)
+        return cls(parts, scope, statistics, has_expiry)
 
     def step(self, view: View, is_due: IsDue) -> list[Value] | None:
         """The states of the aggregates; None: time is up, go on later."""
+        if self._has_expiry:
+            assert self._statistics is not None
+            expired = self._statistics.expired(view, limits.QUERY_GATHER_MAX)
+            if expired is None:
+                raise CannotTell
+            self._expired = expired
         for part in self._parts[len(self._states) :]:
             state: Value
             if isinstance(part, _Extreme):
-                state = _extreme(view, part)
+                state = _extreme(view, part, self._expired)
             else:
                 if not self._count(view, part.condition, is_due):
                     return None
@@ -95,7 +110,7 @@ class IndexAnswer:
             return True
         if isinstance(condition, All):
             assert self._statistics is not None
-            self._counted = self._statistics.item_count(view, self._scope.epk)
+            self._counted = self._statistics.item_count(view, self._scope.epk) - self._expired_count(view)
             return True
         if self._scope.epk or isinstance(condition, And):
             parts = condition.parts if isinstance(condition, And) else (condition,)
@@ -105,12 +120,20 @@ class IndexAnswer:
             places: Iterator[Any] = intersection(view, prefixes, -1 if self._after is None else self._after)
         else:
             places = _keys(view, condition, self._after)
-        for place in places:
-            self._counted += 1
-            if self._counted % _CHECK_TIME_EVERY == 0 and is_due():
+        expired = self._expired
+        for seen, place in enumerate(places, 1):
+            if not expired or (place if isinstance(place, int) else _rid(place)) not in expired:
+                self._counted += 1
+            if seen % _CHECK_TIME_EVERY == 0 and is_due():
                 self._after = place
                 return False
         return True
+
+    def _expired_count(self, view: View) -> int:
+        epk = self._scope.epk
+        if not epk:
+            return len(self._expired)
+        return sum(view.get(layout.member_key(epk, rid)) is not None for rid in self._expired)
 
 
 def _part(maker: Any, path: str | None, condition: Condition) -> _Count | _Extreme | None:
@@ -176,8 +199,17 @@ def _keys(view: View, condition: Condition, after: bytes | None) -> Iterator[byt
             yield key
 
 
-def _extreme(view: View, part: _Extreme) -> Value:
+def _rid(key: bytes) -> int:
+    return int.from_bytes(key[-layout.RID_BYTES :], "big")
+
+
+def _extreme(view: View, part: _Extreme, expired: frozenset[int]) -> Value:
     """The state of MIN or MAX: the value, and whether it is spoilt."""
+
+    def first_key(low: bytes, high: bytes, is_reverse: bool = False) -> bytes | None:
+        keys = (key for key, _ in view.scan(low, high, is_reverse))
+        return next((key for key in keys if not expired or _rid(key) not in expired), None)
+
     prefix = path_prefix(view, part.path)
     low, high = _AFTER_UNDEFINED, _AFTER_OBJECTS
     if not isinstance(part.condition, All):
@@ -188,20 +220,20 @@ def _extreme(view: View, part: _Extreme) -> Value:
         low, high = max(low, found[0]), min(high, found[1])
     if high > ARRAY_MARK:
         # One array or object among the values, and there is no least or greatest.
-        if next(iter(view.scan(prefix + max(low, ARRAY_MARK), prefix + high)), None) is not None:
+        if first_key(prefix + max(low, ARRAY_MARK), prefix + high) is not None:
             return [UNDEFINED, True]
         high = ARRAY_MARK
     if low >= high:
         return [UNDEFINED, False]
-    key = next(iter(view.scan(prefix + low, prefix + high, part.is_greatest)), None)
+    key = first_key(prefix + low, prefix + high, part.is_greatest)
     if key is None:
         return [UNDEFINED, False]
-    term = key[0][len(prefix) : -layout.RID_BYTES]
+    term = key[len(prefix) : -layout.RID_BYTES]
     if is_cut(term):
         raise CannotTell
     # Of several items with this value the first: a number may be written in more than one way.
-    first, _ = next(iter(view.scan(prefix + term, layout.prefix_end(prefix + term))))
-    stored = view.get(layout.item_key(int.from_bytes(first[-layout.RID_BYTES :], "big")))
+    first = first_key(prefix + term, layout.prefix_end(prefix + term))
+    stored = view.get(layout.item_key(_rid(first or key)))
     assert stored is not None, "the index names an item that is not there"
     node: Any = orjson.loads(payload_of(stored))
     for step in text_steps(part.path):
