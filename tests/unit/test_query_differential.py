@@ -32,27 +32,9 @@ COMPOSITES = [
     for first, second in (("a", "b"), ("b", "long"))
     for order in ("ascending", "descending")
 ]
-LONG = [
-    [{"path": "/a", "order": first}, {"path": "/b", "order": second}, {"path": "/long", "order": third}]
-    for first, second, third in (
-        ("ascending", "ascending", "ascending"),
-        ("descending", "ascending", "descending"),
-        ("ascending", "ascending", "descending"),
-    )
-]
 POLICIES = [
     {"compositeIndexes": COMPOSITES},
     {"includedPaths": [{"path": "/*"}, {"path": "/a/?"}], "compositeIndexes": COMPOSITES},
-    # Longer ones, and through arrays; tuples of elements.
-    {
-        "includedPaths": [{"path": "/*"}, {"path": "/c/[]/{a, b}/?"}],
-        "compositeIndexes": [
-            *COMPOSITES,
-            *LONG,
-            [{"path": "/a"}, {"path": "/c/[]/a", "order": "descending"}],
-            [{"path": "/b", "order": "descending"}, {"path": "/c/[]/b"}, {"path": "/c/[]/a"}],
-        ],
-    },
     # Composites whose first path descends: ties go against the walk.
     {
         "compositeIndexes": [
@@ -68,11 +50,6 @@ def an_item(author: Author, number: int) -> dict[str, Any]:
     if author.dice.random() < 0.5:
         long = author.dice.choice([100, 126, 127, 1000])
         item["long"] = author.dice.choice("xy") * long + author.dice.choice(["", "a", "b"])
-    if author.dice.random() < 0.4:
-        item["c"] = [
-            {name: author.scalar() for name in "ab" if author.dice.random() < 0.8}
-            for _ in range(author.dice.randrange(4))
-        ]
     return item
 
 

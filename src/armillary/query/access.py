@@ -81,10 +81,10 @@ class Statistics(Protocol):
     """What a partition knows about itself without looking at its items."""
 
     def item_count(self, view: View, epk: bytes | None) -> int:
+        """How many items there are, or are in a logical partition. Expired ones count until they are swept."""
+
     def expired(self, view: View, most: int) -> frozenset[int] | None:
         """The rids of items that have expired and are still there; None: there are more than `most`."""
-
-        """How many items there are, or are in a logical partition. Expired ones count until they are swept."""
 
     def is_everywhere(self, view: View, path: str) -> bool:
         """Whether every item has a path. A "no" may be wrong."""
