@@ -343,10 +343,25 @@ async def test_tokens(house: House) -> None:
     for number in range(20):
         await house.put(container, {"id": str(number), "pk": number})
     token = (await house.page(container, page_items=3)).continuation
-    assert token.startswith("p-")
+    assert token.isdigit()  # Python's client sends nothing else back
+    assert len(token) > 18
     assert len((await house.drain(container, Reader(token))).ids) == 17
     epk_range = (SPACE_LOW, container.map.ranges[1].high)
-    for wrong in ("", "x", "p-", token[:-2], token + "A", "p-" + "A" * 60, "-1", "1.5", "é", "1" * 30):
+    wrong_ones = (
+        "",
+        "x",
+        token[:-1],
+        token[:-3],
+        token + "0",
+        token + "000",
+        "1" * 60,
+        "9" * 60,
+        "-1",
+        "1.5",
+        "é",
+        "٣",
+    )
+    for wrong in wrong_ones:
         with pytest.raises(Failure) as caught:
             await house.page(container, wrong)
         assert caught.value.kind is Kind.BAD_REQUEST, wrong
@@ -373,5 +388,5 @@ def test_positions_are_written_and_read(seed: int) -> None:
 
     for point in bounds[:-1]:
         assert lsn_at(point, read) == lsn_at(point, positions)
-    if not token.isdigit():
+    if len(token) > 18:
         assert read.stretches[0].low == positions.stretches[0].low

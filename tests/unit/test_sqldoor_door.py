@@ -93,6 +93,78 @@ async def test_conflicts_are_an_empty_list(call: Caller) -> None:
     assert (status, listed["Conflicts"]) == (200, [])
     assert (await call("GET", "/dbs/db/colls/c/conflicts/x"))[0] == 404
     assert (await call("DELETE", "/dbs/db/colls/c/conflicts/x"))[0] == 404
+    query = {"query": "SELECT * FROM c"}
+    headers = {"x_ms_documentdb_isquery": "true"}
+    assert (await call("POST", "/dbs/db/colls/c/conflicts", query, **headers))[0] == 400
+    headers["x_ms_documentdb_query_enablecrosspartition"] = "true"
+    assert (await call("POST", "/dbs/db/colls/c/conflicts", query, **headers))[0] == 200
+
+
+async def changes(call: Caller, **headers: str) -> tuple[int, list[str], dict[bytes, bytes]]:
+    path = headers.pop("path", "/dbs/db/colls/c/docs")
+    status, body, response = await call("GET", path, a_im=headers.pop("a_im", "Incremental Feed"), **headers)
+    return status, [each["id"] for each in body["Documents"]] if status == 200 else [], dict(response.headers)
+
+
+async def test_change_feed(call: Caller) -> None:
+    """Of a whole container, with no client that knows ranges."""
+    status, _, headers = await changes(call)
+    assert (status, headers[b"etag"], headers[b"x-ms-item-count"]) == (304, b'"0"', b"0")
+    for name in "abc":
+        await call("POST", "/dbs/db/colls/c/docs", {"id": name, "pk": name}, x_ms_documentdb_partitionkey=f'["{name}"]')
+    status, found, headers = await changes(call, x_ms_max_item_count="2")
+    assert (status, found, headers[b"etag"], headers[b"x-ms-item-count"]) == (200, ["a", "b"], b'"2"', b"2")
+    assert headers[b"x-ms-session-token"] == b"0:1#3"
+    assert b"x-ms-continuation" not in headers
+    status, found, headers = await changes(call, if_none_match=headers[b"etag"].decode())
+    assert (status, found, headers[b"etag"]) == (200, ["c"], b'"3"')
+    status, _, headers = await changes(call, if_none_match="3")
+    assert (status, headers[b"etag"], headers[b"x-ms-request-charge"]) == (304, b'"3"', b"1")
+    assert (await changes(call, if_none_match="*"))[2][b"etag"] == b'"3"'
+    assert (await changes(call, x_ms_documentdb_partitionkey='["b"]'))[1] == ["b"]
+    assert (await changes(call, x_ms_documentdb_partitionkeyrangeid="0"))[1] == [*"abc"]
+    assert (await changes(call, x_ms_documentdb_partitionkeyrangeid="7"))[0] == 410
+    assert (await changes(call, if_modified_since="Thu, 01 Jan 1970 00:00:00 GMT"))[1] == [*"abc"]
+    assert (await changes(call, if_modified_since="Fri, 01 Jan 2100 00:00:00 GMT"))[0] == 304
+
+
+async def test_change_feed_of_several_partitions(call: Caller) -> None:
+    definition = {"id": "wide", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
+    await call("POST", "/dbs/db/colls", definition, x_ms_offer_throughput="20000")
+    for number in range(20):
+        key = f"[{number}]"
+        document = {"id": str(number), "pk": number}
+        await call("POST", "/dbs/db/colls/wide/docs", document, x_ms_documentdb_partitionkey=key)
+    seen: list[str] = []
+    position: dict[str, str] = {}
+    while True:
+        status, found, headers = await changes(
+            call, path="/dbs/db/colls/wide/docs", x_ms_max_item_count="3", **position
+        )
+        position = {"if_none_match": headers[b"etag"].decode()}
+        seen += found
+        if status == 304:
+            break
+    assert sorted(seen) == sorted(map(str, range(20)))
+    assert len(headers[b"x-ms-session-token"].split(b",")) == 4
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ({"a_im": "Full-Fidelity Feed"}, "not supported yet"),
+        ({"a_im": "Everything"}, "A-IM"),
+        ({"if_none_match": '"57"'}, "ahead"),
+        ({"if_none_match": '"x"'}, "If-None-Match"),
+        ({"if_modified_since": "yesterday"}, "If-Modified-Since"),
+        ({"if_modified_since": "Thu, 01 Jan 1970 00:00:00"}, "If-Modified-Since"),
+        ({"x_ms_continuation": "3"}, "x-ms-continuation"),
+    ],
+)
+async def test_change_feeds_that_are_refused(call: Caller, headers: dict[str, str], text: str) -> None:
+    status, body, _ = await call("GET", "/dbs/db/colls/c/docs", **{"a_im": "Incremental Feed", **headers})
+    assert status == 400
+    assert text in body["message"]
 
 
 async def test_lists_are_paged_in_the_order_of_creation(call: Caller) -> None:

@@ -42,7 +42,7 @@ from armillary.query.operators import evaluate
 from armillary.query.ordering import check_order
 from armillary.query.selection import Selection
 
-_CROSS_PARTITION_OFF = (
+CROSS_PARTITION_OFF = (
     "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, "
     "specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
 )
@@ -100,7 +100,7 @@ async def query(
     if bound.has_source:
         walk.confine(bound.condition)
         if not options.is_cross_partition_allowed and not walk.is_confined:
-            raise bad_request(_CROSS_PARTITION_OFF)
+            raise bad_request(CROSS_PARTITION_OFF)
         if walk.is_for_clients or (walk.has_several and is_bare_aggregate(bound)):
             plan = query_plan(bound, container.key)
             raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan})

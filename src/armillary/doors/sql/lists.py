@@ -11,6 +11,7 @@ import orjson
 from armillary import limits
 from armillary.account.catalog import Record, creation_order
 from armillary.account.container import Container
+from armillary.account.feeds import CROSS_PARTITION_OFF
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.control import record_content
@@ -33,11 +34,20 @@ async def list_resources(call: Call) -> Response:
 
 async def query_resources(call: Call) -> Response:
     query = parse_query_body(call.body, Context(call.account.clock))
+    if call.route.resource_type == ResourceType.CONFLICT.value and not _is_confined(call):
+        raise bad_request(CROSS_PARTITION_OFF)
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
     rows = query.evaluate_over([record_content(call, record) for record in page])
     dumped = [orjson.dumps(row) for row in rows if row is not UNDEFINED]
     return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), dumped, continuation)
+
+
+def _is_confined(call: Call) -> bool:
+    """Whether a query of what lies in partitions says which, or that it wants all: conflicts lie where items do."""
+    headers = call.headers
+    is_confined = headers.get(h.PARTITION_KEY) is not None or h.key_range(headers) is not None
+    return is_confined or h.flag(headers, h.ENABLE_CROSS_PARTITION)
 
 
 def parse_query_body(body: bytes, context: Context, computed: Computed = ()) -> BoundQuery:
