@@ -16,7 +16,7 @@ _DISTANCE_DEFAULT = "cosine"
 class Context:
     """One execution of one query. Paths are those of the index, `/a/b`; "" stands for something computed."""
 
-    __slots__ = ("_clock", "_full_text", "_static_ticks", "_vectors", "is_planar", "shapes")
+    __slots__ = ("_clock", "_full_text", "_static_ticks", "_vectors", "is_planar", "shapes", "vectors")
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class Context:
         self._static_ticks: int | None = None
         self.is_planar = is_planar
         self.shapes: list[tuple[Any, Any]] = []  # of constants, as `spatial.py` has read them
+        self.vectors: list[Any] = [None, None]  # as `vectors.py` has read them last
 
     def now_ticks(self) -> int:
         """The time in units of 100 ns since 1970, anew for each call. A double knows it to the microsecond."""
