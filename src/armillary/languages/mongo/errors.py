@@ -1,0 +1,92 @@
+"""What the MongoDB language refuses: a Failure with the code that drivers and their users know it by.
+
+Codes and their names are the protocol's; the door puts them on the wire as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from armillary.errors import Failure, Kind
+
+CODE_NAMES: Final = {
+    1: "InternalError",
+    2: "BadValue",
+    9: "FailedToParse",
+    11: "UserNotFound",
+    13: "Unauthorized",
+    14: "TypeMismatch",
+    15: "Overflow",
+    16: "InvalidLength",
+    17: "ProtocolError",
+    18: "AuthenticationFailed",
+    20: "IllegalOperation",
+    23: "AlreadyInitialized",
+    26: "NamespaceNotFound",
+    27: "IndexNotFound",
+    28: "PathNotViable",
+    40: "ConflictingUpdateOperators",
+    43: "CursorNotFound",
+    48: "NamespaceExists",
+    50: "MaxTimeMSExpired",
+    52: "DollarPrefixedFieldName",
+    53: "InvalidIdField",
+    54: "NotSingleValueField",
+    56: "EmptyFieldName",
+    59: "CommandNotFound",
+    61: "ShardKeyNotFound",
+    66: "ImmutableField",
+    67: "CannotCreateIndex",
+    68: "IndexAlreadyExists",
+    72: "InvalidOptions",
+    73: "InvalidNamespace",
+    79: "UnknownReplWriteConcern",
+    85: "IndexOptionsConflict",
+    86: "IndexKeySpecsConflict",
+    96: "OperationFailed",
+    112: "WriteConflict",
+    115: "CommandNotSupported",
+    121: "DocumentValidationFailure",
+    125: "CommandFailed",
+    136: "CappedPositionLost",
+    146: "ExceededMemoryLimit",
+    166: "CommandNotSupportedOnView",
+    168: "InvalidPipelineOperator",
+    186: "ClientMetadataCannotBeMutated",
+    197: "InvalidIndexSpecificationOption",
+    206: "NoSuchSession",
+    225: "TransactionTooOld",
+    238: "NotImplemented",
+    241: "ConversionFailure",
+    244: "TransactionAborted",
+    251: "NoSuchTransaction",
+    256: "TransactionCommitted",
+    263: "OperationNotSupportedInTransaction",
+    280: "ChangeStreamFatalError",
+    286: "ChangeStreamHistoryLost",
+    291: "NoQueryExecutionPlans",
+    292: "QueryExceededMemoryLimitNoDiskUseAllowed",
+    322: "APIVersionError",
+    323: "APIStrictError",
+    352: "UnsupportedOpQueryCommand",
+    10334: "BSONObjectTooLarge",
+    11000: "DuplicateKey",
+    16500: "TooManyRequests",
+}
+
+BAD_VALUE, FAILED_TO_PARSE, TYPE_MISMATCH = 2, 9, 14
+PATH_NOT_VIABLE, CONFLICTING_UPDATES, IMMUTABLE_FIELD = 28, 40, 66
+
+
+def refusal(code: int, message: str, **details: Any) -> Failure:
+    """A refusal with its code, for what is wrong with a filter, an update or a pipeline."""
+    return Failure(Kind.BAD_REQUEST, message, details={"code": code, **details})
+
+
+def bad_value(message: str) -> Failure:
+    """The commonest."""
+    return refusal(BAD_VALUE, message)
+
+
+def code_name(code: int) -> str:
+    return CODE_NAMES.get(code) or f"Location{code}"
