@@ -125,6 +125,8 @@ class Author:
         dice = self.dice
         if dice.random() < 0.1:
             return self._indexed()
+        if dice.random() < 0.1:
+            return self._composed()
         self.has_subqueries = True
         source = self._from()
         where = f" WHERE {self.expression(2)}" if dice.random() < 0.6 else ""
@@ -173,6 +175,37 @@ class Author:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {', '.join(calls)} FROM c{where}"
 
+    def _composed(self) -> str:
+        """What a composite or a tuple index may serve: several filters, with or without an order."""
+        dice = self.dice
+
+        def compared(path: str) -> str:
+            operator = dice.choice(["=", "=", "=", "=", "<", "<=", ">", ">="])
+            value = dice.choice([1, 1, "a", "a", True, None])
+            if path == "c.long" and dice.random() < 0.8:
+                value = dice.choice("xy") * dice.choice([100, 126, 127]) + dice.choice(["", "a"])
+            return f"{path} {operator} {self.literal(value)}"
+
+        conditions = [compared(path) for path in ("c.a", "c.b", "c.long") if dice.random() < 0.6]
+        if dice.random() < 0.3:
+            conditions.append(dice.choice(["IS_DEFINED(c.b)", compared("c.a"), "c.pk = 'x'", "c.id > 'i3'"]))
+        source = "c"
+        if dice.random() < 0.4:
+            element = " AND ".join([compared("e.a"), compared("e.b")])
+            if dice.random() < 0.5:
+                source = "c JOIN e IN c.c"
+                conditions.append(element)
+            else:
+                conditions.append(f"EXISTS(SELECT VALUE e FROM e IN c.c WHERE {element})")
+        dice.shuffle(conditions)
+        joined = " AND ".join(conditions)
+        if dice.random() < 0.15:
+            joined = f"({joined}) OR ({compared('c.a')} AND {compared('c.b')})" if joined else ""
+        where = f" WHERE {joined}" if joined else ""
+        order = self._order() if dice.random() < 0.6 else ""
+        top = dice.choice(["", "", "TOP 2 "])
+        return f"SELECT {top}VALUE c.id FROM {source}{where}{order}"
+
     def _count(self) -> str:
         count = self.dice.choice([0, 1, 2, 5, 40])
         if self.dice.random() < 0.5:
@@ -202,7 +235,9 @@ class Author:
         return ", ".join(calls)
 
     def _order(self) -> str:
-        keys = self.dice.choice([["c.a"], ["c.a"], ["c.b"], ["c.long"], ["c.a", "c.b"], ["c.b", "c.long"]])
+        keys = self.dice.choice(
+            [["c.a"], ["c.a"], ["c.b"], ["c.long"], ["c.a", "c.b"], ["c.b", "c.long"], ["c.a", "c.b", "c.long"]]
+        )
         if len(keys) == 1:
             return f" ORDER BY {keys[0]}{self.dice.choice(['', ' ASC', ' DESC'])}"
         return " ORDER BY " + ", ".join(f"{key} {self.dice.choice(['ASC', 'DESC'])}" for key in keys)

@@ -32,9 +32,27 @@ COMPOSITES = [
     for first, second in (("a", "b"), ("b", "long"))
     for order in ("ascending", "descending")
 ]
+LONG = [
+    [{"path": "/a", "order": first}, {"path": "/b", "order": second}, {"path": "/long", "order": third}]
+    for first, second, third in (
+        ("ascending", "ascending", "ascending"),
+        ("descending", "ascending", "descending"),
+        ("ascending", "ascending", "descending"),
+    )
+]
 POLICIES = [
     {"compositeIndexes": COMPOSITES},
     {"includedPaths": [{"path": "/*"}, {"path": "/a/?"}], "compositeIndexes": COMPOSITES},
+    # Longer ones, and through arrays; tuples of elements.
+    {
+        "includedPaths": [{"path": "/*"}, {"path": "/c/[]/{a, b}/?"}],
+        "compositeIndexes": [
+            *COMPOSITES,
+            *LONG,
+            [{"path": "/a"}, {"path": "/c/[]/a", "order": "descending"}],
+            [{"path": "/b", "order": "descending"}, {"path": "/c/[]/b"}, {"path": "/c/[]/a"}],
+        ],
+    },
     # Composites whose first path descends: ties go against the walk.
     {
         "compositeIndexes": [
@@ -50,6 +68,11 @@ def an_item(author: Author, number: int) -> dict[str, Any]:
     if author.dice.random() < 0.5:
         long = author.dice.choice([100, 126, 127, 1000])
         item["long"] = author.dice.choice("xy") * long + author.dice.choice(["", "a", "b"])
+    if author.dice.random() < 0.4:
+        item["c"] = [
+            {name: author.scalar() for name in "ab" if author.dice.random() < 0.8}
+            for _ in range(author.dice.randrange(4))
+        ]
     return item
 
 
@@ -131,4 +154,4 @@ async def test_the_engine_gives_what_the_slow_evaluator_gives(chunk: int, monkey
                     raise AssertionError(told) from error
                 assert reference.same(rows, expected), f"{told}\nindex {is_complete}\n{rows}\n{expected}"
             given += len(expected)
-    assert given > 1000, "the queries should give enough rows to say something"
+    assert given > 900, "the queries should give enough rows to say something"

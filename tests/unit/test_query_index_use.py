@@ -65,6 +65,43 @@ def test_a_composite_index_serves_its_order_and_the_opposite(order: str) -> None
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "WHERE c.a = 1 AND c.b = 2",
+        "WHERE c.b > 2 AND c.a = 1",
+        "WHERE c.a = 1 ORDER BY c.b",
+        "WHERE c.a = 1 ORDER BY c.b DESC",
+    ],
+)
+def test_a_composite_index_serves_filters(text: str) -> None:
+    found = use(f"SELECT * FROM c {text}", {"compositeIndexes": [COMPOSITE]})
+    assert found.used_composites == ((("/a", False), ("/b", True)),)
+    assert use(f"SELECT * FROM c {text}", {"compositeIndexes": [COMPOSITE]}, is_complete=False).used_composites == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["WHERE c.a = 1", "WHERE c.a > 1 AND c.b = 2", "WHERE c.a = 1 OR c.b = 2", "WHERE c.b = 1 ORDER BY c.a"]
+)
+def test_a_composite_index_does_not_serve(text: str) -> None:
+    assert use(f"SELECT * FROM c {text}", {"compositeIndexes": [COMPOSITE]}).used_composites == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_used"),
+    [
+        ("WHERE EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t.name = 'a' AND t.kind.of = 1)", True),
+        ("JOIN t IN c.tags WHERE t.kind.of = 1 AND t.name = 'a' AND c.a = 1", True),
+        # Not said of one element.
+        ("JOIN t IN c.tags JOIN u IN c.tags WHERE t.name = 'a' AND u.kind.of = 1", False),
+        ("WHERE EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t.name = 'a')", False),
+    ],
+)
+def test_tuple_indexes(text: str, is_used: bool) -> None:
+    policy = {"includedPaths": [{"path": "/tags/[]/{name, kind/of}/?"}], "excludedPaths": [{"path": "/*"}]}
+    assert ("/tags/[]/{name, kind/of}" in use(f"SELECT VALUE 1 FROM c {text}", policy).used) is is_used
+
+
+@pytest.mark.parametrize(
     ("text", "possible"),
     [
         ("WHERE c.a = 1", ()),

@@ -1,6 +1,9 @@
 """Composite indexes: several paths of an item as one index term, for ordering by all of them and filtering by several.
 An item has one term in each, or one for each element when the paths go through an array; what is missing counts as
-UNDEFINED, so that every indexed item is there. Choosing one for a query is for `query/access.py`.
+UNDEFINED, so that every indexed item is there. Choosing one for a query is for `query/composed.py`.
+
+A tuple path of a policy is the same for filters alone: elements without any of its members, and items without
+elements, are not there.
 
 The term is the concatenation of `encode_term` of the values; the bytes of descending parts are inverted. Terms are
 prefix-free, so the concatenation sorts by the first part, then the second, and so on. The name of the index in place of
@@ -16,12 +19,13 @@ from typing import Any
 from armillary import limits
 from armillary.errors import bad_request
 from armillary.model.encoding import encode_term
-from armillary.model.index_paths import BARE, Steps, bad_index_path, parse_index_path, path_text
+from armillary.model.index_paths import BARE, IndexPath, Steps, bad_index_path, parse_index_path, path_text
 from armillary.model.items import SYSTEM_PROPERTIES
 from armillary.model.shapes import INVALID_INPUT, members, shown
 from armillary.model.values import UNDEFINED
 
 _INVERTED = bytes(255 - byte for byte in range(256))
+TUPLE_NAME = "tuple:"  # begins what stands in place of a path
 _ORDERS = ("ascending", "descending")
 
 
@@ -30,9 +34,11 @@ class CompositeIndex:
     name: str
     paths: tuple[Steps, ...]
     is_descending: tuple[bool, ...]
+    keys: tuple[tuple[str, bool], ...]  # the same as text, path by path
     array: Steps  # up to and with the last array step that the paths share; () when none goes through an array
     # For each path: whether it continues `array`, and the property names from there (or from the item).
     _ways: tuple[tuple[bool, tuple[str, ...]], ...]
+    _absent: bytes = b""  # of a tuple: the term of an element that has none of its members
 
     @classmethod
     def parse(cls, entries: list[Any]) -> CompositeIndex:
@@ -58,12 +64,27 @@ class CompositeIndex:
                 raise bad_request(f"{INVALID_INPUT}: order must be 'ascending' or 'descending', not '{shown(order)}'.")
             paths.append(parsed.steps)
             orders.append(order == "descending")
+        return cls._of(_name(paths, orders), paths, orders)
+
+    @classmethod
+    def of_tuple(cls, path: IndexPath) -> CompositeIndex:
+        """The index of `/events/[]/{name, category}/?`."""
+        paths: list[Steps] = [(*path.steps, *member) for member in path.members]
+        absent = encode_term(UNDEFINED) * len(paths)
+        return cls._of(f"{TUPLE_NAME}{path.text}", paths, [False] * len(paths), absent)
+
+    @classmethod
+    def _of(cls, name: str, paths: list[Steps], orders: list[bool], absent: bytes = b"") -> CompositeIndex:
         array = _shared_array(paths)
         ways = tuple(_way(steps, array) for steps in paths)
-        return cls(_name(paths, orders), tuple(paths), tuple(orders), array, ways)
+        keys = tuple([(path_text(steps), is_descending) for steps, is_descending in zip(paths, orders, strict=True)])
+        return cls(name, tuple(paths), tuple(orders), keys, array, ways, absent)
 
     def terms(self, document: Mapping[str, Any], ts: int) -> set[bytes]:
-        return {self._term(document, element, ts) for element in self._elements(document)}
+        terms = {self._term(document, element, ts) for element in self._elements(document)}
+        if self._absent:
+            terms.discard(self._absent)
+        return terms
 
     def _elements(self, document: Any) -> Iterator[Any]:
         """What the paths through the array start from, each in turn; UNDEFINED once when there is none."""

@@ -41,7 +41,8 @@ class IndexPath(NamedTuple):
 
     @property
     def text(self) -> str:
-        return path_text(self.steps)
+        text = path_text(self.steps)
+        return f"{text}/{{{', '.join([path_text(member)[1:] for member in self.members])}}}" if self.members else text
 
 
 def parse_index_path(text: str, *, allows_bare: bool = False, allows_tuple: bool = False) -> IndexPath:

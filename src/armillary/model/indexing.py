@@ -47,18 +47,24 @@ class IndexingPolicy:
     """What `parse` made of a policy: the text to echo and the rules to walk items by."""
 
     def __init__(
-        self, echo: dict[str, Any], rules: PathRule, explicit: tuple[str, ...], composites: tuple[CompositeIndex, ...]
+        self,
+        echo: dict[str, Any],
+        rules: PathRule,
+        explicit: tuple[str, ...],
+        composites: tuple[CompositeIndex, ...],
+        tuples: tuple[CompositeIndex, ...] = (),
     ) -> None:
         self.mode: str = echo["indexingMode"]
         self.is_automatic: bool = echo["automatic"]
         self.composites = composites
+        self.tuples = tuples  # of members of the elements of arrays
         self._echo = echo
         spatial = [
             SpatialIndex(parse_index_path(entry["path"]).steps, frozenset(entry["types"]), entry.get("boundingBox"))
             for entry in echo.get("spatialIndexes", ())
         ]
         self.spatial = {index.path: index for index in spatial}
-        self._walk = TermWalk(rules, explicit, composites, tuple(self.spatial.values()))
+        self._walk = TermWalk(rules, explicit, (*composites, *tuples), tuple(self.spatial.values()))
         self._explicit = frozenset(explicit)
 
     @classmethod
@@ -94,7 +100,7 @@ class IndexingPolicy:
         for path in excluded:
             rules.add(path.steps, path.ending, False)
         for path in included:
-            # A tuple path asks for tuples of members, which are not made (queries look at the items instead).
+            # A tuple path asks for the members together and not for each.
             if not path.members:
                 rules.add(path.steps, path.ending, True)
         always = [("id",), *(key_definition.steps if key_definition is not None else ())]
@@ -107,7 +113,8 @@ class IndexingPolicy:
         full_text = FullTextPolicy.parse(fulltext_policy)
         _search_indexes(policy, echo, "vectorIndexes", lambda entry: check_vector_index(entry, vectors))
         _search_indexes(policy, echo, "fullTextIndexes", lambda entry: check_full_text_index(entry, full_text))
-        return cls(echo, rules, explicit, composites)
+        tuples = tuple([CompositeIndex.of_tuple(path) for path in included if path.members])
+        return cls(echo, rules, explicit, composites, tuples)
 
     @classmethod
     def _without_index(cls, policy: Mapping[str, Any], echo: dict[str, Any], has_ttl: bool) -> IndexingPolicy:

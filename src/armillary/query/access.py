@@ -16,10 +16,12 @@ from typing import Protocol, TypeAlias
 from armillary import limits
 from armillary.model import layout
 from armillary.model.cells import SpatialIndex
-from armillary.model.encoding import ARRAY_MARK, encode_term, is_cut
+from armillary.model.encoding import encode_term
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.values import UNDEFINED, Value
+from armillary.query.composed import ComposedFilter, composed_filter
 from armillary.query.conditions import And, Condition, Defined, Equal, In, Nothing, Or, Range, Touching, pinned_ids
+from armillary.query.term_ranges import term_bounds
 from armillary.storage.engine import View
 
 # Its place in an order, if there is one; its rid; what is stored. None: nothing here, only a way point.
@@ -28,10 +30,6 @@ Candidate: TypeAlias = tuple[bytes, int, bytes | None]
 _BATCH_ITEMS = 64  # loaded together
 
 _STEPS_BEFORE_SEEK = 16  # stepping this far is cheaper than opening another scan
-_AFTER_UNDEFINED = layout.prefix_end(encode_term(UNDEFINED))
-_FIRST_NUMBER = layout.prefix_end(encode_term(True))
-_FIRST_STRING = encode_term("")
-_FIRST_ARRAY = ARRAY_MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +178,14 @@ def find_rids(view: View, condition: Condition, scope: Scope, index: Index, afte
     if ids is not None and scope.epk is not None:
         return _at_points(view, [(scope.epk, item_id) for item_id in ids], after_rid)
     finder = _Finder(view, index, after_rid)
-    parts = condition.parts if isinstance(condition, And) else (condition,)
-    runs = [run for part in parts if isinstance(part, Equal) and (run := finder.run(part)) is not None]
-    # Without a partition key all items have the same, empty effective key: that is the items space itself.
-    if scope.epk:
-        runs.append(_Run(view, layout.MEMBERS + scope.epk))
-    if len(runs) > 1 or (runs and len(parts) > 1):
+    runs, others = finder.ways(condition, scope)
+    if len(runs) > 1 or (runs and others):
         short = _shortest(runs, after_rid, limits.QUERY_PROBE_ENTRIES)
         if short is not None:
             return iter(short)
     # With a run to fall back on, reading far ahead is worth less than when everything would have to be scanned.
     gather_max = limits.QUERY_GATHER_MAX // 10 if runs else limits.QUERY_GATHER_MAX
-    gathered = finder.gather_any([part for part in parts if not isinstance(part, Equal)], scope, gather_max)
+    gathered = finder.gather_any(others, scope, gather_max)
     if gathered is not None:
         return iter(sorted(gathered))
     if not runs:
@@ -209,14 +203,11 @@ def few_rids(view: View, condition: Condition, scope: Scope, index: Index) -> li
     if ids is not None and scope.epk is not None:
         return list(_at_points(view, [(scope.epk, item_id) for item_id in ids], -1))
     finder = _Finder(view, index, -1)
-    parts = condition.parts if isinstance(condition, And) else (condition,)
-    runs = [run for part in parts if isinstance(part, Equal) and (run := finder.run(part)) is not None]
-    if scope.epk:
-        runs.append(_Run(view, layout.MEMBERS + scope.epk))
+    runs, others = finder.ways(condition, scope)
     short = _shortest(runs, -1, limits.QUERY_FEW_ITEMS)
     if short is not None:
         return short
-    found = finder.gather_any([part for part in parts if not isinstance(part, Equal)], scope, limits.QUERY_FEW_ITEMS)
+    found = finder.gather_any(others, scope, limits.QUERY_FEW_ITEMS)
     return sorted(found) if found is not None else None
 
 
@@ -232,18 +223,6 @@ def path_prefix(view: View, path: str) -> bytes:
     """What the keys of a path's terms begin with. Path numbers start at 1, so nothing is stored under 0."""
     number = view.get(layout.path_key(path))
     return layout.term_prefix(0 if number is None else int.from_bytes(number, "big"))
-
-
-def term_bounds(condition: Equal | Range | Defined) -> tuple[bytes, bytes] | None:
-    """The terms that may satisfy a condition: from the first to before the second. None if the index cannot tell."""
-    if isinstance(condition, Defined):
-        return _AFTER_UNDEFINED, b"\xff"
-    if isinstance(condition, Range):
-        return _bounds(condition)
-    if condition.value is UNDEFINED:
-        return None
-    term = encode_term(condition.value)
-    return term, layout.prefix_end(term)
 
 
 class _Run:
@@ -299,6 +278,33 @@ class _Finder:
         self._after_rid = after_rid
         self._allowance = 0  # keys that may still be read
 
+    def ways(self, condition: Condition, scope: Scope) -> tuple[list[_Run], list[Condition | ComposedFilter]]:
+        """The runs that hold all items of a filter, and what else of it the index may be asked for."""
+        parts: Sequence[Condition] = condition.parts if isinstance(condition, And) else (condition,)
+        composed = self._composed(condition)
+        runs: list[_Run] = []
+        others: list[Condition | ComposedFilter] = []
+        if composed is not None:
+            parts = [part for part in parts if id(part) not in composed.parts or isinstance(part, Equal)]
+            if composed.bounds is None:
+                # Each of the equalities has all of these items, and others.
+                parts = [part for part in parts if id(part) not in composed.parts]
+                runs.append(_Run(self._view, self._prefix(composed.composite.name) + composed.fixed))
+            else:
+                others.append(composed)
+        for part in parts:
+            if not isinstance(part, Equal):
+                others.append(part)
+            elif (run := self.run(part)) is not None:
+                runs.append(run)
+        # Without a partition key all items have the same, empty effective key: that is the items space itself.
+        if scope.epk:
+            runs.append(_Run(self._view, layout.MEMBERS + scope.epk))
+        return runs, others
+
+    def _composed(self, condition: Condition) -> ComposedFilter | None:
+        return composed_filter(condition, self._index.policy) if self._index.is_complete else None
+
     def run(self, condition: Equal) -> _Run | None:
         """The run of an equality; None if the index cannot tell."""
         if condition.value is UNDEFINED or isinstance(condition.value, (list, dict)):
@@ -310,17 +316,21 @@ class _Finder:
     def _prefix(self, path: str) -> bytes:
         return path_prefix(self._view, path)
 
-    def gather_any(self, parts: Iterable[Condition], scope: Scope, gather_max: int) -> set[int] | None:
+    def gather_any(self, parts: Iterable[Condition | ComposedFilter], scope: Scope, gather_max: int) -> set[int] | None:
         """The matches of whichever part has fewest; None if the index serves none of them within the limit."""
         best: set[int] | None = None
-        candidates: list[Condition | Scope] = [part for part in parts if self._serves(part)]
+        candidates: list[Condition | ComposedFilter | Scope] = [
+            part for part in parts if isinstance(part, ComposedFilter) or self._serves(part)
+        ]
         if scope.is_prefix:
             candidates.append(scope)
         for candidate in candidates:
             found: set[int] = set()
             self._allowance = gather_max
             try:
-                if isinstance(candidate, Scope):
+                if isinstance(candidate, ComposedFilter):
+                    self._gather_composed(candidate, found)
+                elif isinstance(candidate, Scope):
                     self._take(layout.MEMBERS + scope.low, layout.MEMBERS + scope.high, found)
                 else:
                     self._gather(candidate, found)
@@ -342,7 +352,7 @@ class _Finder:
         if isinstance(condition, Or):
             return all(self._serves(part) for part in condition.parts)
         if isinstance(condition, And):
-            return any(self._serves(part) for part in condition.parts)
+            return any(self._serves(part) for part in condition.parts) or self._composed(condition) is not None
         return isinstance(condition, Nothing)
 
     def _gather(self, condition: Condition, found: set[int]) -> None:
@@ -351,7 +361,7 @@ class _Finder:
         elif isinstance(condition, In):
             self._gather_values(condition.path, condition.values, found)
         elif isinstance(condition, (Range, Defined)):
-            low, high = _bounds(condition) if isinstance(condition, Range) else (_AFTER_UNDEFINED, b"\xff")
+            low, high = term_bounds(condition) or (b"", b"\xff")
             prefix = self._prefix(condition.path)
             self._take(prefix + low, prefix + high, found)
         elif isinstance(condition, Touching):
@@ -363,10 +373,19 @@ class _Finder:
         elif isinstance(condition, Or):
             for part in condition.parts:
                 self._gather(part, found)
+        elif isinstance(condition, And) and (composed := self._composed(condition)) is not None:
+            self._gather_composed(composed, found)
         elif isinstance(condition, And):
             # Equality is the most selective; any one part is enough, because the filter sees to the rest.
             parts = [part for part in condition.parts if self._serves(part)]
             self._gather(next((part for part in parts if isinstance(part, Equal)), parts[0]), found)
+
+    def _gather_composed(self, composed: ComposedFilter, found: set[int]) -> None:
+        prefix = self._prefix(composed.composite.name) + composed.fixed
+        if composed.bounds is None:
+            self._take(prefix, layout.prefix_end(prefix), found)
+        else:
+            self._take(prefix + composed.bounds[0], prefix + composed.bounds[1], found)
 
     def _gather_values(self, path: str, values: Sequence[Value], found: set[int]) -> None:
         prefix = self._prefix(path)
@@ -385,22 +404,6 @@ class _Finder:
             self._allowance -= 1
             if self._allowance < 0:
                 raise _TooMany
-
-
-def _bounds(condition: Range) -> tuple[bytes, bytes]:
-    """The term bytes of a range. A cut term stands for many values, so both ends include it whatever the range says."""
-    low, high = condition.low, condition.high
-    is_text = isinstance(low if low is not UNDEFINED else high, str)
-    if low is UNDEFINED:
-        first = _FIRST_STRING if is_text else _FIRST_NUMBER
-    else:
-        first = encode_term(low)
-        if not condition.includes_low and not is_cut(first):
-            first = layout.prefix_end(first)
-    if high is UNDEFINED:
-        return first, _FIRST_ARRAY if is_text else _FIRST_STRING
-    last = encode_term(high)
-    return first, last if not condition.includes_high and not is_cut(last) else layout.prefix_end(last)
 
 
 def _at_points(view: View, points: Sequence[tuple[bytes, str]], after_rid: int) -> Iterator[int]:

@@ -3,7 +3,7 @@
 A condition is *necessary*: every item that the filter keeps satisfies it, while an item that satisfies it may still be
 dropped. So a language may leave out whatever it cannot say here, and the filter itself always has the last word.
 
-    Condition = All | Nothing | Equal | In | Range | Defined | Touching | And | Or
+    Condition = All | Nothing | Equal | In | Range | Defined | Touching | Together | And | Or
 
 Paths are written as in the index: `/a/b`, `/tags/[]` for the elements of an array.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from armillary.model.cells import Region
@@ -69,6 +70,13 @@ class Touching:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """Equalities on paths through an array that one and the same element meets."""
+
+    parts: tuple[Equal, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     parts: tuple[Condition, ...]
 
@@ -78,16 +86,16 @@ class Or:
     parts: tuple[Condition, ...]
 
 
-Condition: TypeAlias = All | Nothing | Equal | In | Range | Defined | Touching | And | Or
+Condition: TypeAlias = All | Nothing | Equal | In | Range | Defined | Touching | Together | And | Or
 
 ALL, NOTHING = All(), Nothing()
 
 
 def both(parts: Iterable[Condition]) -> Condition:
-    """AND, with what adds nothing left out and ranges on one path joined."""
+    """AND, flat, with what adds nothing left out and ranges on one path joined."""
     kept: list[Condition] = []
     ranges: dict[str, int] = {}
-    for part in parts:
+    for part in chain.from_iterable([part.parts if isinstance(part, And) else (part,) for part in parts]):
         if isinstance(part, Nothing):
             return NOTHING
         if isinstance(part, All):

@@ -20,6 +20,7 @@ from armillary import limits
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access import Candidate, Counters, Index, Scope, Statistics, candidates, count_index_use, loaded
+from armillary.query.composed import composed_order
 from armillary.query.conditions import ALL
 from armillary.query.index_only import CannotTell, IndexAnswer
 from armillary.query.keyed import keyed_candidates
@@ -113,6 +114,13 @@ class Execution:
         self._ranked_items: RankedItems[int] | None = None
         if selection.ranking is not None:
             self._ranked_items = RankedItems(selection.ranking, self._rows_max)
+        # What a composite index would save. By what is asked and not by how it is done, as all charges.
+        ordering = selection.ordering
+        self._is_sorting = selection.ranking is not None or (
+            ordering is not None
+            and len(ordering.keys) == 1
+            and not (index.is_complete and composed_order(ordering, selection.condition, index.policy) is not None)
+        )
         self._item: _Item | None = None
         self._orders: list[bytes] = []  # of the page's rows
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
@@ -137,9 +145,8 @@ class Execution:
         page = self._step(view, max_items, max_bytes, is_due, counters)
         counters.joined_tuples += meter.joined_tuples - joined
         counters.user_calls += meter.user_calls - called
-        ordering = self._selection.ordering
-        if self._selection.ranking is not None or (ordering is not None and len(ordering.keys) == 1):
-            counters.sorted_rows += len(page.rows)  # what a composite index would save
+        if self._is_sorting:
+            counters.sorted_rows += len(page.rows)
         if page.position is not None:
             self.progress.position = page.position
         return page

@@ -18,10 +18,11 @@ from armillary.model import layout
 from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term, is_cut, payload_of
 from armillary.model.index_paths import text_steps
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.access import Index, Scope, Statistics, intersection, path_prefix, term_bounds
+from armillary.query.access import Index, Scope, Statistics, intersection, path_prefix
 from armillary.query.aggregates import AGGREGATES
 from armillary.query.conditions import ALL, All, And, Condition, Defined, Equal, In, Nothing, Range
 from armillary.query.selection import Selection
+from armillary.query.term_ranges import term_bounds
 from armillary.storage.engine import View
 
 IsDue = Callable[[], bool]

@@ -1,8 +1,8 @@
 """Which indexes a query uses, and which others would serve it: what clients show as index metrics.
 
-Single indexes are those that the filter and ORDER BY ask for. Composite ones are used for ORDER BY with several keys;
-others are named as possible where the service would use them (several filters, or filters and ORDER BY) and the policy
-lacks them, though they gain nothing here.
+Single indexes are those that the filter and ORDER BY ask for, spatial and tuple indexes among them. Composite ones are
+used for ORDER BY with several keys, for several filters, and for filters with ORDER BY; where the policy lacks one for
+these it is named as possible.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from armillary.model.index_paths import path_text
+from armillary.model.composites import TUPLE_NAME
 from armillary.model.values import UNDEFINED
 from armillary.query.access import Index
+from armillary.query.composed import ComposedFilter, composed_filter, composed_order
 from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range, Touching
-from armillary.query.ordering import composite_name
 from armillary.query.selection import Selection
 
 
@@ -47,13 +47,17 @@ def index_use(selection: Selection, index: Index, key_paths: Sequence[str] = ())
             used[path] = None
         else:
             possible[path] = None
+    composed = composed_filter(selection.condition, index.policy) if index.is_complete else None
+    if composed is not None and composed.composite in index.policy.tuples:
+        used[composed.composite.name.removeprefix(TUPLE_NAME)] = None
+        composed = None
     spatial: tuple[dict[str, None], dict[str, None]] = ({}, {})
     for condition in _touching(selection.condition):
         spatial[index.spatial_index(condition) is None][condition.path] = None
     return IndexUse(
         tuple(used),
         tuple(possible),
-        _used_composites(selection, index),
+        _used_composites(selection, index, composed),
         _possible(selection, index),
         tuple(spatial[0]),
         tuple(spatial[1]),
@@ -79,15 +83,16 @@ def _paths(condition: Condition) -> Iterator[str]:
         yield condition.path
 
 
-def _used_composites(selection: Selection, index: Index) -> tuple[tuple[CompositePath, ...], ...]:
+def _used_composites(
+    selection: Selection, index: Index, composed: ComposedFilter | None
+) -> tuple[tuple[CompositePath, ...], ...]:
+    used = [composed.composite] if composed is not None else []
     ordering = selection.ordering
-    if ordering is None or len(ordering.keys) < 2 or not index.is_complete:
-        return ()
-    found = composite_name(ordering, index.policy) if all(key.path is not None for key in ordering.keys) else None
-    if found is None:
-        return ()
-    is_opposite = found[1]
-    return (tuple([CompositePath(str(key.path), key.is_descending != is_opposite) for key in ordering.keys]),)
+    if ordering is not None and index.is_complete:
+        ordered = composed_order(ordering, selection.condition, index.policy)
+        if ordered is not None and ordered.composite not in used:
+            used.append(ordered.composite)
+    return tuple([tuple([CompositePath(*key) for key in composite.keys]) for composite in used])
 
 
 def _possible(selection: Selection, index: Index) -> tuple[tuple[CompositePath, ...], ...]:
@@ -113,10 +118,10 @@ def _possible(selection: Selection, index: Index) -> tuple[tuple[CompositePath, 
 def _has(index: Index, equal: tuple[str, ...], last: Sequence[CompositePath]) -> bool:
     """Whether the policy has such an index. The order among equalities, and all directions reversed, make no odds."""
     for composite in index.policy.composites:
-        paths = [path_text(steps) for steps in composite.paths]
-        if len(paths) != len(equal) + len(last) or set(paths[: len(equal)]) != set(equal):
+        keys = [CompositePath(*key) for key in composite.keys]
+        if len(keys) != len(equal) + len(last) or {key.path for key in keys[: len(equal)]} != set(equal):
             continue
-        tail = [CompositePath(*each) for each in zip(paths, composite.is_descending, strict=True)][len(equal) :]
+        tail = keys[len(equal) :]
         if tail == list(last) or tail == [CompositePath(path, not down) for path, down in last]:
             return True
     return False

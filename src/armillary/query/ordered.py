@@ -18,20 +18,20 @@ from armillary import limits
 from armillary.model import layout
 from armillary.model.encoding import TAG_NUMBER, TAG_STRING, encode_term, is_cut, payload_of
 from armillary.model.values import UNDEFINED
-from armillary.query.access import Candidate, Index, Scope, few_rids, member_rids, path_prefix, term_bounds
+from armillary.query.access import Candidate, Index, Scope, few_rids, member_rids, path_prefix
 from armillary.query.aggregates import too_many
+from armillary.query.composed import ComposedOrder, composed_order
 from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range, Touching
-from armillary.query.ordering import composite_name, order_bytes
+from armillary.query.ordering import order_bytes
 from armillary.query.selection import Ordering, Selection
+from armillary.query.term_ranges import inverted, term_bounds
 from armillary.storage.engine import View
 
-_INVERTED = bytes(255 - byte for byte in range(256))
 _UNDEFINED = encode_term(UNDEFINED)
 _AFTER_UNDEFINED = layout.prefix_end(_UNDEFINED)
 _LAST = b"\xff"
 _EVERYWHERE = ("/id", "/_ts")  # what every item has
 _BATCH_ITEMS = 64  # loaded together
-_TERM_AT = len(layout.TERMS) + layout.PATH_BYTES
 
 
 class Start(NamedTuple):
@@ -54,16 +54,21 @@ class OrderedWalk:
         self._scope = scope
         self._index = index
         self._is_descending = self._ordering.keys[0].is_descending
+        self._composed: ComposedOrder | None = None
         self.path: str | None = None  # that may be missing from items, which then have no term
         self.is_served = False
         if not index.is_complete or any(key.path is None for key in self._ordering.keys):
             return
-        if few_rids(view, self._condition, scope, index) is not None:
+        self._composed = composed_order(self._ordering, self._condition, index.policy)
+        is_direct = self._composed is not None and self._composed.is_whole and scope.is_whole
+        if not is_direct and few_rids(view, self._condition, scope, index) is not None:
             return
         self.is_served = True
+        if self._composed is not None:
+            return  # what is missing has its place in a composite index
         path = self._ordering.keys[0].path
         assert path is not None
-        if len(self._ordering.keys) == 1 and not index.policy.has_undefined(path) and path not in _EVERYWHERE:
+        if not index.policy.has_undefined(path) and path not in _EVERYWHERE:
             self.path = None if _is_asked_for(self._condition, path) else path
 
     def candidates(self, start: Start, max_items: int, *, is_path_everywhere: bool) -> Iterator[Candidate]:
@@ -120,25 +125,23 @@ class OrderedWalk:
 
     def _places(self, start: Start) -> Iterator[tuple[bytes, int]]:
         """The order and rid of every item that has a term, from the start on."""
-        keys = self._ordering.keys
-        if len(keys) == 1:
+        keys, composed = self._ordering.keys, self._composed
+        if composed is not None:
+            prefix = path_prefix(self._view, composed.composite.name) + composed.fixed
+            (low, high), is_reverse, is_inverted = composed.bounds, composed.is_reverse, composed.is_inverted
+        else:
+            assert len(keys) == 1, "checked before the query began"
             path, is_reverse, is_inverted = keys[0].path, self._is_descending, False
             assert path is not None
+            prefix = path_prefix(self._view, path)
             low, high = _term_range(self._condition, path)
             if self.path is not None:
                 low = max(low, _AFTER_UNDEFINED)
-        else:
-            found = composite_name(self._ordering, self._index.policy)
-            assert found is not None, "checked before the query began"
-            path, is_reverse = found
-            is_inverted = self._is_descending != is_reverse  # the index's first path descends
-            low, high = (b"", _LAST) if is_inverted else _term_range(self._condition, str(keys[0].path))
-        prefix = path_prefix(self._view, path)
         first = self._from(start, is_inverted)
         for term, rids in self._groups(
             prefix, (low, high), first, start, is_reverse=is_reverse, is_inverted=is_inverted
         ):
-            order = term.translate(_INVERTED) if is_inverted else term
+            order = inverted(term) if is_inverted else term
             if self._is_cut(order):
                 yield from self._sorted_group(rids, start)
             elif order == start.order and start.rid >= 0:
@@ -164,7 +167,7 @@ class OrderedWalk:
             strict=True,
         ):
             term = part if len(part) <= limits.TERM_BYTES_MAX else part[: limits.TERM_BYTES_MAX - 1] + b"\x01"
-            parts.append(term.translate(_INVERTED) if is_flipped != is_inverted else term)
+            parts.append(inverted(term) if is_flipped != is_inverted else term)
         return b"".join(parts)
 
     def _groups(
@@ -191,14 +194,15 @@ class OrderedWalk:
                     high = min(high, first + (start.rid + start.is_included).to_bytes(layout.RID_BYTES, "big"))
                 else:
                     low = max(low, first + (start.rid + (not start.is_included)).to_bytes(layout.RID_BYTES, "big"))
-            yield from self._runs(self._view.scan(prefix + low, prefix + high, is_reverse), is_inverted)
+            pairs = self._view.scan(prefix + low, prefix + high, is_reverse)
+            yield from self._runs(pairs, len(prefix), is_inverted)
             return
         # Ties go the other way than the terms: look up each term, then walk its rids backwards.
         while True:
             found = next(iter(self._view.scan(prefix + low, prefix + high, is_reverse)), None)
             if found is None:
                 return
-            term = found[0][_TERM_AT : -layout.RID_BYTES]
+            term = found[0][len(prefix) : -layout.RID_BYTES]
             end = layout.prefix_end(prefix + term)
             ends = [prefix + term, end]
             if term == first and len(term) < limits.TERM_BYTES_MAX:
@@ -211,14 +215,16 @@ class OrderedWalk:
             else:
                 low = end[len(prefix) :]
 
-    def _runs(self, pairs: Iterator[tuple[bytes, bytes]], is_inverted: bool) -> Iterator[tuple[bytes, Iterator[int]]]:
+    def _runs(
+        self, pairs: Iterator[tuple[bytes, bytes]], term_at: int, is_inverted: bool
+    ) -> Iterator[tuple[bytes, Iterator[int]]]:
         """Keys of terms that come in order, as terms with some of their rids; with all of them where a term was cut."""
         term = None
         rids: list[int] = []
         for key, _ in pairs:
-            here = key[_TERM_AT : -layout.RID_BYTES]
+            here = key[term_at : -layout.RID_BYTES]
             if here != term or len(rids) == _BATCH_ITEMS:
-                is_whole = here != term or not self._is_cut(here.translate(_INVERTED) if is_inverted else here)
+                is_whole = here != term or not self._is_cut(inverted(here) if is_inverted else here)
                 if term is not None and is_whole:
                     yield term, iter(rids)
                 if is_whole:
@@ -247,7 +253,7 @@ def split_order(order: bytes, ordering: Ordering, size_max: int) -> list[bytes]:
     for is_flipped in _flips(ordering):
         rest = order[at : at + size_max]
         if is_flipped:
-            rest = rest.translate(_INVERTED)
+            rest = inverted(rest)
         tag = rest[:1]
         if tag == TAG_NUMBER:
             size = 9

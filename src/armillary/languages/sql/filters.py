@@ -7,19 +7,32 @@ knows about arrays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from armillary.languages.sql import tree
 from armillary.languages.sql.constants import folded
 from armillary.languages.sql.like import literal_prefix
-from armillary.languages.sql.paths import Path, Scope, item_path, missing_operand, scope_of
+from armillary.languages.sql.paths import Path, Scope, item_path, missing_operand, rooted_path, scope_of
 from armillary.languages.sql.walk import is_aggregated
 from armillary.model.cells import region_around
 from armillary.model.encoding import encode_term, is_cut
 from armillary.model.index_paths import path_text
 from armillary.model.values import UNDEFINED, Value, as_double
 from armillary.query import conditions
-from armillary.query.conditions import ALL, NOTHING, And, Condition, Defined, Equal, In, Range, Touching, both, either
+from armillary.query.conditions import (
+    ALL,
+    NOTHING,
+    And,
+    Condition,
+    Defined,
+    Equal,
+    In,
+    Range,
+    Together,
+    Touching,
+    both,
+    either,
+)
 
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MEETINGS = frozenset(["ST_WITHIN", "ST_INTERSECTS"])
@@ -56,7 +69,8 @@ class FilterReader:
         """What holds for an item when the expression is exactly true."""
         match node:
             case tree.Logic(operator="AND"):
-                return both([self.condition(operand) for operand in node.operands])
+                parts = [self.condition(operand) for operand in node.operands]
+                return both([*parts, *self._together(node.operands, parts)])
             case tree.Logic(operator="OR"):
                 return either([self.condition(operand) for operand in node.operands])
             case tree.Binary():
@@ -256,6 +270,17 @@ class FilterReader:
             return ALL  # an aggregate has a row whatever the filter says
         inner = FilterReader(self._parameters, scope_of(query, self._scope, is_outermost=False), self._is_planar)
         return inner.condition(query.where)
+
+    def _together(self, operands: Sequence[tree.Expression], parts: Sequence[Condition]) -> list[Together]:
+        """What is said of one element: an alias of JOIN or of a subquery stands for the same one throughout."""
+        found: dict[str, list[Equal]] = {}
+        for operand, part in zip(operands, parts, strict=True):
+            if isinstance(part, Equal) and "/[]" in part.path and isinstance(operand, (tree.Binary, tree.In)):
+                sides = (operand.left, operand.right) if isinstance(operand, tree.Binary) else (operand.needle,)
+                for alias, steps in filter(None, map(rooted_path, sides)):
+                    if None in (self._scope.get(alias) or ()) and all(isinstance(step, str) for step in steps):
+                        found.setdefault(alias, []).append(part)
+        return [Together(tuple(each)) for each in found.values() if len(each) > 1]
 
     def _path(self, node: tree.Expression) -> str | None:
         steps = item_path(node, self._scope)
