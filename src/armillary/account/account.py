@@ -11,11 +11,12 @@ import logging
 from dataclasses import dataclass
 
 from armillary import limits
+from armillary.account.budgets import Budgets
 from armillary.account.catalog import Body, Catalog, NewStore, Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
 from armillary.partition import upkeep
 from armillary.partition.partition import Partition
@@ -30,6 +31,9 @@ class AccountSettings:
     consistency: str = "Session"
     partition_throughput_ru: int = limits.PARTITION_THROUGHPUT_RU
     logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
+    throughput_mode: str = "observe"  # or enforce, or off; containers may differ
+    is_serverless: bool = False
+    has_burst: bool = False
 
 
 class Account:
@@ -40,6 +44,7 @@ class Account:
         self.catalog = Catalog(engine, clock)
         self.control = asyncio.Lock()  # held while the definition of a container or an offer changes
         self.faults = Faults()
+        self.budgets = Budgets(self)
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
@@ -54,6 +59,7 @@ class Account:
         account = cls(engine, clock, settings or AccountSettings())
         await account.catalog.open()
         account.secret = await account.catalog.setting("secret", lambda: clock.random_bytes(32))
+        account._check_capacity()
         for record in account.catalog.of_type(ResourceType.CONTAINER):
             await account.enter(record)
         account._upkeep = asyncio.create_task(account._keep_up())
@@ -66,6 +72,20 @@ class Account:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _check_capacity(self) -> None:
+        """A data directory is of an account with provisioned throughput or of a serverless one: what its containers may
+        spend would otherwise change unseen."""
+        has_offers = bool(self.catalog.of_type(ResourceType.OFFER))
+        if has_offers and self.settings.is_serverless:
+            raise bad_request(
+                "There is provisioned throughput in this data directory: it cannot be served as a serverless account."
+            )
+        if not has_offers and not self.settings.is_serverless and self.catalog.of_type(ResourceType.CONTAINER):
+            raise bad_request(
+                "This data directory is of a serverless account: nothing is provisioned for its containers. Serve it "
+                "with --serverless."
+            )
 
     # Finding things by the names (or rids) that links are made of.
 
@@ -104,6 +124,8 @@ class Account:
 
     def owner(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record | None:
         """What a resource type's list hangs on: None for databases and offers."""
+        if resource_type is ResourceType.OFFER and self.settings.is_serverless:
+            raise bad_request("Reading or replacing offers is not supported for serverless accounts.")
         owner: Record | None = None
         for each_type, name in zip(_PATHS[resource_type], names, strict=False):
             found = self.catalog.find(each_type, owner.rid if owner is not None else b"", name)
@@ -136,6 +158,7 @@ class Account:
         container = Container(record, database, self.engine, self.clock, maximum)
         await container.open()
         self._containers[record.rid] = container
+        self.budgets.assign(container)
         container.faults = self.armed_faults
         if container.is_restating:
             self.restate(container)
@@ -154,11 +177,15 @@ class Account:
             task = self._restating.pop(record.rid, None)
             if task is not None:
                 task.cancel()
+        self.budgets.leave(doomed)
 
     @property
     def armed_faults(self) -> Faults | None:
         """What containers ask before they do anything, if there is anything to ask for."""
         return self.faults if self.faults.rules else None
+
+    def container_by_rid(self, rid: bytes) -> Container | None:
+        return self._containers.get(rid)
 
     @property
     def containers(self) -> list[Container]:

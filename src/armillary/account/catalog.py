@@ -99,6 +99,7 @@ class Catalog:
         self._lock = asyncio.Lock()
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
+        self._offers: dict[str, Record] = {}  # by the rid of what they are for
 
     async def open(self) -> None:
         def load(view: View) -> list[bytes]:
@@ -136,6 +137,10 @@ class Catalog:
 
     def of_type(self, resource_type: ResourceType) -> list[Record]:
         return sorted((r for (t, _), r in self._records.items() if t is resource_type), key=_creation_order)
+
+    def offer_of(self, owner: Record) -> Record | None:
+        """The offer of a database or container, if it has one of its own."""
+        return self._offers.get(owner.rid_text)
 
     # Changing.
 
@@ -317,17 +322,19 @@ class Catalog:
                 if owner == record.rid and owner:
                     waiting.extend(children.values())
         rids = {record.rid_text for record in doomed}
-        doomed.extend(
-            offer for offer in self._names.get((ResourceType.OFFER, b""), {}).values() if offer.state["owner"] in rids
-        )
+        doomed.extend(self._offers[rid] for rid in sorted(rids & self._offers.keys()))
         return doomed
 
     def _enter(self, record: Record) -> None:
         self._records[(record.type, record.rid)] = record
         self._names.setdefault((record.type, record.owner), {})[record.name] = record
+        if record.type is ResourceType.OFFER:
+            self._offers[record.state["owner"]] = record
 
     def _leave(self, record: Record) -> None:
         self._records.pop((record.type, record.rid), None)
+        if record.type is ResourceType.OFFER:
+            self._offers.pop(record.state["owner"], None)
         siblings = self._names.get((record.type, record.owner))
         if siblings is not None:
             siblings.pop(record.name, None)

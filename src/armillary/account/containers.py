@@ -10,7 +10,7 @@ from armillary.account import throughput as throughputs
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
 from armillary.account.container import Container, new_ranges
-from armillary.account.offers import new_offer, offer_of
+from armillary.account.offers import check_fixed, new_offer, offer_of, refuse_if_serverless
 from armillary.account.throughput import Throughput
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.indexing import IndexingPolicy
@@ -35,6 +35,9 @@ async def create_database(account: Account, given: Any, wanted: Throughput | Non
     unknown = sorted(strip_system_properties(given).keys() - {"id", "_colls", "_users"})
     if unknown:
         raise bad_request(f"Unknown property '{unknown[0]}' in database '{name}'.")
+    refuse_if_serverless(account, wanted, "database")
+    if wanted is not None and wanted.has_minute_pool:
+        raise bad_request("Request units per minute are for containers, not for databases.")
     companions = (lambda made: [new_offer(wanted, made)]) if wanted is not None else None
     return await account.catalog.create(ResourceType.DATABASE, None, name, {"id": name}, companions=companions)
 
@@ -49,22 +52,18 @@ async def create_container(
     """Make a container with its partitions. Old clients may leave the partition key out: a fixed container."""
     name, body = container_body(given, is_old_client=is_old_client)
     key = PartitionKeyDefinition.parse(body["partitionKey"]) if "partitionKey" in body else None
+    refuse_if_serverless(account, wanted, "container")
     shared = offer_of(account, database)
     own = wanted
-    if own is None and (shared is None or key is None):
+    if own is None and (shared is None or key is None) and not account.settings.is_serverless:
         own = _DEFAULT_THROUGHPUT
-    if own is None:
+    if own is None and shared is not None:
         _check_shared(account, database)
-    if key is None:
-        assert own is not None
-        if own.is_autoscale or own.ru > limits.FIXED_CONTAINER_THROUGHPUT_MAX_RU:
-            raise bad_request(
-                f"A container without partition key takes manual throughput of {limits.THROUGHPUT_MIN_RU} to "
-                f"{limits.FIXED_CONTAINER_THROUGHPUT_MAX_RU} RU/s. Give it a partition key to scale further."
-            )
-        count = 1
-    else:
-        count = _partition_count(account, own, shared)
+    if key is None and own is not None:
+        check_fixed(account, own)
+    count = _partition_count(account, own, shared) if key is not None else 1
+    if own is not None:
+        own.check_minute_pool(count)
 
     def state(_rid: bytes, new_store: Callable[[], int]) -> Body:
         boundaries = even_boundaries(count, key.version) if key is not None else []
@@ -162,6 +161,7 @@ def _partition_count(account: Account, own: Throughput | None, shared: Record | 
     partition_ru = account.settings.partition_throughput_ru
     if own is not None:
         return own.partition_count(partition_ru)
-    assert shared is not None
+    if shared is None:
+        return 1  # serverless: partitions are made as they are needed
     # The containers of a database with shared throughput are spread over as many partitions as carry it.
     return throughputs.throughput_of(shared.body).partition_count(partition_ru, initial_share=1.0)

@@ -1,16 +1,17 @@
 """Provisioned throughput as a resource: what may be asked for, how many partitions it makes, and the offer document.
 
-Charging requests is `model/charges.py`, spending the budget `partition/budget.py`.
+Charging requests is `model/charges.py`, spending the budget `partition/budget.py`, and giving partitions their budgets
+`budgets.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from armillary import limits
 from armillary.account.catalog import Body
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import bad_request
 
 _VALID = (
     f"The offer should have valid throughput values between {limits.THROUGHPUT_MIN_RU} and "
@@ -25,9 +26,10 @@ class Throughput:
     ru: int
     is_autoscale: bool = False
     increment_percent: int | None = None  # of an autoscale range; comes back as given, also when 0
+    has_minute_pool: bool = False  # historical: ten times as many units again for each minute
 
     @classmethod
-    def manual(cls, ru: int) -> Throughput:
+    def manual(cls, ru: int, *, has_minute_pool: bool = False) -> Throughput:
         if ru < limits.THROUGHPUT_MIN_RU:
             raise bad_request(
                 f"{_VALID} Requested throughput {ru} is less than required minimum throughput "
@@ -35,7 +37,7 @@ class Throughput:
             )
         if ru > limits.THROUGHPUT_MAX_RU or ru % limits.THROUGHPUT_STEP_RU:
             raise bad_request(f"{_VALID} Requested: {ru}.")
-        return cls(ru)
+        return cls(ru, has_minute_pool=has_minute_pool)
 
     @classmethod
     def autoscale(cls, max_ru: int, increment_percent: int | None) -> Throughput:
@@ -58,6 +60,18 @@ class Throughput:
         carried_ru = partition_ru if self.is_autoscale else partition_ru * initial_share
         return max(1, -int(-self.ru // carried_ru))
 
+    def check_minute_pool(self, partition_count: int) -> None:
+        if self.has_minute_pool and self.ru > limits.MINUTE_POOL_PARTITION_RU_MAX * partition_count:
+            raise bad_request(
+                f"Request units per minute are for containers with at most {limits.MINUTE_POOL_PARTITION_RU_MAX} RU/s "
+                f"per partition; {self.ru} RU/s on {partition_count} partitions are more."
+            )
+
+    @property
+    def least_ru(self) -> int:
+        """What is never gone below: an autoscale range ends at a tenth."""
+        return self.ru // 10 if self.is_autoscale else self.ru
+
 
 def parse_autopilot(settings: Any) -> Throughput:
     """The JSON of `x-ms-cosmos-offer-autopilot-settings`, or of an offer's `offerAutopilotSettings`."""
@@ -76,8 +90,8 @@ def parse_autopilot(settings: Any) -> Throughput:
 
 def offer_body(throughput: Throughput, resource: str, resource_rid: str, highest_ru: int) -> Body:
     content: Body = {
-        "offerThroughput": throughput.ru // 10 if throughput.is_autoscale else throughput.ru,
-        "offerIsRUPerMinuteThroughputEnabled": False,
+        "offerThroughput": throughput.least_ru,
+        "offerIsRUPerMinuteThroughputEnabled": throughput.has_minute_pool,
         "offerMinimumThroughputParameters": {
             "maxThroughputEverProvisioned": highest_ru,
             "maxConsumedStorageEverInKB": 0,
@@ -106,7 +120,10 @@ def throughput_of(offer: Body) -> Throughput:
     """What a stored offer document says."""
     content = offer["content"]
     settings = content.get("offerAutopilotSettings")
-    return parse_autopilot(settings) if settings is not None else Throughput(content["offerThroughput"])
+    if settings is not None:
+        return parse_autopilot(settings)
+    has_minute_pool = content.get("offerIsRUPerMinuteThroughputEnabled", False)
+    return Throughput(content["offerThroughput"], has_minute_pool=has_minute_pool)
 
 
 def changed_throughput(present: Throughput, wanted: Any, *, to_autoscale: bool, to_manual: bool) -> Throughput:
@@ -121,10 +138,13 @@ def changed_throughput(present: Throughput, wanted: Any, *, to_autoscale: bool, 
         return Throughput.manual(present.ru) if present.is_autoscale else present
     if not isinstance(wanted, dict) or not isinstance(content := wanted.get("content"), dict):
         raise bad_request("The offer must be a JSON object with 'content'.")
-    if content.get("offerIsRUPerMinuteThroughputEnabled"):
-        raise Failure(Kind.UNSUPPORTED, "Request units per minute are not supported yet; leave the option off.")
+    has_minute_pool = content.get("offerIsRUPerMinuteThroughputEnabled", False)
+    if not isinstance(has_minute_pool, bool):
+        raise bad_request("'offerIsRUPerMinuteThroughputEnabled' must be true or false.")
     settings = content.get("offerAutopilotSettings")
     if settings is not None:
+        if has_minute_pool:
+            raise bad_request("Request units per minute go with manual throughput, not with autoscale.")
         if not present.is_autoscale:
             raise bad_request("This offer has manual throughput: migrate it to autoscale first.")
         return parse_autopilot(settings)
@@ -133,13 +153,27 @@ def changed_throughput(present: Throughput, wanted: Any, *, to_autoscale: bool, 
     ru = content.get("offerThroughput")
     if not isinstance(ru, int) or isinstance(ru, bool):
         raise bad_request("'offerThroughput' must be an integer.")
-    return Throughput.manual(ru)
+    return Throughput.manual(ru, has_minute_pool=has_minute_pool)
 
 
-def minimum_ru(throughput: Throughput, highest_ru: int) -> int:
-    """The least this offer may be set to now: scaling far up leaves a floor behind."""
+class Minimum(NamedTuple):
+    ru: int
+    reason: str
+
+
+def minimum(throughput: Throughput, highest_ru: int, storage_bytes: int = 0, sharing_count: int = 0) -> Minimum:
+    """The least that an offer may be set to: what is stored, what was provisioned before and how many containers share
+    it all leave a floor behind."""
     if throughput.is_autoscale:
-        floor = max(limits.AUTOSCALE_MIN_RU, -(-highest_ru // 10))
-        return -(-floor // limits.AUTOSCALE_STEP_RU) * limits.AUTOSCALE_STEP_RU
-    floor = max(limits.THROUGHPUT_MIN_RU, -(-highest_ru // 100))
-    return -(-floor // limits.THROUGHPUT_STEP_RU) * limits.THROUGHPUT_STEP_RU
+        least, step, per_gb, of_highest = limits.AUTOSCALE_MIN_RU, limits.AUTOSCALE_STEP_RU, 10, 10
+    else:
+        least, step, per_gb, of_highest = limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_STEP_RU, 1, 100
+    beyond = max(0, sharing_count - limits.SHARED_DATABASE_CONTAINERS_MAX)
+    floors = [
+        Minimum(least, "that is the least there is"),
+        Minimum(-(-highest_ru // of_highest), f"up to {highest_ru} RU/s were provisioned here before"),
+        Minimum(-(-storage_bytes * per_gb // limits.GB), f"{storage_bytes / limits.GB:.1f} GB are stored here"),
+        Minimum(least + step * beyond, f"{sharing_count} containers share it"),
+    ]
+    highest = max(floors, key=lambda floor: floor.ru)
+    return Minimum(-(-highest.ru // step) * step, highest.reason)

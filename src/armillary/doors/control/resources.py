@@ -184,7 +184,7 @@ def _offer(call: Call, owner: Record) -> dict[str, Any] | None:
     return {
         "ru": present.ru,
         "autoscale": present.is_autoscale,
-        "minimumRu": offers.minimum_ru(offer),
+        "minimumRu": offers.minimum_ru(call.account, offer),
     }
 
 

@@ -38,7 +38,7 @@ async def read_resource(call: Call) -> Response:
         if h.flag(call.headers, h.POPULATE_STATISTICS):
             content["statistics"] = await _statistics(container)
     elif resource_type is ResourceType.OFFER:
-        extra = _offer_headers(record)
+        extra = _offer_headers(call, record)
     return call.answer_record(200, METADATA_READ_RU, record, content, extra)
 
 
@@ -89,8 +89,11 @@ def _is_old_client(call: Call) -> bool:
 
 def _throughput(call: Call) -> Throughput | None:
     wanted = h.throughput(call.headers)
+    has_minute_pool = h.flag(call.headers, h.OFFER_MINUTE_POOL)
     if wanted.manual_ru is not None:
-        return Throughput.manual(wanted.manual_ru)
+        return Throughput.manual(wanted.manual_ru, has_minute_pool=has_minute_pool)
+    if has_minute_pool:
+        raise bad_request("Request units per minute need x-ms-offer-throughput: they are ten times that number.")
     if wanted.autoscale_max_ru is not None:
         return Throughput.autoscale(wanted.autoscale_max_ru, wanted.increment_percent)
     return None
@@ -145,13 +148,14 @@ async def replace_offer(call: Call) -> Response:
         to_manual=h.flag(call.headers, h.MIGRATE_TO_MANUAL),
         if_match=h.text(call.headers, h.IF_MATCH),
     )
-    return call.answer_record(200, METADATA_WRITE_RU, record, None, _offer_headers(record))
+    content = record_content(call, record)
+    return call.answer_record(200, METADATA_WRITE_RU, record, content, _offer_headers(call, record))
 
 
-def _offer_headers(offer: Record) -> HeaderList:
+def _offer_headers(call: Call, offer: Record) -> HeaderList:
     return [
-        (b"x-ms-cosmos-min-throughput", b"%d" % offers.minimum_ru(offer)),
-        (b"x-ms-offer-replace-pending", b"false"),
+        (b"x-ms-cosmos-min-throughput", b"%d" % offers.minimum_ru(call.account, offer)),
+        (b"x-ms-offer-replace-pending", b"true" if offers.is_pending(call.account, offer) else b"false"),
     ]
 
 
@@ -219,8 +223,10 @@ async def no_such_conflict(call: Call) -> Response:
 
 
 def record_content(call: Call, record: Record) -> Body:
-    """A resource as this client is answered: a permission with a token that is new each time, and a container without
-    partition key with the one that newer clients take it to have."""
+    """A resource as this client is answered: a permission with a token that is new each time, an offer with what is
+    true at this moment, and a container without partition key with the one that newer clients take it to have."""
+    if record.type is ResourceType.OFFER:
+        return offers.offer_content(call.account, record)
     content = record.to_json()
     if record.type is ResourceType.PERMISSION:
         content["_token"] = _permission_token(call, record)
