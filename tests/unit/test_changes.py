@@ -17,6 +17,7 @@ from armillary.account.account import Account
 from armillary.account.change_positions import Positions, Stretch
 from armillary.account.changes import ChangePage, read_changes
 from armillary.account.container import Container
+from armillary.account.faults import FaultRule, add_rule
 from armillary.account.feeds import FeedOptions
 from armillary.account.items import ItemOptions
 from armillary.account.throughput import Throughput
@@ -24,6 +25,7 @@ from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
+from armillary.partition.budget import Budget
 from armillary.partition.log import Transaction
 from armillary.partition.log_times import LogTimes
 from armillary.partition.operations import Operation, Verb, draft
@@ -327,6 +329,53 @@ async def test_scopes_without_a_partition(house: House) -> None:
     with pytest.raises(Failure) as caught:
         await house.page(container, range_id="77")
     assert caught.value.kind is Kind.RANGE_GONE
+
+
+async def test_partitions_are_paid(house: House) -> None:
+    """What is answered is what the meters of the partitions have counted."""
+    container = await house.container(20_000)
+    for number in range(20):
+        await house.put(container, {"id": str(number), "pk": number})
+    meters = [partition.meter for partition in container.partitions.values()]
+    before = sum(meter.totals.charged for meter in meters)
+    whole = await house.page(container)
+    assert whole.charge_ru == 20.0
+    nothing = await house.page(container, whole.continuation)
+    assert nothing.charge_ru == 1.0
+    key = await house.page(container, key=(7,))
+    now = await house.page(container, is_from_now=True)
+    with pytest.raises(Failure) as caught:
+        await house.page(container, "999")
+    answered = [whole.charge_ru, nothing.charge_ru, key.charge_ru, now.charge_ru, caught.value.charge_ru]
+    assert sum(meter.totals.charged for meter in meters) - before == round(100 * sum(answered))
+
+
+async def test_a_page_ends_before_a_partition_that_cannot_pay(house: House) -> None:
+    container = await house.container(20_000)
+    for number in range(20):
+        await house.put(container, {"id": str(number), "pk": number})
+    poor = container.partitions[1].meter
+    poor.budget, poor.is_enforcing = Budget(int(house.clock.monotonic_s())), True
+    poor.budget.set_limit(100)
+    poor.admit(5000)  # in debt
+    page = await house.page(container)
+    assert not page.is_end
+    assert {container.map.find(unpack_header(each.stored).epk).id for each in page.items} == {0}
+    with pytest.raises(Failure) as caught:
+        await house.page(container, page.continuation)
+    assert caught.value.kind is Kind.THROTTLED
+    house.clock.advance(100)
+    rest = await house.drain(container, Reader(page.continuation))
+    assert len(rest.ids) + len(page.items) == 20
+
+
+async def test_faults(house: House) -> None:
+    container = await house.container()
+    add_rule(house.account, FaultRule(operations=frozenset(("changes",)), kind=Kind.RANGE_GONE, range_id=0, count=1))
+    with pytest.raises(Failure) as caught:
+        await house.page(container)
+    assert caught.value.kind is Kind.RANGE_GONE
+    assert (await house.page(container)).is_end
 
 
 async def test_positions_ahead_are_refused(house: House) -> None:

@@ -13,14 +13,18 @@ from dataclasses import dataclass, field
 from armillary import limits
 from armillary.account import change_positions
 from armillary.account.account import Account
+from armillary.account.bills import Bill
 from armillary.account.change_positions import Positions, Stretch
 from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.account.feeds import FeedOptions
 from armillary.account.items import check_session
+from armillary.errors import Failure
 from armillary.model import charges
 from armillary.model.encoding import ItemHeader, payload_of
+from armillary.partition.budget import READ_DEPOSIT
 from armillary.partition.changes import Changed, ChangeReader, Room, Step
+from armillary.partition.partition import Partition
 
 
 @dataclass(slots=True)
@@ -45,10 +49,7 @@ async def read_changes(
     walk = _Walk(account, container, options, since_s)
     if container.faults is not None:
         await walk.meet_faults(container.faults)
-    if is_from_now:
-        await walk.go_to_end()
-    else:
-        await walk.run()
+    await walk.run(is_from_now=is_from_now)
     return walk.answer()
 
 
@@ -60,6 +61,7 @@ class _Walk:
         self._container = container
         self._options = options
         self._size_bytes = 0
+        self._reads_ru = 0.0
         self._page = ChangePage()
         low, high = self._low, self._high = container.stretch(options.key, options.range_id, options.epk_range)
         positions = change_positions.beginning(low, high)
@@ -80,9 +82,7 @@ class _Walk:
             if stretch.low < stretch.high
             for key_range in container.map.overlapping(stretch.low, stretch.high)
         ]
-        if options.session is not None:
-            for reader in self._readers:
-                check_session(reader.partition, options.session)
+        self._bill = Bill(options.ask, container.one_key(low, high))
 
     def _is_live(self, header: ItemHeader) -> bool:
         return self._container.schema.is_live(header, self._account.clock.now_s())
@@ -92,26 +92,46 @@ class _Walk:
         ranges = [reader.partition.range for reader in self._readers]
         await faults.over("changes", self._container, self._low, self._high, ranges)
 
-    async def go_to_end(self) -> None:
+    async def run(self, *, is_from_now: bool) -> None:
+        """Fill the page; `is_from_now`: go to the end instead."""
+        try:
+            if self._options.session is not None:
+                for reader in self._readers:
+                    check_session(reader.partition, self._options.session)
+            if is_from_now:
+                await self._go_to_end()
+            else:
+                await self._fill()
+        except Failure as failure:
+            raise self._bill.charge(failure, self._partitions()[0]) from None
+
+    async def _go_to_end(self) -> None:
         for reader in self._readers:
+            self._bill.enter(reader.partition, READ_DEPOSIT)
             reader.lsn = await reader.partition.read(reader.partition.lsn_in)
 
-    async def run(self) -> None:
+    async def _fill(self) -> None:
         clock = self._account.clock
         begun_s = clock.elapsed_s()
         for index, reader in enumerate(self._readers):
+            if index and reader.partition.meter.is_closed(self._options.ask):
+                self._stop_at(index)  # a page that has begun ends before a partition that cannot pay
+                return
+            self._bill.enter(reader.partition, READ_DEPOSIT, self._cost_ru() if index else 0.0)
             is_end = False
             while not is_end:
                 step = await self._read(reader)
                 is_end = step.is_end
                 if step.is_full or (not is_end and self._is_late(clock.elapsed_s() - begun_s)):
-                    # The next page begins here, or with the next stretch: every one has its turn.
-                    following = index + is_end
-                    self._readers = self._readers[following:] + self._readers[:following]
-                    self._page.is_end = False
+                    self._stop_at(index + is_end)
                     return
                 if reader is not self._readers[-1] or not is_end:
                     await asyncio.sleep(0)
+
+    def _stop_at(self, index: int) -> None:
+        """The next page begins there: every stretch has its turn."""
+        self._readers = self._readers[index:] + self._readers[:index]
+        self._page.is_end = False
 
     async def _read(self, reader: ChangeReader) -> Step:
         clock = self._account.clock
@@ -119,6 +139,7 @@ class _Walk:
         step = await reader.read(self._room(), lambda: clock.elapsed_s() > slice_end_s)
         self._page.items += step.items
         self._size_bytes += step.size_bytes
+        self._reads_ru += sum([charges.read_ru(len(payload_of(each.stored))) for each in step.items])
         return step
 
     def _room(self) -> Room:
@@ -137,8 +158,15 @@ class _Walk:
         if self._readers:  # there are none where range, keys and partition key have nothing in common
             positions = Positions(tuple(Stretch(each.low, each.high, each.lsn) for each in self._readers))
             page.continuation = positions.encode(self._account.secret, container.record.rid)
-        sizes = [len(payload_of(each.stored)) for each in page.items]
-        page.charge_ru = charges.feed_page_ru(sizes, self._options.read_factor)
-        partitions = [each.partition for each in self._readers] or list(container.partitions.values())[:1]
+        partitions = self._partitions()
+        page.charge_ru = self._bill.pay(self._cost_ru(), partitions[0])
         page.lsns = list(dict.fromkeys((each.range.id, each.lsn) for each in partitions))
         return page
+
+    def _cost_ru(self) -> float:
+        factor = self._options.read_factor
+        return max(float(factor), self._reads_ru * factor)
+
+    def _partitions(self) -> list[Partition]:
+        """Those that the page is about, or any at all: somebody must answer, and be paid."""
+        return [each.partition for each in self._readers] or list(self._container.partitions.values())[:1]
