@@ -23,7 +23,7 @@ from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.control.door import ControlDoor
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure
 from armillary.net.certificate import development_context
 from armillary.net.listen import Listener, listen
 from armillary.net.reception import Reception
@@ -43,12 +43,6 @@ _GRACE_S = 5.0  # for requests that run when the server is told to stop
 def run(settings: Settings) -> int:
     """Serve until told to stop. A refusal to start is a Failure."""
     settings.check_exposure()
-    if settings.throughput == "enforce":
-        raise Failure(
-            Kind.UNSUPPORTED,
-            "Refusing requests beyond the provisioned throughput is not supported yet. Use --throughput observe: every "
-            "answer carries its charge.",
-        )
     logging.basicConfig(
         stream=sys.stderr,
         level=settings.log_level.upper(),
@@ -110,6 +104,9 @@ def _account_settings(settings: Settings) -> AccountSettings:
         name=settings.account,
         consistency=settings.consistency,
         partition_throughput_ru=settings.partition_throughput_ru,
+        throughput_mode=settings.throughput,
+        is_serverless=settings.is_serverless,
+        has_burst=settings.has_burst,
         # A logical partition lies within a physical one.
         logical_partition_bytes_max=min(limits.LOGICAL_PARTITION_BYTES_MAX, settings.partition_storage_bytes),
     )

@@ -139,9 +139,27 @@ class Settings:
         "throughput",
         "observe",
         **_choice("enforce", "observe", "off"),
-        meaning="observe: serve everything; each answer carries its charge. enforce: refuse what is beyond the "
-        "provisioned throughput (not supported yet: refused at the start). off: as observe, until there is something "
-        "to leave out.",
+        meaning="enforce: refuse what is beyond the provisioned throughput, with 429. observe: serve everything, and "
+        "count what would have been refused. off: no budgets; charges are answered and counted all the same. The "
+        "control API can set it for a container.",
+    )
+    is_serverless: bool = _setting(
+        "serverless",
+        False,
+        parsing.truth,
+        "true or false",
+        "A serverless account: no throughput is provisioned, and each physical partition has "
+        f"{limits.SERVERLESS_PARTITION_RU} request units a second.",
+        default_text="false",
+    )
+    has_burst: bool = _setting(
+        "burst",
+        False,
+        parsing.truth,
+        "true or false",
+        f"Partitions with less than {limits.BURST_THROUGHPUT_RU} request units a second save up what they do not use, "
+        f"for up to {limits.BURST_SECONDS_MAX} seconds, and may spend it at that rate.",
+        default_text="false",
     )
     partition_throughput_ru: int = _setting(
         "partition-throughput",
