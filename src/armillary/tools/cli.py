@@ -14,6 +14,7 @@ from pathlib import Path
 
 from armillary import __version__
 from armillary.errors import Failure
+from armillary.tools.commands import parsers
 from armillary.tools.settings import OPTIONS, Option, Settings, resolve
 
 REFUSED = 2
@@ -38,12 +39,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             print(trust(_settings(parsed)))
             return 0
+        if command in parsers.NAMES:
+            # Of the settings they take where the server is; the rest of the arguments is their own.
+            settings = _settings({name: value for name, value in parsed.items() if name in ("data", "config")})
+            from armillary.tools.commands.run import run_command
+
+            return run_command(command, parsed, settings)
         assert command == "version"
         print(f"armillary {__version__}")
         return 0
     except Failure as failure:
         print(f"armillary: {failure.message}", file=sys.stderr)
         return REFUSED
+    except BrokenPipeError:  # whoever read our output has seen enough; nothing more may be written at the exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
     except KeyboardInterrupt:  # before the server listens to signals
         return 128 + 2
 
@@ -67,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     trust = _command(commands, "trust", "say where the development certificate is and how to install it")
     for name in ("data", "host", "config"):
         _add(trust, OPTIONS[name])
+    parsers.add_parsers(commands, _command)
     _command(commands, "version", "print the version")
     return parser
 

@@ -1,0 +1,105 @@
+"""`armillary containers`: list, show, create, delete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from armillary.errors import Failure, Kind, bad_request
+from armillary.tools.commands.names import confirm, container_path
+from armillary.tools.remote import Server
+from armillary.tools.screen import Screen, count, size, throughput_text
+
+
+def container_table(screen: Screen, containers: list[dict[str, Any]]) -> None:
+    columns = ("container", "partition key", "throughput", ">partitions", ">items", ">size")
+    rows = [
+        [
+            f"{each['database']}/{each['name']}",
+            ", ".join(each["partitionKey"]) if each["partitionKey"] else "none (fixed)",
+            throughput_text(each["throughput"]),
+            count(each["partitionCount"]),
+            count(each["items"]),
+            size(each["bytes"]),
+        ]
+        for each in containers
+    ]
+    screen.table(columns, rows)
+
+
+def list_containers(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    database = arguments.get("database")
+    content = server.get("databases", database, "containers") if database else server.get("containers")
+    if screen.is_json:
+        screen.content(content)
+    elif not content["containers"]:
+        screen.say("There are no containers yet.")
+    else:
+        container_table(screen, content["containers"])
+
+
+def show_container(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    content = server.get(*container_path(arguments["container"]))
+    if screen.is_json:
+        screen.content(content)
+        return
+    container_table(screen, [content])
+    screen.say(json.dumps(content["definition"], indent=2, ensure_ascii=False))
+
+
+def create_container(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    _, database, _, name = container_path(arguments["container"])
+    body: dict[str, Any] = {"name": name}
+    if "partition_key" in arguments:
+        body["partitionKey"] = arguments["partition_key"]
+    if "definition" in arguments:
+        body["definition"] = _definition(Path(arguments["definition"]))
+    body |= {each: arguments[each] for each in ("fixed", "throughput", "autoscale") if each in arguments}
+    is_new = _ensure_database(server, database)
+    try:
+        content = server.post("databases", database, "containers", body=body)
+    except Failure:
+        if is_new:
+            server.delete("databases", database)
+        raise
+    if screen.is_json:
+        screen.content(content)
+        return
+    partitions = content["partitionCount"]
+    screen.say(
+        f"Created the container {database}/{name} with {throughput_text(content['throughput'])} over {partitions} "
+        f"partition{'s' * (partitions != 1)}."
+    )
+
+
+def delete_container(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    name = arguments["container"]
+    path = container_path(name)
+    confirm(f"Delete the container {name} with all its items?", "yes" in arguments)
+    content = server.delete(*path)
+    if screen.is_json:
+        screen.content(content)
+    else:
+        screen.say(f"Deleted the container {name}.")
+
+
+def _ensure_database(server: Server, name: str) -> bool:
+    """Whether it had to be made."""
+    try:
+        server.get("databases", name)
+    except Failure as failure:
+        if failure.kind is not Kind.NOT_FOUND:
+            raise
+        server.post("databases", body={"name": name})
+        return True
+    return False
+
+
+def _definition(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise bad_request(f"The definition {file} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise bad_request(f"The definition {file} is not JSON: {error}.") from None

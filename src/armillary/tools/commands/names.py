@@ -1,0 +1,25 @@
+"""Names as the commands take them: shop, or shop/orders."""
+
+from __future__ import annotations
+
+import sys
+
+from armillary.errors import Failure, Kind, bad_request
+
+
+def container_path(name: str) -> tuple[str, str, str, str]:
+    """The path of a container in the control API."""
+    database, slash, container = name.partition("/")
+    if not slash or not database or not container or "/" in container:
+        raise bad_request(f"{name!r} does not name a container: write DATABASE/CONTAINER, such as shop/orders.")
+    return "databases", database, "containers", container
+
+
+def confirm(question: str, is_sure: bool) -> None:
+    """Ask before something is lost. Without a terminal to ask on, --yes must be said."""
+    if is_sure:
+        return
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Failure(Kind.BAD_REQUEST, "Nothing was deleted. Say yes, or give --yes.")

@@ -1,0 +1,118 @@
+"""The arguments of the commands that talk to a running server. Built at every start, so it imports nothing heavy; what
+the commands do is in the modules beside this one, imported when one is called.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeAlias
+
+# How the caller makes a parser and adds a setting to it: `cli.py` knows both.
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+AddCommand = Callable[..., argparse.ArgumentParser]
+
+NAMES = ("databases", "containers", "partitions", "keys", "scale", "split", "merge")
+
+
+def add_parsers(commands: Commands, add_command: AddCommand) -> None:
+    databases = add_command(commands, "databases", "list, create and delete databases")
+    verbs = _verbs(databases, add_command)
+    _of_server(add_command(verbs, "list", "list the databases"))
+    show = _of_server(add_command(verbs, "show", "show a database and its containers"))
+    show.add_argument("database")
+    create = _of_server(add_command(verbs, "create", "create a database"))
+    create.add_argument("database")
+    _throughput(create, "shared by its containers")
+    _delete(_of_server(add_command(verbs, "delete", "delete a database with everything in it")), "database")
+
+    containers = add_command(commands, "containers", "list, create and delete containers")
+    verbs = _verbs(containers, add_command)
+    listed = _of_server(add_command(verbs, "list", "list the containers"))
+    listed.add_argument("database", nargs="?")
+    show = _of_server(add_command(verbs, "show", "show a container's definition"))
+    _container(show)
+    create = _of_server(add_command(verbs, "create", "create a container; its database too, if it does not exist"))
+    _container(create)
+    create.add_argument(
+        "--partition-key", metavar="PATH", action="append", help="such as /customerId; up to three times, for levels"
+    )
+    create.add_argument("--fixed", action="store_true", help="without partition key: one partition of up to 10 GB")
+    create.add_argument("--definition", metavar="FILE", help="a JSON file with policies, as the SQL API has them")
+    _throughput(create, "of the container")
+    _container(_delete(_of_server(add_command(verbs, "delete", "delete a container with its items")), None))
+
+    scale = _of_server(add_command(commands, "scale", "change the throughput of a container or of a database"))
+    scale.add_argument("name", metavar="DATABASE[/CONTAINER]")
+    scale.add_argument("throughput", metavar="RU", nargs="?", type=int, default=None, help="request units a second")
+    scale.add_argument("--autoscale", metavar="RU", type=int, help="the most that it scales to by itself")
+    _waiting(scale)
+
+    partitions = _of_server(
+        add_command(commands, "partitions", "draw the partitions of containers, and their top keys")
+    )
+    partitions.add_argument("containers", metavar="DATABASE/CONTAINER", nargs="+", help="several are compared")
+    _top(partitions)
+    keys = _of_server(add_command(commands, "keys", "show the partition keys with the most bytes and request units"))
+    _container(keys)
+    _top(keys)
+
+    split = _of_server(add_command(commands, "split", "split a partition in two"))
+    _container(split)
+    split.add_argument(
+        "range", metavar="PARTITION", nargs="?", type=int, default=None, help="its id (default: the largest)"
+    )
+    _stepping(split)
+    merge = _of_server(add_command(commands, "merge", "merge two neighbouring partitions into one"))
+    _container(merge)
+    merge.add_argument(
+        "ranges",
+        metavar="PARTITION",
+        nargs="*",
+        type=int,
+        default=[],
+        help="two ids (default: the smallest neighbours)",
+    )
+    _stepping(merge)
+
+
+def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:
+    _of_server(parser)
+    return parser.add_subparsers(dest="verb", metavar="list|show|create|delete")
+
+
+def _of_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """What every command takes that talks to a server."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument("--data", metavar="DIR", help="the server's data directory (ARMILLARY_DATA)")
+    parser.add_argument("--url", metavar="URL", help="where the server is, if its data directory does not say it")
+    parser.add_argument("--config", metavar="FILE", help="the server's settings file (ARMILLARY_CONFIG)")
+    return parser
+
+
+def _container(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("container", metavar="DATABASE/CONTAINER")
+
+
+def _throughput(parser: argparse.ArgumentParser, whose: str) -> None:
+    parser.add_argument("--throughput", metavar="RU", type=int, help=f"request units a second, {whose}")
+    parser.add_argument("--autoscale", metavar="RU", type=int, help=f"the most that it scales to by itself, {whose}")
+
+
+def _delete(parser: argparse.ArgumentParser, what: str | None) -> argparse.ArgumentParser:
+    if what is not None:
+        parser.add_argument(what)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
+def _top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--top", metavar="N", type=int, help="how many keys (default: 10)")
+
+
+def _waiting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-wait", action="store_true", help="return at once, and let it go on")
+
+
+def _stepping(parser: argparse.ArgumentParser) -> None:
+    _waiting(parser)

@@ -1,0 +1,149 @@
+"""`armillary partitions` and `armillary keys`: pictures of how a container is spread over its partitions.
+
+A partition key is good when neither bytes nor request units pile up anywhere: the bars of its partitions are alike, and
+no single key stands out. Give several containers with the same items under different keys to see them side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from armillary.tools.commands.names import container_path
+from armillary.tools.remote import Server
+from armillary.tools.screen import Screen, count, percent, size, throughput_text, units
+
+_EDGE_CHARACTERS = 6  # of a hash, to tell ranges apart
+_KEY_CHARACTERS_MAX = 40
+_SKEWED = 1.5  # times a fair share
+
+
+def draw_partitions(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    names = arguments["containers"]
+    query = {"top": arguments["top"]} if "top" in arguments else {}
+    found = [server.get(*container_path(name), "partitions", **query) for name in names]
+    if screen.is_json:
+        screen.content(found[0] if len(found) == 1 else found)
+        return
+    for name, content in zip(names, found, strict=True):
+        _draw(screen, server.get(*container_path(name)), content)
+    if len(found) > 1:
+        _compare(screen, found)
+
+
+def draw_keys(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    query = {"top": arguments["top"]} if "top" in arguments else {}
+    content = server.get(*container_path(arguments["container"]), "keys", **query)
+    if screen.is_json:
+        screen.content(content)
+        return
+    _draw_keys(screen, content)
+
+
+def _draw(screen: Screen, container: dict[str, Any], content: dict[str, Any]) -> None:
+    partitions = content["partitions"]
+    key = ", ".join(container["partitionKey"]) if container["partitionKey"] else "no key (fixed)"
+    screen.heading(
+        f"{content['database']}/{content['container']} by {key}: {count(container['items'])} items, "
+        f"{size(container['bytes'])}, {throughput_text(container['throughput'])}"
+    )
+    total_bytes = sum(each["bytes"] for each in partitions)
+    rows = []
+    for each in partitions:
+        share = each["bytes"] / total_bytes if total_bytes else 0.0
+        budget_ru = each["budgetRu"]
+        spent_share = each["spentRu"] / budget_ru if budget_ru else 0.0
+        rows.append(
+            [
+                each["id"],
+                f"{_edge(each['low'], '0')}-{_edge(each['high'], 'F')}",
+                ",".join(map(str, each["parents"])) or "-",
+                count(each["items"]),
+                size(each["bytes"]),
+                f"{screen.bar(share)} {percent(share)}",
+                units(each["spentRu"]),
+                f"{screen.bar(spent_share, 10)} {percent(spent_share)}" if budget_ru else "no budget",
+                count(each["refused"]),
+                count(each["wouldBeRefused"]),
+            ]
+        )
+    columns = ("partition", "hashes", "parents", ">items", ">size", "share of bytes", ">RU/s")
+    screen.table((*columns, "of its budget", ">refused", ">would be"), rows)
+    _draw_keys(screen, content, total_bytes)
+    screen.say(_verdict(content))
+
+
+def _draw_keys(screen: Screen, content: dict[str, Any], total_bytes: int = 0) -> None:
+    largest, busiest = content["largestKeys"], content["busiestKeys"]
+    if not largest and not busiest:
+        screen.say("There are no items yet.")
+    if largest:
+        most = max(total_bytes, sum(each["bytes"] for each in largest), 1)
+        rows = [
+            [
+                _key(each["key"]),
+                each["partition"],
+                count(each["items"]),
+                size(each["bytes"]),
+                f"{screen.bar(each['bytes'] / most)} {percent(each['bytes'] / most)}",
+            ]
+            for each in largest
+        ]
+        some = "" if content["isLargestComplete"] else " (of the first million)"
+        screen.table(("key", ">partition", ">items", ">size", "share of bytes"), rows, f"Largest partition keys{some}")
+    if busiest:
+        total_ru = sum(each["chargedRu"] for each in content.get("partitions", [])) or sum(
+            each["chargedRu"] for each in busiest
+        )
+        rows = [
+            [
+                _key(each["key"]),
+                each["partition"],
+                units(each["chargedRu"]),
+                f"{screen.bar(each['chargedRu'] / (total_ru or 1))} {percent(each['chargedRu'] / (total_ru or 1))}",
+            ]
+            for each in busiest
+        ]
+        screen.table(("key", ">partition", ">RU", "share of request units"), rows, "Busiest partition keys")
+
+
+def _skew(content: dict[str, Any], field: str) -> float:
+    """How many times a fair share the fullest partition has."""
+    amounts = [each[field] for each in content["partitions"]]
+    return max(amounts) * len(amounts) / sum(amounts) if sum(amounts) else 1.0
+
+
+def _verdict(content: dict[str, Any]) -> str:
+    stored, charged = _skew(content, "bytes"), _skew(content, "chargedRu")
+    text = f"The fullest partition holds {stored:.1f} times its fair share of bytes, the busiest {charged:.1f} times"
+    text += " that of request units"
+    return f"{text}: {'well spread' if max(stored, charged) < _SKEWED else 'skewed'}.\n"
+
+
+def _compare(screen: Screen, found: list[dict[str, Any]]) -> None:
+    rows = []
+    for content in found:
+        stored, charged = _skew(content, "bytes"), _skew(content, "chargedRu")
+        highest = max(1.0, *(_skew(each, name) for each in found for name in ("bytes", "chargedRu")))
+        rows.append(
+            [
+                f"{content['database']}/{content['container']}",
+                len(content["partitions"]),
+                f"{screen.bar(stored / highest)} {stored:.1f}x",
+                f"{screen.bar(charged / highest)} {charged:.1f}x",
+                count(sum(each["refused"] + each["wouldBeRefused"] for each in content["partitions"])),
+            ]
+        )
+    columns = ("container", ">partitions", "fullest partition", "busiest partition", ">beyond budget")
+    screen.table(columns, rows, "Side by side (1.0x is a fair share)")
+
+
+def _edge(bound: str, default: str) -> str:
+    return (bound or default)[:_EDGE_CHARACTERS].ljust(2, default)
+
+
+def _key(key: list[Any] | None) -> str:
+    if key is None:
+        return "(nothing stored)"
+    text = json.dumps(key[0] if len(key) == 1 else key, ensure_ascii=False) if key else "(none)"
+    return text if len(text) <= _KEY_CHARACTERS_MAX else text[: _KEY_CHARACTERS_MAX - 1] + "…"

@@ -1,0 +1,36 @@
+"""Runs a command that talks to a server: finds the server, calls the command, and knows them all by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from armillary.tools.commands import containers as container_commands
+from armillary.tools.commands import databases, partitions, resharding
+from armillary.tools.remote import Server, find_server
+from armillary.tools.screen import Screen
+from armillary.tools.settings import Settings
+
+Command = Callable[[Server, Screen, dict[str, Any]], None]
+
+_COMMANDS: dict[tuple[str, str], Command] = {
+    ("databases", "list"): databases.list_databases,
+    ("databases", "show"): databases.show_database,
+    ("databases", "create"): databases.create_database,
+    ("databases", "delete"): databases.delete_database,
+    ("containers", "list"): container_commands.list_containers,
+    ("containers", "show"): container_commands.show_container,
+    ("containers", "create"): container_commands.create_container,
+    ("containers", "delete"): container_commands.delete_container,
+    ("scale", ""): resharding.scale,
+    ("partitions", ""): partitions.draw_partitions,
+    ("keys", ""): partitions.draw_keys,
+}
+
+
+def run_command(name: str, arguments: dict[str, Any], settings: Settings) -> int:
+    verb = arguments.pop("verb", None) or ("list" if (name, "list") in _COMMANDS else "")
+    screen = Screen(is_json=arguments.pop("json", False))
+    server = find_server(settings, arguments.pop("url", None))
+    _COMMANDS[name, verb](server, screen, arguments)
+    return 0

@@ -1,0 +1,103 @@
+"""A running server as the commands see it: where it is, what its control key is, and its control API as function calls.
+
+The server is found through its data directory (`control_file.py`) or by its settings. What a call means is known to
+`doors/control`; refusals come back as the Failure that the server had.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from armillary.errors import Failure, Kind, bad_request
+from armillary.net.certificate import CERTIFICATE_FILE
+from armillary.tools.control_file import Control, local_host, read_control
+from armillary.tools.settings import Settings
+
+_TIMEOUT_S = 60.0
+_KINDS = {kind.name.lower(): kind for kind in Kind}
+
+
+class Server:
+    """The control API. Paths are given as segments, of which none needs to be escaped."""
+
+    def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise bad_request(f"--url is {url!r}; expected one such as http://127.0.0.1:8081.")
+        self.url = url.rstrip("/")
+        self._key = key
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            raise bad_request(f"--url is {url!r}; its port is none.") from None
+        self._connection = http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT_S)
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            if certificate is not None and certificate.exists():
+                context.load_verify_locations(certificate)
+            self._connection = http.client.HTTPSConnection(parts.hostname, port, timeout=_TIMEOUT_S, context=context)
+
+    def get(self, *path: str, **query: object) -> Any:
+        return self._call("GET", path, None, query)
+
+    def post(self, *path: str, body: dict[str, Any]) -> Any:
+        return self._call("POST", path, body)
+
+    def put(self, *path: str, body: dict[str, Any]) -> Any:
+        return self._call("PUT", path, body)
+
+    def delete(self, *path: str) -> Any:
+        return self._call("DELETE", path, None)
+
+    def _call(
+        self, method: str, path: tuple[str, ...], body: dict[str, Any] | None, query: dict[str, object] | None = None
+    ) -> Any:
+        target = "/_armillary/" + "/".join(quote(segment, safe="") for segment in path)
+        if query:
+            target += "?" + "&".join(f"{name}={quote(str(value), safe='')}" for name, value in query.items())
+        headers = {"Authorization": f"Bearer {self._key}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            text = json.dumps(body).encode() if body is not None else None
+            self._connection.request(method, target, text, headers)
+            response = self._connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise Failure(
+                Kind.UNAVAILABLE,
+                f"No server answers at {self.url}: {error}. Start it with `armillary serve`, or name another one with "
+                "--data or --url.",
+            ) from None
+        return _content(answer, response.status, self.url)
+
+
+def _content(answer: bytes, status: int, url: str) -> Any:
+    try:
+        content = json.loads(answer)
+        if status < 400:
+            return content
+        error = content["error"]
+        raise Failure(_KINDS.get(error["code"], Kind.INTERNAL), error["message"])
+    except (ValueError, KeyError, TypeError):
+        raise Failure(Kind.UNAVAILABLE, f"What answers at {url} is no Armillary with a control API.") from None
+
+
+def find_server(settings: Settings, url: str | None) -> Server:
+    """The server that these settings are those of."""
+    found = Control(None, None) if settings.is_in_memory else read_control(settings.directory)
+    key = settings.control_key or found.key
+    if key is None:
+        raise bad_request(
+            f"There is no control key: {settings.directory} is no data directory of a server that has one, and "
+            "ARMILLARY_CONTROL_KEY is not set. Name the directory with --data."
+        )
+    host = local_host(settings.host)
+    default = f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
+    return Server(url or found.url or default, key, settings.directory / CERTIFICATE_FILE)

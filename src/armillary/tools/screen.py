@@ -1,0 +1,119 @@
+"""What the commands print: tables, bars and progress for people, JSON for programs. Standard output carries results
+alone, so that it can be piped; progress goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+_PIPE_WIDTH = 140
+_BAR_CELLS = 20
+_FULL, _EMPTY, _PARTS = "█", "░", " ▏▎▍▌▋▊▉"
+
+
+class Screen:
+    def __init__(self, *, is_json: bool = False) -> None:
+        self.is_json = is_json
+        self._console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, emoji=False)
+        self._progress_console = Console(stderr=True)
+        encoding = (self._console.encoding or "").lower()
+        self._is_plain = not encoding.startswith("utf")
+
+    def content(self, content: Any) -> None:
+        """For programs."""
+        print(json.dumps(content, indent=2, ensure_ascii=False))
+
+    def say(self, text: str) -> None:
+        self._console.print(escape(text))
+
+    def heading(self, text: str) -> None:
+        self._console.print(f"[bold]{escape(text)}[/bold]")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+        """Columns whose name begins with > are aligned to the right."""
+        box = None if self._is_plain else _box()
+        table = Table(title=title, title_justify="left", box=box, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        for row in rows:
+            table.add_row(*(escape(str(cell)) for cell in row))
+        self._console.print(table)
+
+    def bar(self, share: float, cells: int = _BAR_CELLS) -> str:
+        """A share from 0 to 1 as a picture; more than 1 is full."""
+        filled = max(0.0, min(1.0, share)) * cells
+        if self._is_plain:
+            return "#" * round(filled) + "." * (cells - round(filled))
+        whole = int(filled)
+        part = _PARTS[int((filled - whole) * len(_PARTS))].strip() if whole < cells else ""
+        return (_FULL * whole + part).ljust(cells, _EMPTY)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Any]:
+        """A bar that is told how far something has come: `update(share, text)`."""
+        with Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=self._progress_console,
+            transient=True,
+            disable=self.is_json,
+        ) as progress:
+            task = progress.add_task(what, total=1.0)
+
+            def update(share: float, text: str) -> None:
+                progress.update(task, completed=min(1.0, max(0.0, share)), description=text)
+
+            yield update
+
+
+def _box() -> Any:
+    from rich import box
+
+    return box.SIMPLE_HEAD
+
+
+def count(number: float) -> str:
+    """1,234"""
+    return f"{number:,.0f}"
+
+
+def size(size_bytes: int) -> str:
+    """1.2 MB"""
+    amount = float(size_bytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TB"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def units(ru: float) -> str:
+    return f"{ru:,.1f}" if ru < 1000 else f"{ru:,.0f}"
+
+
+def throughput_text(throughput: dict[str, Any] | None) -> str:
+    if throughput is None:
+        return "-"
+    text = f"{throughput['ru']:,} RU/s"
+    if throughput.get("autoscale"):
+        text = f"up to {text}"
+    if throughput.get("sharedByDatabase"):
+        text += " (shared)"
+    if throughput.get("pending"):
+        text += " (pending)"
+    return text
