@@ -364,7 +364,7 @@ async def test_a_page_ends_before_a_partition_that_cannot_pay(house: House) -> N
     with pytest.raises(Failure) as caught:
         await house.page(container, page.continuation)
     assert caught.value.kind is Kind.THROTTLED
-    house.clock.advance(100)
+    poor.is_enforcing = False
     rest = await house.drain(container, Reader(page.continuation))
     assert len(rest.ids) + len(page.items) == 20
 
