@@ -271,24 +271,27 @@ class Execution:
     def _page(
         self, found: Iterator[Candidate], max_items: int, max_bytes: int, is_due: IsDue, counters: Counters
     ) -> Page:
-        """Where an item gives one row at most. The loop that every scan runs in."""
+        """Where an item gives one row at most. The loop that every scan runs in, so what it counts it keeps at hand."""
         stage, progress = self._selection.stages[0], self.progress
         predicate, project = stage.predicate, stage.project
         is_whole = predicate is None and project is None
         needs_header = self._needs_header
         is_ordered = self._selection.ordering is not None
-        at: tuple[int, bytes] | None = None
+        at_rid, at_order = -1, b""
         rows: list[bytes] = []
         orders = self._orders = []
-        size_bytes = examined = 0
+        size_bytes = examined = loaded_bytes = missed = passed = 0
+        is_done, is_full = False, max_items <= 0
         for order, rid, stored in found:
-            if len(rows) >= max_items:
-                return self._ended(rows, at, counters, size_bytes)
+            if is_full:
+                break
             examined += 1
             if examined % _CHECK_TIME_EVERY == 0 and is_due():
-                return self._ended(rows, at, counters, size_bytes)
+                examined -= 1
+                break
             if stored is None or (needs_header and not self._is_wanted(stored)):
-                at = rid, order
+                passed += 1
+                at_rid, at_order = rid, order
                 continue
             assert stored[0] == FORMAT_JSON, "other formats are converted by the door that wrote them"
             row = payload = payload_of(stored)
@@ -298,24 +301,32 @@ class Execution:
                 if predicate is None or predicate(document):
                     value = document if project is None else project(document)
                 if value is UNDEFINED:
-                    counters.load(payload)
-                    counters.items_missed += 1
-                    at = rid, order
+                    missed += 1
+                    loaded_bytes += len(payload)
+                    at_rid, at_order = rid, order
                     continue
                 if project is not None:
                     row = orjson.dumps(value)
             if progress.skip:
                 progress.skip -= 1
             elif rows and size_bytes + len(row) > max_bytes:
-                return self._ended(rows, at, counters, size_bytes)
+                examined -= 1
+                break
             else:
                 rows.append(row)
                 size_bytes += len(row)
+                is_full = len(rows) >= max_items
                 if is_ordered:
                     orders.append(order)
-            counters.load(payload)
-            at = rid, order
-        return self._ended(rows, None, counters, size_bytes, is_done=True)
+            loaded_bytes += len(payload)
+            at_rid, at_order = rid, order
+        else:
+            is_done = True
+        counters.items_loaded += examined - passed
+        counters.items_missed += missed
+        counters.bytes_loaded += loaded_bytes
+        at = None if at_rid < 0 else (at_rid, at_order)
+        return self._ended(rows, at, counters, size_bytes, is_done=is_done)
 
     def _joined_page(
         self, found: Iterator[Candidate], max_items: int, max_bytes: int, is_due: IsDue, counters: Counters
