@@ -7,7 +7,7 @@ Whoever records calls says what was asked and answered; recording is left to the
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -159,9 +159,12 @@ def _linked(history: Sequence[Call]) -> _Node:
 
 
 def _observed(history: Sequence[Call]) -> set[Value]:
-    """Values that somebody has seen: a write of unknown outcome that brought one of them has happened."""
+    """Values that somebody has seen: a write of unknown outcome that brought one of them has happened, unless a client
+    sent it again."""
     seen = {call.value for call in history if call.verb is Verb.READ and call.said is Said.OK}
-    return seen | {call.expected for call in history if call.said is Said.OK and call.expected is not None}
+    seen |= {call.expected for call in history if call.said is Said.OK and call.expected is not None}
+    written = Counter(call.value for call in history if call.verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE))
+    return {value for value in seen if written[value] < 2}
 
 
 def _following(state: Value | None, call: Call, observed: set[Value]) -> tuple[Value | None, ...]:

@@ -46,7 +46,7 @@ async def prepare(port: Port, history: History, seed: int, ballast_bytes: int) -
     keys = Keys(dice)
     for number in range(STATICS):
         name = f"s{number}"
-        body = {"id": name, "key": keys.choose(), "kind": "static", "rank": dice.randrange(RANKS), "token": name}
+        body = {"id": name, "key": keys.choose(), "kind": "static", "rank": dice.randint(1, RANKS), "token": name}
         history.statics[name] = body
         await port.create(body["key"], {**body, "filler": filler(name, dice.randrange(1, ballast_bytes))})
     for key in (f"k{number}" for number in range(KEYS)):
@@ -57,7 +57,7 @@ async def prepare(port: Port, history: History, seed: int, ballast_bytes: int) -
 
 def rank_of(item: str) -> int:
     """Of an item that changes: always the same, so that its place in an order does not."""
-    return sum(item.encode()) * 7 % RANKS
+    return sum(item.encode()) * 7 % RANKS + 1
 
 
 class Actor:
@@ -90,6 +90,9 @@ class Actor:
         while not stopping.is_set():
             await self._dice.choices(choices, weights)[0]()
             await self._pause()
+
+    def _enter(self, item: str, verb: Verb, begun: float, said: Said, *values: Any, ended: float | None = None) -> None:
+        self._history.enter(self._name, item, verb, begun, said, *values, ended=ended, repeats=self._port.repeats)
 
     async def _send(self, asked: Awaitable[Reply], begun: float, what: str) -> Reply | Exception:
         try:
@@ -125,13 +128,13 @@ class Actor:
         reply = await self._send(asked, begun, f"{verb.value} {item}")
         if isinstance(reply, Exception):
             said, ended = history.settle(begun, reply)
-            history.enter(self._name, item, verb, begun, said, value, expected, ended=ended)
+            self._enter(item, verb, begun, said, value, expected, ended=ended)
             return
         said = SAID.get(reply.status, Said.OK)
         if verb is Verb.READ and said is Said.OK:
             value = reply.body["token"]
-        was_there = reply.status == 200 if verb is Verb.UPSERT else None
-        history.enter(self._name, item, verb, begun, said, value, expected, was_there)
+        was_there = reply.was_there if verb is Verb.UPSERT else None
+        self._enter(item, verb, begun, said, value, expected, was_there)
         if said is not Said.OK or verb is Verb.DELETE:
             self._known.pop(item, None)
         elif reply.etag is not None and value is not None:
@@ -148,12 +151,12 @@ class Actor:
         reply = await self._send(asked, begun, f"{verb.value} {item}")
         if isinstance(reply, Exception):
             said, ended = history.settle(begun, reply)
-            history.enter(self._name, item, verb, begun, said, ended=ended)
+            self._enter(item, verb, begun, said, ended=ended)
         elif reply.status == 200:
-            history.enter(self._name, item, verb, begun, Said.OK, reply.body["count"])
+            self._enter(item, verb, begun, Said.OK, reply.body["count"])
             history.observations.append(Observation(self._name, item, reply.body["count"], is_write))
         else:
-            history.enter(self._name, item, verb, begun, SAID[reply.status])
+            self._enter(item, verb, begun, SAID[reply.status])
 
     async def _transact(self) -> None:
         """Appends and reads on some lists of one key, all at once."""
@@ -170,6 +173,11 @@ class Actor:
                 steps.append(Step("append", item, value))
             else:
                 steps.append(Step("read", item))
+        # A client that sends it again when the connection ends is told so.
+        marker = f"{key}.m{self._name}.{next(self._count)}"
+        history.lists.add(marker)
+        document = {"id": marker, "key": key, "kind": "list", "values": [], "rank": rank_of(marker)}
+        steps.append(Step("create", marker, document))
         begun = history.moment()
         reply = await self._send(self._port.batch(key, steps), begun, f"batch {name}")
         if isinstance(reply, Reply) and reply.status == 404:
@@ -180,9 +188,12 @@ class Actor:
             said, ended = history.settle(begun, reply)
             history.enter_transaction(name, actions, begun, said, ended)
             return
+        if reply.status == 409 and self._port.repeats and history.was_dead(begun):
+            history.enter_transaction(name, actions, begun, Said.UNKNOWN, history.moment())
+            return
         assert reply.status == 200, reply
         done: list[Action] = []
-        for step, body in zip(steps, reply.body, strict=True):
+        for step, body in zip(steps[:-1], reply.body[:-1], strict=True):
             done.append(
                 Append(step.item_id, step.value) if step.verb == "append" else Read(step.item_id, tuple(body["values"]))
             )
@@ -229,7 +240,7 @@ class Actor:
             said, ended = SAID.get(reply.status, Said.OK), history.moment()
         for document in documents:
             item = document["id"]
-            history.enter(self._name, item, Verb.CREATE, begun, said, document["token"], ended=ended)
+            self._enter(item, Verb.CREATE, begun, said, document["token"], ended=ended)
             if said is Said.OK:
                 shown = {each: document[each] for each in ("id", "rank", "token", "kind")}
                 history.grown[item] = (shown, ended)
@@ -281,43 +292,42 @@ class Actor:
         key = self._keys.choose()
         statics = list(history.statics.values())
         of_key = [each for each in statics if each["key"] == key]
-        text, of_one, expected = self._dice.choice(
-            [
-                ("SELECT VALUE COUNT(1) FROM c WHERE c.kind = 'static'", False, [len(statics)]),
-                ("SELECT VALUE SUM(c.rank) FROM c WHERE c.kind = 'static'", False, [sum(s["rank"] for s in statics)]),
-                ("SELECT VALUE COUNT(1) FROM c WHERE c.kind = 'static'", True, [len(of_key)]),
-                (
-                    "SELECT DISTINCT VALUE c.rank FROM c WHERE c.kind = 'static'",
-                    False,
-                    sorted({each["rank"] for each in statics}),
-                ),
-                (
-                    "SELECT VALUE c.rank FROM c WHERE c.kind = 'static' ORDER BY c.rank DESC OFFSET 7 LIMIT 30",
-                    False,
-                    sorted((each["rank"] for each in statics), reverse=True)[7:37],
-                ),
-                (
-                    "SELECT TOP 20 VALUE c.rank FROM c WHERE c.kind = 'static' ORDER BY c.rank",
-                    False,
-                    sorted(each["rank"] for each in statics)[:20],
-                ),
-                (
-                    "SELECT VALUE c.id FROM c WHERE c.kind = 'static' ORDER BY c.id",
-                    True,
-                    sorted(each["id"] for each in of_key),
-                ),
-                (
-                    "SELECT VALUE c.id FROM c WHERE c.kind = 'static' AND c.rank < 12",
-                    False,
-                    sorted(each["id"] for each in statics if each["rank"] < 12),
-                ),
-                (
-                    "SELECT c.rank, COUNT(1) AS n FROM c WHERE c.kind = 'static' GROUP BY c.rank",
-                    False,
-                    sorted(Counter(each["rank"] for each in statics).items()),
-                ),
-            ]
-        )
+        questions = [
+            ("SELECT VALUE COUNT(1) FROM c WHERE c.kind = 'static'", False, [len(statics)]),
+            ("SELECT VALUE SUM(c.rank) FROM c WHERE c.kind = 'static'", False, [sum(s["rank"] for s in statics)]),
+            ("SELECT VALUE COUNT(1) FROM c WHERE c.kind = 'static'", True, [len(of_key)]),
+            (
+                "SELECT DISTINCT VALUE c.rank FROM c WHERE c.kind = 'static'",
+                False,
+                sorted({each["rank"] for each in statics}),
+            ),
+            (
+                "SELECT VALUE c.rank FROM c WHERE c.kind = 'static' ORDER BY c.rank DESC OFFSET 7 LIMIT 30",
+                False,
+                sorted((each["rank"] for each in statics), reverse=True)[7:37],
+            ),
+            (
+                "SELECT TOP 20 VALUE c.rank FROM c WHERE c.kind = 'static' ORDER BY c.rank",
+                False,
+                sorted(each["rank"] for each in statics)[:20],
+            ),
+            (
+                "SELECT VALUE c.id FROM c WHERE c.kind = 'static' ORDER BY c.id",
+                True,
+                sorted(each["id"] for each in of_key),
+            ),
+            (
+                "SELECT VALUE c.id FROM c WHERE c.kind = 'static' AND c.rank < 12",
+                False,
+                sorted(each["id"] for each in statics if each["rank"] < 12),
+            ),
+            (
+                "SELECT c.rank, COUNT(1) AS n FROM c WHERE c.kind = 'static' GROUP BY c.rank",
+                False,
+                sorted(Counter(each["rank"] for each in statics).items()),
+            ),
+        ]
+        text, of_one, expected = self._dice.choice(questions if self._port.groups else questions[:-1])
         begun = history.moment()
         asked = self._port.query(text, self._dice.choice((3, 10, 100)), key if of_one else None)
         pages = await self._pages(asked, text, begun)
@@ -355,22 +365,21 @@ class Follower:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until it is told to stop and has seen everything."""
-        while True:
+        is_last = False
+        while not is_last:
             is_last = stopping.is_set()
             begun = self._history.moment()
+            known = len(self.pages)
             try:
-                rows, self._continuation, is_end = await self._port.changes(self._continuation)
+                async for rows, continuation in self._port.changes(self._continuation):
+                    self.pages.append([_change(row) for row in rows])
+                    if continuation is not None:
+                        self._continuation, known = continuation, len(self.pages)
             except (Refused, Unanswered) as error:
                 self._history.excuse("change feed", begun, error)
-                is_end = False
-                await self._pause()
-                continue
-            if rows:
-                self.pages.append([_change(row) for row in rows])
-            if is_end:
-                if is_last:
-                    return
-                await self._pause()
+                del self.pages[known:]  # they come again
+                is_last = False
+            await self._pause()
 
 
 def _change(row: Document) -> Change:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from faults.checkers.appends import Action, Read, Transaction, check_appends
@@ -49,23 +50,23 @@ class History:
     def live(self) -> None:
         self.deaths[-1] = (self.deaths[-1][0], self.moment())
 
-    def _was_dead(self, begun: float) -> bool:
+    def was_dead(self, begun: float) -> bool:
         return any(begun <= back and died <= self.moment() for died, back in self.deaths)
 
     def excuse(self, what: str, begun: float, error: Exception) -> None:
         """An error reached the application: right only if the server was dead meanwhile."""
         self.tally["errors"] += 1
-        if not self._was_dead(begun):
+        if not self.was_dead(begun):
             self.violations.append(Violation("error", f"{what} [{begun}, {self.moment()}]: {error!r}"))
 
     # Calls.
 
     def settle(self, begun: float, error: Exception) -> tuple[Said, float]:
         """What is known of a call that ended in an error, and until when it may have had an effect."""
-        if isinstance(error, Refused) and not self._was_dead(begun):
+        if isinstance(error, Refused) and not self.was_dead(begun):
             return Said.REFUSED, self.moment()
         # The server that had it is dead by now, if one died; the next one never hears of it.
-        return Said.UNKNOWN, self.moment() if self._was_dead(begun) else NEVER
+        return Said.UNKNOWN, self.moment() if self.was_dead(begun) else NEVER
 
     def enter(
         self,
@@ -78,10 +79,19 @@ class History:
         expected: Any = None,
         was_there: bool | None = None,
         ended: float | None = None,
+        *,
+        repeats: bool = False,
     ) -> None:
+        """`repeats`: the client sends writes again when the connection ends."""
         self.tally[f"{verb.value} {said.value}"] += 1
         ended = self.moment() if ended is None else ended
-        self.calls.append(Call(client, item, verb, begun, ended, said, value, expected, was_there))
+        call = Call(client, item, verb, begun, ended, said, value, expected, was_there)
+        if repeats and verb is not Verb.READ and self.was_dead(begun):
+            # The client may have sent it to the dead server and again to the next: then it may have happened twice.
+            again = replace(call, said=Said.UNKNOWN, was_there=None)
+            self.calls.append(again)
+            call = again if said is not Said.OK else call
+        self.calls.append(call)
 
     def enter_transaction(self, name: str, actions: Sequence[Action], begun: float, said: Said, ended: float) -> None:
         self.tally[f"transaction {said.value}"] += 1

@@ -12,7 +12,7 @@ from faults.elastic.port import Document, Refused, Reply, Step, Unanswered
 
 from armillary.account import feeds, items
 from armillary.account.account import Account
-from armillary.account.changes import read_changes
+from armillary.account.changes import ChangePage, read_changes
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
 from armillary.account.gather import gather
@@ -48,6 +48,8 @@ class Place:
 
 
 class InsidePort:
+    repeats, groups = False, True
+
     def __init__(self, place: Place, dice: random.Random) -> None:
         self._place = place
         self._dice = dice
@@ -141,12 +143,18 @@ class InsidePort:
             if continuation is None:
                 return
 
-    async def changes(self, continuation: str | None) -> tuple[list[Document], str, bool]:
-        options = self._feed_options(self._dice.choice((3, 30)), continuation)
-        page = await self._ask(lambda account, c: read_changes(account, c, options))
-        self._see(page.lsns)
-        rows = [{**orjson.loads(payload_of(each.stored)), "_lsn": each.lsn} for each in page.items]
-        return rows, page.continuation, page.is_end
+    async def changes(self, continuation: str | None) -> AsyncIterator[tuple[list[Document], str | None]]:
+        page = ChangePage(is_end=False)
+        while not page.is_end:
+            options = self._feed_options(self._dice.choice((3, 30)), continuation)
+
+            async def read(account: Account, container: Container, options: FeedOptions = options) -> ChangePage:
+                return await read_changes(account, container, options)
+
+            page = await self._ask(read)
+            self._see(page.lsns)
+            continuation = page.continuation
+            yield [{**orjson.loads(payload_of(each.stored)), "_lsn": each.lsn} for each in page.items], continuation
 
     async def close(self) -> None:
         pass
@@ -160,7 +168,7 @@ class InsidePort:
             return Reply(_status(failure))
         self._see([(answer.range_id, answer.lsn)])
         body = orjson.loads(answer.payload) if answer.payload else None
-        return Reply(RESULTS.get(answer.result, 200), body, answer.etag)
+        return Reply(RESULTS.get(answer.result, 200), body, answer.etag, answer.result is not Result.CREATED)
 
     async def _ask(
         self,

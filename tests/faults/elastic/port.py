@@ -17,6 +17,7 @@ class Reply:
     status: int  # one of ANSWERS
     body: Any = None
     etag: str | None = None
+    was_there: bool | None = None  # of an upsert, if the client tells
 
 
 class Refused(Exception):
@@ -37,6 +38,9 @@ class Step:
 
 
 class Port(Protocol):
+    repeats: bool  # sends writes again when the connection ends, though they may have happened
+    groups: bool  # can GROUP BY over several partitions
+
     async def read(self, key: str, item_id: str) -> Reply: ...
 
     async def create(self, key: str, document: Document) -> Reply: ...
@@ -59,7 +63,8 @@ class Port(Protocol):
     def feed(self, page_items: int) -> AsyncIterator[list[Document]]:
         """Every item, page by page."""
 
-    async def changes(self, continuation: str | None) -> tuple[list[Document], str, bool]:
-        """A page of the change feed of all keys: items with _lsn, where the next begins, whether it is the last."""
+    def changes(self, continuation: str | None) -> AsyncIterator[tuple[list[Document], str | None]]:
+        """The change feed of all keys until nothing is new: pages of items with _lsn, each with where to go on later;
+        None: the client cannot tell yet."""
 
     async def close(self) -> None: ...

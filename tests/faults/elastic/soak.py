@@ -1,0 +1,142 @@
+"""One run of the released clients on a real server that is reshaped and killed meanwhile, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+from faults.elastic.actors import Actor, Follower, prepare
+from faults.elastic.history import History
+from faults.elastic.javascript import JavaScriptPort, Node
+from faults.elastic.port import Port
+from faults.elastic.python import PythonPort
+from faults.server import Server, check_directory
+from support.process import KEY
+
+NAMES = ("soak", "items")
+CONTROL_KEY = "c29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc29hayE="
+
+
+class Soak:
+    def __init__(
+        self, directory: Path, seed: int, *arguments: str, clients: dict[str, int], ballast_bytes: int
+    ) -> None:
+        """`clients`: how many of "sync", "aio" and "js"."""
+        self.seed = seed
+        self.dice = random.Random(f"soak/{seed}")
+        self.history = History(time.monotonic)
+        self.server = Server(directory, "full", "--control-key", CONTROL_KEY, *arguments, port=_free_port())
+        self._clients = clients
+        self._ballast_bytes = ballast_bytes
+        self._is_back = asyncio.Event()
+        self._node: Node | None = None
+        self._ports: list[Port] = []
+        self.admin: Any = None  # a client for what operators do
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+    async def run(self, throughput_ru: int, events: Callable[[Soak], Awaitable[None]]) -> None:
+        """The clients work for as long as `events` take."""
+        try:
+            await self.server.start()
+            self._is_back.set()
+            async with CosmosClient(self.url, KEY) as self.admin:
+                database = await self.admin.create_database(NAMES[0])
+                await database.create_container(NAMES[1], PartitionKey("/key"), offer_throughput=throughput_ru)
+                await self._run(events)
+        finally:
+            for port in self._ports:
+                await port.close()
+            if self._node is not None:
+                await self._node.close()
+            await self.server.kill()
+        problem = await check_directory(self.server.directory)
+        assert not self.history.violations and not problem, self.report(problem)
+
+    async def _run(self, events: Callable[[Soak], Awaitable[None]]) -> None:
+        history = self.history
+        ports = {kind: [await self._port(kind, number) for number in range(n)] for kind, n in self._clients.items()}
+        self._ports = [port for each in ports.values() for port in each]
+        await prepare(self._ports[0], history, self.seed, self._ballast_bytes)
+        followers = [
+            Follower(await self._port(kind, number), history, self._pause) for number, kind in enumerate(self._clients)
+        ]
+        stopping, seen_all = asyncio.Event(), asyncio.Event()
+        actors = [
+            Actor(f"{kind}{number}", port, history, self.seed, pause=self._pause, ballast_bytes=self._ballast_bytes)
+            for kind, each in ports.items()
+            for number, port in enumerate(each)
+        ]
+        working = [asyncio.create_task(actor.run(stopping)) for actor in actors]
+        following = [asyncio.create_task(follower.run(seen_all)) for follower in followers]
+        happening = asyncio.create_task(self._events(events))
+        # Whoever ends before the events do has failed, and says why.
+        await asyncio.wait({happening, *working, *following}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.set()
+        if happening.done():
+            await asyncio.gather(*working)
+            seen_all.set()
+            await asyncio.gather(*following)
+        for task in (happening, *working, *following):
+            if not task.done():
+                task.cancel()
+        for outcome in await asyncio.gather(happening, *working, *following, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+        begun = history.moment()
+        listed = await _rows(self._ports[0].feed(500))
+        others = {
+            f"query of {kind}": await _rows(ports[kind][0].query("SELECT * FROM c", 200)) for kind in self._clients
+        }
+        history.verify(listed, begun, others, [follower.pages for follower in followers])
+
+    async def _events(self, events: Callable[[Soak], Awaitable[None]]) -> None:
+        await events(self)
+
+    async def _port(self, kind: str, number: int) -> Port:
+        port: Port
+        if kind == "js":
+            self._node = self._node or await Node.start(self.url, KEY, NAMES)
+            port = JavaScriptPort(self._node, f"{kind}{number}")
+        else:
+            port = await PythonPort.open(self.url, KEY, NAMES, is_blocking=kind == "sync")
+        self._ports.append(port)
+        return port
+
+    async def _pause(self) -> None:
+        await self._is_back.wait()
+        await asyncio.sleep(0)
+
+    async def kill(self) -> None:
+        self.history.die()
+        self.history.tally["kills"] += 1
+        self._is_back.clear()
+        await self.server.kill()
+        await self.server.start()
+        self.history.live()
+        self._is_back.set()
+
+    def report(self, problem: str = "") -> str:
+        told = [f"--seed {self.seed}: {dict(self.history.tally)}", *map(str, self.history.violations[:8])]
+        return "\n".join([*told, problem, "The server's log ends:", self.server.log_text])
+
+
+async def _rows(pages: Any) -> list[Any]:
+    return [row async for page in pages for row in page]
+
+
+def _free_port() -> int:
+    with contextlib.closing(socket.socket()) as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
