@@ -10,18 +10,15 @@ from typing import Any
 
 import orjson
 import pytest
+import support.house
 
 from armillary import limits
-from armillary.account import change_positions, containers, items
-from armillary.account.account import Account
+from armillary.account import change_positions
 from armillary.account.change_positions import Positions, Stretch
 from armillary.account.changes import ChangePage, read_changes
 from armillary.account.container import Container
 from armillary.account.faults import FaultRule, add_rule
 from armillary.account.feeds import FeedOptions
-from armillary.account.items import ItemOptions
-from armillary.account.throughput import Throughput
-from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
@@ -29,38 +26,9 @@ from armillary.partition.budget import Budget
 from armillary.partition.log import Transaction
 from armillary.partition.log_times import LogTimes
 from armillary.partition.operations import Operation, Verb, draft
-from armillary.storage.memory import MemoryEngine
-
-KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
 
 
-class Clock(VirtualClock):
-    """A clock that moves a little whenever work is measured by it, and that can be set back."""
-
-    step_s = 0.0
-
-    def elapsed_s(self) -> float:
-        self.advance(self.step_s)
-        return super().elapsed_s()
-
-    def set(self, seconds: float) -> None:
-        self._now_s = seconds
-
-
-class House:
-    def __init__(self, engine: MemoryEngine, account: Account, clock: Clock) -> None:
-        self.engine, self.account, self.clock = engine, account, clock
-
-    async def container(self, throughput_ru: int = 400, **policies: Any) -> Container:
-        database = await containers.create_database(self.account, {"id": f"d{throughput_ru}"}, None)
-        body = {"id": "c", "partitionKey": KEY, **policies}
-        return await containers.create_container(self.account, database, body, Throughput.manual(throughput_ru))
-
-    async def put(self, container: Container, *documents: dict[str, Any]) -> None:
-        for document in documents:
-            options = ItemOptions(key=container.key_of(document))
-            await items.upsert(container, dict(document), options, self.clock)
-
+class House(support.house.House):
     async def put_together(self, container: Container, *documents: dict[str, Any]) -> None:
         """In one transaction. They are of one partition key."""
         key = container.key_of(documents[0])
@@ -72,9 +40,6 @@ class House:
             for each in documents
         ]
         await container.partition_for(epk).write_all(operations)
-
-    async def delete(self, container: Container, document: dict[str, Any]) -> None:
-        await items.delete(container, document["id"], ItemOptions(key=container.key_of(document)))
 
     async def page(self, container: Container, continuation: str | None = None, **options: Any) -> ChangePage:
         start = {name: options.pop(name) for name in ("is_from_now", "since_s") if name in options}
@@ -90,10 +55,6 @@ class House:
             if not page.items and page.is_end:
                 return reader
         raise AssertionError("it never ends")
-
-    async def reopen(self) -> None:
-        await self.account.close()
-        self.account = await Account.open(self.engine, self.clock)
 
 
 @dataclass
@@ -124,11 +85,9 @@ class Reader:
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
-    engine, clock = MemoryEngine(), Clock()
-    house = House(engine, await Account.open(engine, clock), clock)
+    house = await House.open()
     yield house
-    await house.account.close()
-    await engine.close()
+    await house.close()
 
 
 def documents(*names: str, pk: str = "a", **more: Any) -> list[dict[str, Any]]:

@@ -9,49 +9,17 @@ from typing import Any
 
 import orjson
 import pytest
+import support.house
 
 from armillary import limits
-from armillary.account import containers, feeds, items
-from armillary.account.account import Account
+from armillary.account import feeds
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
-from armillary.account.items import ItemOptions
-from armillary.account.throughput import Throughput
-from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compile import compile_query
-from armillary.storage.memory import MemoryEngine
-
-KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
 
 
-class Hurried(VirtualClock):
-    """A clock that moves a little whenever it is looked at."""
-
-    step_s = 0.0
-
-    def elapsed_s(self) -> float:
-        self.advance(self.step_s)
-        return super().elapsed_s()
-
-
-class House:
-    def __init__(self, account: Account, clock: Hurried) -> None:
-        self.account, self.clock = account, clock
-
-    async def container(self, throughput_ru: int = 400, **policies: Any) -> Container:
-        database = await containers.create_database(self.account, {"id": f"d{throughput_ru}"}, None)
-        body = {"id": "c", "partitionKey": KEY, **policies}
-        return await containers.create_container(self.account, database, body, Throughput.manual(throughput_ru))
-
-    async def put(self, container: Container, *documents: dict[str, Any]) -> None:
-        for document in documents:
-            options = ItemOptions(key=container.key_of(document))
-            await items.upsert(container, dict(document), options, self.clock)
-
-    async def delete(self, container: Container, document: dict[str, Any]) -> None:
-        await items.delete(container, document["id"], ItemOptions(key=container.key_of(document)))
-
+class House(support.house.House):
     async def page(self, container: Container, text: str, **options: Any) -> PageAnswer:
         compiled = compile_query(text, container.policies.computed_properties)
         bound = compiled.bind({}, container.query_context())
@@ -72,11 +40,9 @@ class House:
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
-    engine, clock = MemoryEngine(), Hurried()
-    account = await Account.open(engine, clock)
-    yield House(account, clock)
-    await account.close()
-    await engine.close()
+    house = await House.open()
+    yield house
+    await house.close()
 
 
 @pytest.mark.parametrize("seed", range(3))
