@@ -15,6 +15,7 @@ from armillary.account.budgets import Budgets
 from armillary.account.catalog import Body, Catalog, NewStore, Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
+from armillary.account.reshaping import Reshaper
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
@@ -34,6 +35,8 @@ class AccountSettings:
     throughput_mode: str = "observe"  # or enforce, or off; containers may differ
     is_serverless: bool = False
     has_burst: bool = False
+    partition_storage_bytes: int = limits.PARTITION_STORAGE_BYTES
+    merges_by_policy: bool = False
 
 
 class Account:
@@ -45,6 +48,7 @@ class Account:
         self.control = asyncio.Lock()  # held while the definition of a container or an offer changes
         self.faults = Faults()
         self.budgets = Budgets(self)
+        self.reshaper = Reshaper(self)
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
@@ -72,6 +76,7 @@ class Account:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.reshaper.close()
 
     def _check_capacity(self) -> None:
         """A data directory is of an account with provisioned throughput or of a serverless one: what its containers may
@@ -152,7 +157,8 @@ class Account:
         """Bring a container to life from its record."""
         database = self.catalog.get(ResourceType.DATABASE, record.owner)
         assert database is not None, "a container without its database"
-        maximum = self.settings.logical_partition_bytes_max
+        # One key lies in one partition, which stores so much.
+        maximum = min(self.settings.logical_partition_bytes_max, self.settings.partition_storage_bytes)
         if "partitionKey" not in record.body:
             maximum = min(maximum, limits.FIXED_CONTAINER_BYTES_MAX)
         container = Container(record, database, self.engine, self.clock, maximum)
@@ -162,6 +168,7 @@ class Account:
         container.faults = self.armed_faults
         if container.is_restating:
             self.restate(container)
+        self.reshaper.enter(container)
         return container
 
     def leave(self, doomed: list[Record]) -> None:
@@ -171,6 +178,7 @@ class Account:
             container = self._containers.pop(record.rid, None)
             if container is not None:
                 container.retire()
+                self.reshaper.leave(container)
                 self._left_lsn = max(self._left_lsn, *(each.lsn for each in container.partitions.values()))
                 for range_id in container.partitions:
                     self._looks.pop((record.rid, range_id), None)
@@ -241,7 +249,12 @@ class Account:
                         await self._sweep(container, partition)
                     except Failure as failure:
                         # A full disk or the like: whoever writes is told; the sweep just comes again.
-                        log.warning("upkeep of %s stopped: %s", container.link, failure.message)
+                        if failure.kind is not Kind.RANGE_BUSY:
+                            log.warning("upkeep of %s stopped: %s", container.link, failure.message)
+            try:
+                await self.reshaper.keep_up()
+            except Failure as failure:
+                log.warning("upkeep of partitions stopped: %s", failure.message)
 
     async def _sweep(self, container: Container, partition: Partition) -> None:
         now_s = self.clock.now_s()
@@ -250,6 +263,8 @@ class Account:
                 pass
         place = (container.record.rid, partition.range.id)
         swept = self._swept_lsn.get(place, 0)
+        if self.reshaper.is_reshaping(partition, container):
+            return  # whoever copies a log needs its tombstones
         if swept < partition.lsn:
             self._swept_lsn[place] = await upkeep.forget_tombstones(partition, swept, now_s)
         if place in self._looks:

@@ -6,7 +6,7 @@ scope to partitions is here; what is done there is in `items.py` and `feeds.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +22,7 @@ from armillary.model.policies import ContainerPolicies
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.unique import UniqueKeyPolicy
 from armillary.model.values import UNDEFINED
-from armillary.partition.meter import Totals
+from armillary.partition.meter import Meter, Totals
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Rules, Schema
 from armillary.storage.engine import Engine
@@ -47,16 +47,15 @@ class Container:
             older_rules=_older_rules(record, key),
             logical_partition_bytes_max=logical_bytes_max,
         )
-        self.map = PartitionMap([_range(each) for each in record.state["ranges"]])
-        first_lsn = record.state["first_lsn"]
-        self.partitions = {
-            each.id: Partition(engine.store(each.store), self.schema, each, clock, first_lsn)
-            for each in self.map.ranges
-        }
+        self.map = PartitionMap([key_range_of(each) for each in record.state["ranges"]])
+        self._clock = clock
+        self._engine = engine
+        self.partitions = {each.id: self.new_partition(each) for each in self.map.ranges}
         self.policies = ContainerPolicies.parse(body)
         self.faults: Faults | None = None  # None, unless there are rules of faults
-        self.left_totals = Totals()  # what partitions have counted that were split or merged away since the start
-        self._clock = clock
+        self.is_retired = False  # it was deleted
+        self._left: list[Meter] = []  # of partitions that were split or merged away since the start and may be read
+        self._left_totals = Totals()  # of those that are gone
         self._rename()
 
     def _rename(self) -> None:
@@ -74,6 +73,7 @@ class Container:
 
     def retire(self) -> None:
         """The container was deleted: requests that still hold it must not write into its stores."""
+        self.is_retired = True
         for partition in self.partitions.values():
             partition.close()
 
@@ -142,13 +142,40 @@ class Container:
             high = low + b"\x00"
         return low, high
 
-    # Partitions.
-
     def one_key(self, low: bytes, high: bytes) -> bytes | None:
         """The one logical partition that a stretch is about, if it is about one."""
         if self.key is None:
             return b""
         return low if low and high == low + b"\x00" else None
+
+    # Partitions.
+
+    def new_partition(self, key_range: KeyRange) -> Partition:
+        store = self._engine.store(key_range.store)
+        return Partition(store, self.schema, key_range, self._clock, self.record.state["first_lsn"])
+
+    def take_over(self, new_map: PartitionMap, children: Sequence[Partition]) -> None:
+        """A split or merge is done: its children serve from now on. Who still reads the parents may finish."""
+        parents = [partition for partition in self.partitions.values() if new_map.get(partition.range.id) is None]
+        self._left += [parent.meter for parent in parents]
+        live = {each.id: self.partitions[each.id] for each in new_map.ranges if each.id in self.partitions}
+        # New objects, in one go: whoever walks over the old ones goes on undisturbed.
+        self.partitions = live | {child.range.id: child for child in children}
+        self.map = new_map
+
+    @property
+    def left_totals(self) -> Totals:
+        """What partitions have counted that were split or merged away since the start."""
+        totals = self._left_totals
+        for meter in self._left:
+            totals = totals.plus(meter.totals)
+        return totals
+
+    def forget(self, meter: Meter) -> None:
+        """Nobody uses a retired partition any more: its figures are final."""
+        if meter in self._left:
+            self._left.remove(meter)
+            self._left_totals = self._left_totals.plus(meter.totals)
 
     def partition_for(self, epk: bytes) -> Partition:
         return self.partitions[self.map.find(epk).id]
@@ -213,7 +240,7 @@ def _make_rules(number: int, indexing: Body, body: Body, key: PartitionKeyDefini
     return Rules(number, policy, ttl)
 
 
-def _range(state: Body) -> KeyRange:
+def key_range_of(state: Body) -> KeyRange:
     return KeyRange(
         id=state["id"],
         low=bytes.fromhex(state["low"]),
@@ -223,12 +250,22 @@ def _range(state: Body) -> KeyRange:
     )
 
 
+def range_state(key_range: KeyRange) -> Body:
+    """The same the other way round."""
+    return {
+        "id": key_range.id,
+        "low": key_range.low.hex(),
+        "high": key_range.high.hex(),
+        "parents": list(key_range.parents),
+        "store": key_range.store,
+    }
+
+
 def new_ranges(boundaries: list[bytes], new_store: Any) -> list[Body]:
     """The ranges of a new container, ids counting from 0, each with a store of its own."""
     edges = [SPACE_LOW, *boundaries, SPACE_HIGH]
     return [
-        {"id": number, "low": low.hex(), "high": high.hex(), "parents": [], "store": new_store()}
-        for number, (low, high) in enumerate(pairwise(edges))
+        range_state(KeyRange(number, low, high, (), new_store())) for number, (low, high) in enumerate(pairwise(edges))
     ]
 
 

@@ -58,6 +58,7 @@ class Answer:
 _NO_OPTIONS = ItemOptions()
 DELETE_BY_KEY_RU = 1.0  # and what the deletes cost
 _NOT_RUN = "Not executed because another operation of the batch failed."
+_PASSING = (Kind.NOT_FOUND, Kind.RANGE_BUSY)  # deleted by somebody else, or to be tried again
 
 
 async def read(container: Container, item_id: str, options: ItemOptions) -> Answer:
@@ -75,6 +76,9 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
         if options.session is not None:
             check_session(partition, options.session)
         stored = await partition.read_item(epk, item_id)
+        if partition.is_moved:  # while storage was waited for: its children know better
+            partition.meter.release(ticket, ask)
+            return await read(container, item_id, options)
         if stored is None:
             raise Failure(
                 Kind.NOT_FOUND,
@@ -137,24 +141,27 @@ async def delete_by_key(container: Container, key: Key, ask: Ask | None = None) 
 
     ticket = partition.admit(WRITE_DEPOSIT, ask)
     charge_ru = DELETE_BY_KEY_RU
+    owner = partition
     try:
-        while ids := await partition.read(some_ids):
+        while ids := await owner.read(some_ids):
             outcomes = await asyncio.gather(
-                *[partition.write(Operation(Verb.DELETE, epk, key, item_id, is_any=True)) for item_id in ids],
+                *[owner.write(Operation(Verb.DELETE, epk, key, item_id, is_any=True)) for item_id in ids],
                 return_exceptions=True,
             )
             charge_ru += sum(outcome.charge_ru for outcome in outcomes if isinstance(outcome, Outcome))
             for outcome in outcomes:
                 # Somebody else may delete an item meanwhile; anything else is a failure.
-                if isinstance(outcome, BaseException) and getattr(outcome, "kind", None) is not Kind.NOT_FOUND:
+                if isinstance(outcome, BaseException) and getattr(outcome, "kind", None) not in _PASSING:
                     raise outcome
+            await owner.released()
+            owner = container.partition_for(epk)
     except Failure as failure:
         failure.charge_ru = charge_ru
         raise _at(partition, partition.meter.charge(failure, epk, ticket, ask)) from None
     charge_ru = partition.spend(charge_ru, epk, ticket, ask)
     if lost is not None:
         raise lost
-    return Answer(Result.DELETED, None, None, charge_ru, partition.range.id, partition.lsn)
+    return Answer(Result.DELETED, None, None, charge_ru, owner.range.id, owner.lsn)
 
 
 # Batches.
@@ -186,7 +193,29 @@ async def batch(
     """All members in one transaction on one logical partition, or none."""
     epk = container.effective_key(key)
     lost = await container.faults.at_key("batch", container, epk) if container.faults is not None else None
-    partition = container.partition_for(epk)
+    while True:
+        partition = container.partition_for(epk)
+        try:
+            answer = await _batch(container, partition, epk, key, members, options, clock)
+            break
+        except Failure as failure:
+            if failure.kind is not Kind.RANGE_BUSY:
+                raise
+        await partition.released()  # and on to whoever owns the key then
+    if lost is not None and answer.is_done:
+        raise lost
+    return answer
+
+
+async def _batch(
+    container: Container,
+    partition: Partition,
+    epk: bytes,
+    key: Key,
+    members: Sequence[Member],
+    options: ItemOptions,
+    clock: Clock,
+) -> BatchAnswer:
     ticket = partition.admit(WRITE_DEPOSIT, options.ask)
     operations: list[Operation] = []
     try:
@@ -206,10 +235,11 @@ async def batch(
         charge_ru = partition.spend(max(1.0, failed.failure.charge_ru), epk, ticket, options.ask)
         return BatchAnswer(answers, False, charge_ru, partition.range.id, partition.lsn)
     except Failure as failure:
+        if failure.kind is Kind.RANGE_BUSY:
+            partition.meter.release(ticket, options.ask)
+            raise
         raise _at(partition, partition.meter.charge(failure, epk, ticket, options.ask)) from None
     charge_ru = partition.spend(sum(outcome.charge_ru for outcome in outcomes), epk, ticket, options.ask)
-    if lost is not None:
-        raise lost
     return BatchAnswer([*outcomes], True, charge_ru, partition.range.id, partition.lsn)
 
 
@@ -224,15 +254,12 @@ async def bulk(
         try:
             assert member.options is not None and member.options.key is not None
             operation = _operation(container, member, member.options.key, clock)
-            if container.partition_for(operation.epk) is not partition:
-                raise Failure(
-                    Kind.RANGE_GONE, f"The item '{operation.item_id}' is not in the partition key range {range_id}."
-                )
+            _check_owner(container, partition, operation)
             if operation.verb is Verb.READ:
                 return _as_outcome(await read(container, operation.item_id, member.options))
             faults = container.faults
             lost = await faults.at_write(container, operation) if faults is not None else None
-            outcome = await _metered(partition, operation, member.options.ask)
+            outcome = await _metered_here(container, partition, operation, member.options.ask)
             if lost is not None:
                 raise lost
             return outcome
@@ -324,11 +351,15 @@ def _keyed(verb: Verb, container: Container, item_id: str, options: ItemOptions)
 async def _write(container: Container, operation: Operation, ask: Ask | None) -> Answer:
     faults = container.faults
     lost = await faults.at_write(container, operation) if faults is not None else None
-    partition = container.partition_for(operation.epk)
-    try:
-        outcome = await _metered(partition, operation, ask)
-    except Failure as failure:
-        raise _at(partition, failure) from None
+    while True:
+        partition = container.partition_for(operation.epk)
+        try:
+            outcome = await _metered(partition, operation, ask)
+            break
+        except Failure as failure:
+            if failure.kind is not Kind.RANGE_BUSY:
+                raise _at(partition, failure) from None
+        await partition.released()  # and on to whoever owns the key then
     if lost is not None:
         raise lost
     return Answer(
@@ -349,9 +380,32 @@ async def _metered(partition: Partition, operation: Operation, ask: Ask | None) 
     try:
         outcome = await partition.write(operation)
     except Failure as failure:
+        if failure.kind is Kind.RANGE_BUSY:  # nothing was done, and somebody else may be asked
+            partition.meter.release(ticket, ask)
+            raise
         raise partition.meter.charge(failure, operation.epk, ticket, ask) from None
     outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
     return outcome
+
+
+async def _metered_here(container: Container, partition: Partition, operation: Operation, ask: Ask | None) -> Outcome:
+    """The same where the client has said which partition it is: it is told if that is split or merged meanwhile."""
+    while True:
+        _check_owner(container, partition, operation)
+        try:
+            return await _metered(partition, operation, ask)
+        except Failure as failure:
+            if failure.kind is not Kind.RANGE_BUSY:
+                raise
+        await partition.released()
+
+
+def _check_owner(container: Container, partition: Partition, operation: Operation) -> None:
+    if container.partition_for(operation.epk) is not partition:
+        raise Failure(
+            Kind.RANGE_GONE,
+            f"The item '{operation.item_id}' is not in the partition key range {partition.range.id}.",
+        )
 
 
 def _condition(container: Container, changes: Patch) -> Callable[[Document], bool] | None:
@@ -381,6 +435,13 @@ def _at(partition: Partition, failure: Failure) -> Failure:
 
 def _place(partition: Partition) -> dict[str, int]:
     return {"range_id": partition.range.id, "lsn": partition.lsn}
+
+
+async def present_etag(container: Container, item_id: str, key: Key) -> str | None:
+    """The etag that an item has now, uncharged: for doors whose etags say less than ours."""
+    epk = container.effective_key(key)
+    stored = await container.partition_for(epk).read_item(epk, item_id)
+    return items.etag_in(payload_of(stored)) if stored is not None else None
 
 
 async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:

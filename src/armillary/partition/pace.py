@@ -5,21 +5,25 @@ much to do for the others, as much time again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from armillary import limits
 from armillary.clock import Clock
 
 
 class Pace:
-    def __init__(self, clock: Clock) -> None:
+    """`share`: how many do such work at this time; they share the slice."""
+
+    def __init__(self, clock: Clock, share: Callable[[], int]) -> None:
         self._clock = clock
+        self._share = share
         self._begun_s = clock.elapsed_s()
 
     async def rest(self) -> None:
         """Called often; waits only when the slice is over."""
         elapsed_s = self._clock.elapsed_s
         now_s = elapsed_s()
-        if now_s - self._begun_s < limits.COPY_SLICE_SECONDS:
+        if now_s - self._begun_s < limits.COPY_SLICE_SECONDS / self._share():
             return
         await asyncio.sleep(0)
         others_s = elapsed_s() - now_s

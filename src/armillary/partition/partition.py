@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TypeVar
 
+from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import layout
@@ -214,9 +215,13 @@ class Partition:
         return self._gate is not None and not self._gate.is_set()
 
     async def released(self) -> None:
-        """Wait until it is known who owns the keys now."""
-        if self._gate is not None:
-            await self._gate.wait()
+        """Wait until it is known who owns the keys now; for a while."""
+        if self._gate is None:
+            return
+        try:
+            await asyncio.wait_for(self._gate.wait(), limits.HOLD_SECONDS_MAX)
+        except TimeoutError:
+            self._check_open()
 
     def _check_open(self) -> None:
         if self._shut is not None:
