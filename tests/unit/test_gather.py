@@ -13,7 +13,7 @@ from armillary.account import containers, feeds, items
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
-from armillary.account.gather import Gathering, gather
+from armillary.account.gather import Gathering, gather, query
 from armillary.account.items import ItemOptions
 from armillary.account.throughput import Throughput
 from armillary.clock import VirtualClock
@@ -195,3 +195,27 @@ async def test_a_feed_range_of_one_key_is_that_key(world: World) -> None:
     count = world.bound("SELECT VALUE COUNT(1) FROM c")
     answer = await feeds.query(world.account, world.container, count, b"q", FeedOptions(epk_range=(low, high)))
     assert answer.rows == [b"10"] and answer.counters.items_loaded == 0
+
+
+async def test_rows_of_a_grouped_subquery_are_merged_for_whoever_asks(world: World) -> None:
+    await world.create([{"id": f"{n}", "pk": f"k{n}", "n": n % 7, "m": n % 3} for n in range(60)])
+    grouped = "(SELECT c.n, COUNT(1) AS x FROM c GROUP BY c.n)"
+    for text, wanted in (
+        ("SELECT VALUE s FROM (SELECT DISTINCT VALUE c.n FROM c) s WHERE s > 2", [3, 4, 5, 6]),
+        (f"SELECT VALUE s.x FROM {grouped} s WHERE s.n IN (0, 6)", [9, 8]),
+        (f"SELECT VALUE MAX(s.x) FROM {grouped} s", [9]),
+    ):
+        bound, options = world.bound(text), FeedOptions(page_items=2)
+        page = await query(world.account, world.container, bound, text.encode(), options)
+        assert sorted(map(orjson.loads, page.rows)) == sorted(wanted)
+        assert page.continuation is None and page.charge_ru > 0 and len(page.lsns) == PARTITIONS
+        # One range is a client's own business, and so is what clients can merge.
+        one = await query(world.account, world.container, bound, text.encode(), FeedOptions(range_id="0"))
+        assert len(one.lsns) == 1
+        refused = FeedOptions(is_cross_partition_allowed=False)
+        with pytest.raises(Failure, match=r"[Cc]ross partition"):
+            await query(world.account, world.container, bound, text.encode(), refused)
+    text = "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.n FROM c) s"
+    with pytest.raises(Failure) as caught:
+        await query(world.account, world.container, world.bound(text), text.encode(), FeedOptions())
+    assert caught.value.kind is Kind.CROSS_PARTITION

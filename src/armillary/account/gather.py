@@ -14,6 +14,7 @@ from collections.abc import Callable
 import orjson
 
 from armillary import limits
+from armillary.account import feeds
 from armillary.account.account import Account
 from armillary.account.bills import Bill
 from armillary.account.container import Container
@@ -22,11 +23,13 @@ from armillary.account.items import check_session
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
+from armillary.languages.sql.partials import is_unmergeable
 from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.model.values import Value
 from armillary.partition.budget import QUERY_DEPOSIT
 from armillary.query.access import Counters
+from armillary.query.aggregates import too_many
 from armillary.query.execution import Page
 from armillary.query.gather import Gather, partial
 from armillary.query.ordering import check_order
@@ -48,6 +51,19 @@ def gather(account: Account, container: Container, bound: BoundQuery, options: F
             except Failure as failure:
                 raise each.partition.meter.charge(failure, None) from None
     return Gathering(account.clock, container, bound, slices, options)
+
+
+async def query(
+    account: Account, container: Container, bound: BoundQuery, text: bytes, options: FeedOptions
+) -> PageAnswer:
+    """One page of a query, as `feeds.query` gives it. Rows of a grouped or distinct subquery, which clients cannot merge,
+    are merged here; like groups they come in one page, within the limits that groups have."""
+    is_whole = options.range_id is None and options.epk_range is None and options.continuation is None
+    if is_whole and options.is_cross_partition_allowed and bound.has_source and is_unmergeable(bound):
+        gathering = gather(account, container, bound, options)
+        if gathering.has_several:
+            return await gathering.whole()
+    return await feeds.query(account, container, bound, text, options)
 
 
 class _Source:
@@ -106,6 +122,28 @@ class Gathering:
     @property
     def is_done(self) -> bool:
         return self._gather.is_done if self._held is None else not self._held
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there is anything to merge."""
+        return len(self._slices) > 1
+
+    async def whole(self) -> PageAnswer:
+        """All rows in one page."""
+        answer = await self.page()
+        size_bytes = sum(map(len, answer.rows))
+        while not self.is_done:
+            more = await self.page()
+            size_bytes += sum(map(len, more.rows))
+            if size_bytes > limits.QUERY_HELD_BYTES_MAX:
+                raise too_many("The answer has", limits.QUERY_HELD_BYTES_MAX, "bytes")
+            answer.rows += more.rows
+            answer.charge_ru += more.charge_ru
+            answer.lsns = more.lsns
+            # All items were read for the first row; later pages only return some.
+            answer.work.returned_ru += more.work.returned_ru
+            answer.work.loaded_bytes += more.work.loaded_bytes
+        return answer
 
     async def page(self) -> PageAnswer:
         """The next rows, with what they cost. Perhaps none, where many items must be looked at for a row."""

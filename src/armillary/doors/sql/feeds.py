@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import orjson
 
 from armillary import limits
-from armillary.account import feeds
+from armillary.account import feeds, gather
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
 from armillary.doors.sql import headers as h
@@ -47,7 +47,7 @@ async def query_items(call: Call) -> Response:
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
         options.is_cross_partition_allowed = False
     asked = Asked.of(call.headers)
-    answer = await feeds.query(call.account, container, query, call.body, options)
+    answer = await gather.query(call.account, container, query, call.body, options)
     extra: HeaderList = []
     if asked.for_query:
         run_s = clock.elapsed_s() - compiled_s

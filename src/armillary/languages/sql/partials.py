@@ -69,6 +69,11 @@ def nothing_to_merge() -> dict[str, Any]:
     }
 
 
+def is_unmergeable(bound: BoundQuery) -> bool:
+    """Whether a query is over the rows of a grouped or distinct subquery, and does more than to count them."""
+    return len(bound.selection.stages) > 1 and _counted_distinct(bound.original) is None
+
+
 def partial_of(bound: BoundQuery) -> Partial:
     query = bound.original
     info = nothing_to_merge()
@@ -303,10 +308,21 @@ def _partial_aggregate(aggregate: tree.Call) -> tree.Expression:
 
 
 def _count_distinct(query: tree.Query, partial: Partial) -> None:
-    """`SELECT VALUE COUNT(1) FROM (SELECT DISTINCT …)`: the client counts the different rows of all ranges."""
-    select = query.select
+    """The one query over the rows of a subquery that clients can put together: how many distinct rows there are."""
+    inner = _counted_distinct(query)
+    if inner is None:
+        raise bad_request(_STAGED)
+    partial.features += ["DCount", "Distinct"]
+    partial.info["distinctType"] = "Unordered"
+    alias = "" if query.select.kind == "VALUE" else item_names(query.select)[0]
+    partial.info["dCountInfo"] = {"dCountAlias": alias}
+    partial.info["rewrittenQuery"] = query_text(inner)
+
+
+def _counted_distinct(query: tree.Query) -> tree.Query | None:
+    """The subquery whose distinct rows a query counts, if that is all it does."""
+    inner, select = query.sources[0].expression, query.select
     expression = select.items[0].expression if len(select.items) == 1 else None
-    inner = query.sources[0].expression
     is_count = (
         isinstance(expression, tree.Call)
         and is_aggregate(expression)
@@ -317,13 +333,10 @@ def _count_distinct(query: tree.Query, partial: Partial) -> None:
     has_more = query.where is not None or query.group_by or query.order_by or query.offset or select.top
     is_plain = len(query.sources) == 1 and not query.sources[0].is_iterated and not select.is_distinct
     if not is_count or has_more or not is_plain or not isinstance(inner, tree.Subquery):
-        raise bad_request(_STAGED)
+        return None
     if not inner.query.select.is_distinct or is_aggregated(inner.query) or _has_stages(inner.query):
-        raise bad_request(_STAGED)
-    partial.features += ["DCount", "Distinct"]
-    partial.info["distinctType"] = "Unordered"
-    partial.info["dCountInfo"] = {"dCountAlias": "" if select.kind == "VALUE" else item_names(select)[0]}
-    partial.info["rewrittenQuery"] = query_text(inner.query)
+        return None
+    return inner.query
 
 
 def _has_stages(query: tree.Query) -> bool:
