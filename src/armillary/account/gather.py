@@ -56,8 +56,8 @@ def gather(account: Account, container: Container, bound: BoundQuery, options: F
 async def query(
     account: Account, container: Container, bound: BoundQuery, text: bytes, options: FeedOptions
 ) -> PageAnswer:
-    """One page of a query, as `feeds.query` gives it. Rows of a grouped or distinct subquery, which clients cannot merge,
-    are merged here; like groups they come in one page, within the limits that groups have."""
+    """One page of a query, as `feeds.query` gives it. Rows of a grouped or distinct subquery, which clients cannot
+    merge, are merged here; like groups they come in one page, within the limits that groups have."""
     is_whole = options.range_id is None and options.epk_range is None and options.continuation is None
     if is_whole and options.is_cross_partition_allowed and bound.has_source and is_unmergeable(bound):
         gathering = gather(account, container, bound, options)
