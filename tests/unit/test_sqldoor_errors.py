@@ -30,7 +30,7 @@ GOLDEN = {
     Kind.RANGE_GONE: (410, "1002", "Gone"),
     Kind.RANGE_BUSY: (410, "1007", "Gone"),
     Kind.NAME_STALE: (410, "1000", "Gone"),
-    Kind.THROTTLED: (429, "3200", "TooManyRequests"),
+    Kind.THROTTLED: (429, "3200", "429"),
     Kind.RETRY_WITH: (449, None, "RetryWith"),
     Kind.TIMED_OUT: (408, None, "RequestTimeout"),
     Kind.UNAVAILABLE: (503, None, "ServiceUnavailable"),

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
 
 from armillary import limits
 
@@ -78,11 +77,14 @@ SORTED_ROW_RU = 0.075
 UDF_CALL_RU = 0.1
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Part:
     """One line of an itemised charge."""
 
     what: str
     ru: float
+    count: int = 0  # of what it was, where that can be counted
+    size_bytes: int = 0  # of what it was, where that matters
 
 
 def _steps(anchors: tuple[tuple[int, float], ...]) -> tuple[list[int], list[tuple[float, float]]]:
@@ -210,17 +212,25 @@ def apportion(total: int, weights: Sequence[float]) -> list[int]:
 
 
 def read_parts(size_bytes: int, factor: int = 1) -> tuple[Part, ...]:
+    second_ru = read_ru(size_bytes, factor - 1) if factor > 1 else 0.0
     return _kept(
-        Part("read the item", read_ru(size_bytes)), Part("read a second replica", read_ru(size_bytes, factor - 1))
+        Part("read the item", read_ru(size_bytes), size_bytes=size_bytes),
+        Part("read a second replica", second_ru, size_bytes=size_bytes),
     )
 
 
 def create_parts(size_bytes: int, terms: int) -> tuple[Part, ...]:
-    return _kept(Part("write the item", write_ru(size_bytes)), Part("add index terms", TERM_RU * terms))
+    return _kept(
+        Part("write the item", write_ru(size_bytes), size_bytes=size_bytes),
+        Part("add index terms", TERM_RU * terms, terms),
+    )
 
 
 def delete_parts(size_bytes: int, terms: int) -> tuple[Part, ...]:
-    return _kept(Part("remove the item", write_ru(size_bytes)), Part("remove index terms", TERM_RU * terms))
+    return _kept(
+        Part("remove the item", write_ru(size_bytes), size_bytes=size_bytes),
+        Part("remove index terms", TERM_RU * terms, terms),
+    )
 
 
 def replace_parts(old_bytes: int, new_bytes: int, terms_changed: int) -> tuple[Part, ...]:
@@ -229,29 +239,58 @@ def replace_parts(old_bytes: int, new_bytes: int, terms_changed: int) -> tuple[P
 
 def patch_parts(old_bytes: int, new_bytes: int, terms_changed: int, operations: int) -> tuple[Part, ...]:
     return _kept(
-        Part("remove the old item", write_ru(old_bytes)),
-        Part("write the new item", write_ru(new_bytes)),
-        Part("change index terms", TERM_RU * terms_changed),
-        Part("apply patch operations", PATCH_OPERATION_RU * operations),
+        Part("remove the old item", write_ru(old_bytes), size_bytes=old_bytes),
+        Part("write the new item", write_ru(new_bytes), size_bytes=new_bytes),
+        Part("change index terms", TERM_RU * terms_changed, terms_changed),
+        Part("apply patch operations", PATCH_OPERATION_RU * operations, operations),
     )
+
+
+def feed_page_parts(sizes_bytes: Sequence[int], factor: int = 1) -> tuple[Part, ...]:
+    ru = feed_page_ru(sizes_bytes, factor)
+    if not sizes_bytes:
+        return (Part("look for items", ru),)
+    return (Part("read items", ru, len(sizes_bytes), sum(sizes_bytes)),)
 
 
 def query_page_parts(work: QueryWork, factor: int = 1) -> tuple[Part, ...]:
+    loaded_ru = LOADED_KB_RU * work.loaded_bytes / limits.KB
+    index_scan_ru = INDEX_SCAN_RU * work.index_scans + INDEX_SCAN_VALUE_RU * work.index_scan_values
     return _kept(
-        Part("visit partitions", factor * PARTITION_VISIT_RU * work.partitions_begun),
-        Part("index seeks", factor * SEEK_RU * work.seeks),
-        Part("precise index scans", factor * PRECISE_SCAN_RU * work.precise_scans),
-        Part("expanded index scans", factor * EXPANDED_SCAN_RU * work.expanded_scans),
-        Part(
-            "full index scans",
-            factor * (INDEX_SCAN_RU * work.index_scans + INDEX_SCAN_VALUE_RU * work.index_scan_values),
-        ),
+        Part("visit partitions", factor * PARTITION_VISIT_RU * work.partitions_begun, work.partitions_begun),
+        Part("index seeks", factor * SEEK_RU * work.seeks, work.seeks),
+        Part("precise index scans", factor * PRECISE_SCAN_RU * work.precise_scans, work.precise_scans),
+        Part("expanded index scans", factor * EXPANDED_SCAN_RU * work.expanded_scans, work.expanded_scans),
+        Part("full index scans", factor * index_scan_ru, work.index_scans),
         Part("return results", factor * RETURNED_SHARE * work.returned_ru),
-        Part("load items that were not returned", factor * LOADED_KB_RU * work.loaded_bytes / limits.KB),
-        Part("join", factor * JOINED_TUPLE_RU * work.joined_tuples),
-        Part("sort without a composite index", factor * SORTED_ROW_RU * work.sorted_rows),
-        Part("call user-defined functions", factor * UDF_CALL_RU * work.udf_calls),
+        Part("load items that were not returned", factor * loaded_ru, size_bytes=work.loaded_bytes),
+        Part("join", factor * JOINED_TUPLE_RU * work.joined_tuples, work.joined_tuples),
+        Part("sort without a composite index", factor * SORTED_ROW_RU * work.sorted_rows, work.sorted_rows),
+        Part("call user-defined functions", factor * UDF_CALL_RU * work.udf_calls, work.udf_calls),
     )
+
+
+def added_up(parts: Iterable[Part]) -> list[Part]:
+    """Lines of the same kind as one: for batches."""
+    by_what: dict[str, Part] = {}
+    for part in parts:
+        present = by_what.get(part.what)
+        if present is None:
+            by_what[part.what] = replace(part, count=part.count or 1)
+        else:
+            by_what[part.what] = Part(
+                part.what,
+                present.ru + part.ru,
+                present.count + (part.count or 1),
+                present.size_bytes + part.size_bytes,
+            )
+    return list(by_what.values())
+
+
+def fitted(parts: Sequence[Part], charge_ru: float) -> list[Part]:
+    """The parts of a charge in hundredths, as charges are answered, so that they add up to it exactly."""
+    shares = apportion(round(charge_ru * 100), [part.ru for part in parts]) if parts else []
+    return [replace(part, ru=share / 100) for part, share in zip(parts, shares, strict=True)]
 
 
 def _kept(*parts: Part) -> tuple[Part, ...]:

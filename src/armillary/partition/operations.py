@@ -88,6 +88,10 @@ class Outcome:
     etag: str | None
     lsn: int
     charge_ru: float
+    # What the charge of a write is made of, beside the new item's size.
+    old_bytes: int = 0  # of the item that was there
+    terms: int = 0  # that were added or removed, as far as they are charged for
+    patch_operations: int = 0
 
 
 class MemberFailed(Exception):

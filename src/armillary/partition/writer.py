@@ -115,7 +115,8 @@ class Writer:
         patched = operation.patch.apply(document, key.steps if key is not None else ())
         made = draft(self._schema, patched, int(self._now_s), operation.directive)
         outcome = self._overwrite(operation, number, stored, made)
-        outcome.charge_ru += charges.PATCH_OPERATION_RU * len(operation.patch.operations)
+        outcome.patch_operations = len(operation.patch.operations)
+        outcome.charge_ru += charges.PATCH_OPERATION_RU * outcome.patch_operations
         return outcome
 
     def _merge(self, operation: Operation) -> Outcome:
@@ -135,8 +136,9 @@ class Writer:
         self._check_etag(operation, number, stored)
         kind = log.ITEM_EXPIRED if operation.is_expiry else log.ITEM_DELETED
         charged = self._remove(operation.epk, operation.item_id, number, stored, kind)
-        charge_ru = charges.delete_ru(len(payload_of(stored)), charged)
-        return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru)
+        old_bytes = len(payload_of(stored))
+        charge_ru = charges.delete_ru(old_bytes, charged)
+        return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru, old_bytes, charged)
 
     def _read(self, operation: Operation) -> Outcome:
         number, stored = self._existing(operation)
@@ -211,8 +213,9 @@ class Writer:
         for path, term in made.terms.terms:
             put(prefix_of(path) + term + rid, b"")
         self._put_expiry(header, number)
-        charge_ru = charges.create_ru(len(payload), made.terms.charged + len(self._schema.unique.paths))
-        return Outcome(Result.CREATED, payload, etag, header.lsn, charge_ru)
+        terms = made.terms.charged + len(self._schema.unique.paths)
+        charge_ru = charges.create_ru(len(payload), terms)
+        return Outcome(Result.CREATED, payload, etag, header.lsn, charge_ru, 0, terms)
 
     def _overwrite(self, operation: Operation, number: int, stored: bytes, made: Draft) -> Outcome:
         self._check_etag(operation, number, stored)
@@ -230,7 +233,7 @@ class Writer:
         self._delete_expiry(before, number)
         self._put_expiry(header, number)
         charge_ru = charges.replace_ru(len(before_payload), len(payload), changed)
-        return Outcome(Result.REPLACED, payload, etag, header.lsn, charge_ru)
+        return Outcome(Result.REPLACED, payload, etag, header.lsn, charge_ru, len(before_payload), changed)
 
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
         """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""

@@ -9,6 +9,7 @@ import orjson
 from armillary import limits
 from armillary.account import items
 from armillary.account.container import Container
+from armillary.account.explanations import explain_batch
 from armillary.account.items import BatchAnswer, ItemOptions, Member
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
@@ -73,12 +74,12 @@ async def run_batch(call: Call) -> Response:
             f"Batch request has more operations than what is supported. It has {len(operations)}, "
             f"the limit is {limits.BATCH_OPERATIONS_MAX}."
         )
-    members = [_member(index, each, container, is_atomic) for index, each in enumerate(operations)]
+    members = [_member(index, each, call, container, is_atomic) for index, each in enumerate(operations)]
     if is_atomic:
         key = header_key(call, container)
         if key is None:
             raise bad_request(KEY_MISSING)
-        options = ItemOptions(key=key, session=call.session())
+        options = ItemOptions(key=key, session=call.session(), ask=call.ask)
         answer = await items.batch(container, key, members, options, call.account.clock)
     else:
         answer = await _bulk(call, container, members)
@@ -99,7 +100,7 @@ async def _bulk(call: Call, container: Container, members: list[Member]) -> Batc
     return await items.bulk(container, str(key_range[0]), members, call.account.clock, continues=continues)
 
 
-def _member(index: int, given: Any, container: Container, is_atomic: bool) -> Member:
+def _member(index: int, given: Any, call: Call, container: Container, is_atomic: bool) -> Member:
     if not isinstance(given, dict):
         raise bad_request(f"Operation {index} of the batch is not a JSON object.")
     unknown = sorted(given.keys() - _MEMBERS)
@@ -113,7 +114,9 @@ def _member(index: int, given: Any, container: Container, is_atomic: bool) -> Me
     if verb is None:
         raise bad_request(f"Operation {index} of the batch has the unknown operationType {word!r}.")
     body = given.get("resourceBody")
-    options = ItemOptions(if_match=_text(given, "ifMatch", index), if_none_match=_text(given, "ifNoneMatch", index))
+    options = ItemOptions(
+        if_match=_text(given, "ifMatch", index), if_none_match=_text(given, "ifNoneMatch", index), ask=call.ask
+    )
     if not is_atomic and isinstance(given.get("partitionKey"), str):
         options.key = container.parse_key(given["partitionKey"])
     member = Member(verb, _text(given, "id", index), options=options)
@@ -143,6 +146,7 @@ def _answer(call: Call, container: Container, answer: BatchAnswer, is_minimal: b
         answer.charge_ru,
         b"[" + b",".join(rows) + b"]",
         place_headers(container, answer.range_id, answer.lsn),
+        explain_batch(answer) if call.explains else None,
     )
 
 

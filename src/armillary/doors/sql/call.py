@@ -12,10 +12,13 @@ from armillary.account.catalog import Record
 from armillary.account.container import Container
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import Principal, check_incarnation
+from armillary.doors.sql.explain import charge_header
 from armillary.doors.sql.routes import Route
 from armillary.errors import Failure, Kind, bad_request
+from armillary.model.charges import Part
 from armillary.model.items import parse_document
 from armillary.net.http import Request, Response
+from armillary.partition.budget import Ask
 
 if TYPE_CHECKING:
     from armillary.doors.sql.door import SqlDoor
@@ -26,7 +29,19 @@ HeaderList = list[tuple[bytes, bytes]]
 class Call:
     """The request with everything that was found out about it so far."""
 
-    __slots__ = ("account", "activity_id", "body", "door", "headers", "principal", "request", "route")
+    __slots__ = (
+        "account",
+        "activity_id",
+        "ask",
+        "body",
+        "charge_ru",
+        "door",
+        "explains",
+        "headers",
+        "principal",
+        "request",
+        "route",
+    )
 
     def __init__(self, door: SqlDoor, request: Request, route: Route, principal: Principal, activity_id: str) -> None:
         self.door = door
@@ -37,6 +52,9 @@ class Call:
         self.route = route
         self.principal = principal
         self.activity_id = activity_id
+        self.explains = h.EXPLAIN in request.headers and h.flag(request.headers, h.EXPLAIN)
+        self.ask: Ask | None = None  # once the container is known
+        self.charge_ru = 0.0  # once it is answered
 
     def document(self) -> dict[str, Any]:
         return parse_document(self.body)
@@ -45,9 +63,7 @@ class Call:
         """The container whose items the request is about, refused if the client means an earlier one of that name."""
         segments = self.route.segments
         container = self.account.owner_container(segments[0], segments[1])
-        # Hints that change nothing here yet, but are not to be nonsense.
-        h.priority_level(self.headers)
-        h.throughput_bucket(self.headers)
+        self.ask = h.throughput_ask(self.headers)
         if self.principal.claims is not None:
             check_incarnation(self.principal.claims, container.rid_text)
         intended = self.headers.get(h.INTENDED_RID)
@@ -74,13 +90,23 @@ class Call:
     # Answers.
 
     def answer(
-        self, status: int, charge_ru: float, body: bytes = b"", extra: Iterable[tuple[bytes, bytes]] = ()
+        self,
+        status: int,
+        charge_ru: float,
+        body: bytes = b"",
+        extra: Iterable[tuple[bytes, bytes]] = (),
+        parts: Iterable[Part] | None = None,
     ) -> Response:
+        """`parts`: of the charge, where they are known and were asked for (`explains`)."""
+        self.charge_ru = charge_ru
         headers: HeaderList = [
             (b"x-ms-activity-id", self.activity_id.encode("ascii")),
             (b"x-ms-request-charge", h.render_charge(charge_ru)),
             *extra,
         ]
+        if self.explains:
+            whole = [Part("metadata", charge_ru)] if charge_ru else []
+            headers.append(charge_header(whole if parts is None else parts))
         return Response(status, headers, body)
 
     def answer_record(
@@ -117,12 +143,13 @@ class Call:
         rows: list[bytes],
         continuation: str | None,
         extra: Iterable[tuple[bytes, bytes]] = (),
+        parts: Iterable[Part] | None = None,
     ) -> Response:
         body = b'{"_rid":"%b","%b":[%b],"_count":%d}' % (owner_rid.encode(), feed.encode(), b",".join(rows), len(rows))
         headers: HeaderList = [(b"x-ms-item-count", b"%d" % len(rows)), *extra]
         if continuation is not None:
             headers.append((b"x-ms-continuation", continuation.encode("ascii")))
-        return self.answer(200, charge_ru, body, headers)
+        return self.answer(200, charge_ru, body, headers, parts)
 
 
 def refuse_header(call: Call, name: bytes, why: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from armillary.account import items
 from armillary.account.container import Container
+from armillary.account.explanations import explain_delete_by_key, explain_item
 from armillary.account.items import Answer, ItemOptions
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
 from armillary.doors.sql.call import Call, HeaderList, refuse_header
+from armillary.doors.sql.explain import charge_header
 from armillary.errors import bad_request
 from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, Key
@@ -41,12 +43,13 @@ async def read_item(call: Call) -> Response:
         if_none_match=h.text(call.headers, h.IF_NONE_MATCH),
         session=call.session(),
         read_factor=call.read_factor(),
+        ask=call.ask,
     )
     if options.key is None and container.key is None:
         options.key = ()
     route = call.route
     item_id = await addressed_id(call, container, options.key) if route.is_rid_based else route.segments[2]
-    return answer_item(call, container, await items.read(container, item_id, options))
+    return answer_item(call, container, await items.read(container, item_id, options), options.read_factor)
 
 
 async def create_item(call: Call) -> Response:
@@ -86,8 +89,9 @@ async def delete_by_key(call: Call) -> Response:
     key = header_key(call, container)
     if key is None:
         raise bad_request(KEY_MISSING)
-    answer = await items.delete_by_key(container, key)
-    return call.answer(200, answer.charge_ru, b"", place_headers(container, answer.range_id, answer.lsn))
+    answer = await items.delete_by_key(container, key, call.ask)
+    parts = explain_delete_by_key(answer) if call.explains else None
+    return call.answer(200, answer.charge_ru, b"", place_headers(container, answer.range_id, answer.lsn), parts)
 
 
 # What requests say.
@@ -124,6 +128,7 @@ def _write_options(call: Call, container: Container, document: Document | None =
         if_match=h.text(headers, h.IF_MATCH),
         if_none_match=h.text(headers, h.IF_NONE_MATCH),
         directive=h.indexing_directive(headers),
+        ask=call.ask,
     )
 
 
@@ -136,7 +141,7 @@ def _written(call: Call) -> tuple[Container, Document, ItemOptions]:
 # What they are answered.
 
 
-def answer_item(call: Call, container: Container, answer: Answer) -> Response:
+def answer_item(call: Call, container: Container, answer: Answer, read_factor: int = 1) -> Response:
     """The answer to an operation on one item: the hottest of all, so its header lines are made in one go. None of the
     values can contain a line end: ids are checked, links encoded, the rest are numbers of our own."""
     range_id, lsn, item_lsn = answer.range_id, answer.lsn, answer.item_lsn
@@ -154,6 +159,8 @@ def answer_item(call: Call, container: Container, answer: Answer) -> Response:
         item_lsn,
         item_lsn,
     )
+    if call.explains:
+        lines += b"\r\n%b: %b" % charge_header(explain_item(answer, read_factor))
     if answer.etag is not None:
         lines += b"\r\netag: " + answer.etag.encode("ascii")
     result = answer.result

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from armillary.account.account import Account
+from armillary.account.explanations import explain_failure
 from armillary.clock import Clock
 from armillary.doors.sql import account_document, batches, control, documents, feeds, lists
 from armillary.doors.sql import headers as h
@@ -18,6 +19,7 @@ from armillary.doors.sql.authentication import AccountKeys, Authenticator
 from armillary.doors.sql.authorization import MASTER, authorize
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import error_response
+from armillary.doors.sql.explain import charge_header
 from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.routes import RouteKind, resolve
 from armillary.doors.sql.tokens import TokenAuthority
@@ -49,9 +51,20 @@ class SqlDoor:
             if request.method == "OPTIONS":
                 return Response(200, [(b"allow", b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS")])
             action, call = self._admit(request, activity_id)
-            return await action(call)
+            return await (action(call) if action not in _METADATA else self._answer_metadata(action, call))
         except Failure as failure:
-            return self._refuse(failure, activity_id)
+            return self._refuse(failure, activity_id, explains=_explains(request))
+
+    async def _answer_metadata(self, action: Action, call: Call) -> Response:
+        """Requests about anything but items spend the account's own small budget."""
+        meter = self.account.budgets.metadata
+        ticket = meter.admit()
+        try:
+            response = await action(call)
+        except Failure as failure:
+            raise meter.charge(failure, None, ticket) from None
+        meter.spend(call.charge_ru, None, ticket)
+        return response
 
     def _admit(self, request: Request, activity_id: str) -> tuple[Action, Call]:
         """What a request asks for, once it is clear that it may: routed, authenticated, authorised."""
@@ -73,9 +86,12 @@ class SqlDoor:
                 authorize(principal, route, method)
         return action, Call(self, request, route, principal, activity_id)
 
-    def _refuse(self, failure: Failure, activity_id: str) -> Response:
+    def _refuse(self, failure: Failure, activity_id: str, *, explains: bool = False) -> Response:
         if failure.kind is Kind.DROPPED:
             return HANG_UP
+        if failure.charge_ru and not failure.is_metered:
+            # Nothing that a partition could have counted: a container that does not exist, say.
+            self.account.budgets.metadata.charge(failure, None)
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
             log.error("activity %s: %s", activity_id, failure.message)
         status, headers, body = error_response(failure, activity_id)
@@ -85,6 +101,8 @@ class SqlDoor:
             headers.append((b"x-ms-session-token", h.render_session_token(range_id, lsn)))
             headers.append((b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id))
             headers.append((b"lsn", b"%d" % lsn))
+        if explains:
+            headers.append(charge_header(explain_failure(failure, failure.charge_ru)))
         return Response(status, headers, body)
 
     def refuse(self, status: int, message: str) -> Response:
@@ -99,6 +117,11 @@ class SqlDoor:
         log.error("activity %s failed", activity_id, exc_info=exception)
         message = f"The server failed to answer this request; its log tells why under the activity id {activity_id}."
         return self._refuse(Failure(Kind.INTERNAL, message), activity_id)
+
+
+def _explains(request: Request) -> bool:
+    """For refusals, which may be about this header itself."""
+    return request.headers.get(h.EXPLAIN, b"").lower() == b"true"
 
 
 _KIND_OF_STATUS = {
@@ -171,3 +194,10 @@ for _type in CONTROL_TYPES:
     _POSTS[(_type, PostMeaning.UPSERT)] = control.create_resource
 for _type in ("dbs", "colls", "offers", "conflicts", *CONTROL_TYPES):
     _POSTS[(_type, PostMeaning.QUERY)] = lists.query_resources
+
+# What is about anything but items, and so charged to the account.
+_METADATA = frozenset(
+    action
+    for action in (*_ACTIONS.values(), *_POSTS.values())
+    if getattr(action, "__module__", "") in (control.__name__, lists.__name__)
+)

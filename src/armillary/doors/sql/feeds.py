@@ -9,6 +9,7 @@ import orjson
 from armillary import limits
 from armillary.account import feeds, gather
 from armillary.account.container import Container
+from armillary.account.explanations import explain_feed, explain_query
 from armillary.account.feeds import FeedOptions, PageAnswer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call, HeaderList
@@ -19,7 +20,7 @@ from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, quer
 from armillary.errors import bad_request
 from armillary.languages.sql.compile import compile_query, parse_parameters
 from armillary.languages.sql.plan import query_plan
-from armillary.model.charges import QUERY_PLAN_RU
+from armillary.model.charges import QUERY_PLAN_RU, Part
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
@@ -33,8 +34,11 @@ async def read_feed(call: Call) -> Response:
     container = call.owner_container()
     if call.headers.get(h.CHANGE_FEED):
         return await read_change_feed(call, container, _options(call, container))
-    answer = await feeds.read_feed(call.account, container, _options(call, container))
-    return _answer(call, container, answer)
+    options = _options(call, container)
+    answer = await feeds.read_feed(call.account, container, options)
+    sizes_bytes = list(map(len, answer.rows))
+    parts = explain_feed(sizes_bytes, answer.charge_ru, options.read_factor) if call.explains else None
+    return _answer(call, container, answer, parts)
 
 
 async def query_items(call: Call) -> Response:
@@ -58,7 +62,8 @@ async def query_items(call: Call) -> Response:
         extra += query_advice(query.original)
     if query.selection.ordering is not None:
         extra.append(_TIES)
-    return _answer(call, container, answer, extra)
+    parts = explain_query(answer, options.read_factor) if call.explains else None
+    return _answer(call, container, answer, parts, extra)
 
 
 async def plan_query(call: Call) -> Response:
@@ -70,7 +75,9 @@ async def plan_query(call: Call) -> Response:
     compiled = compile_query(text, container.policies.computed_properties)
     bound = compiled.bind(parse_parameters(given.get("parameters")), container.query_context())
     plan = query_plan(bound, container.key, h.text(call.headers, h.QUERY_FEATURES))
-    return call.answer(200, QUERY_PLAN_RU, orjson.dumps(plan), container_paths(container))
+    charge_ru = call.account.budgets.metadata.spend(QUERY_PLAN_RU, None)  # counted there, and never refused
+    parts = [Part("make the plan", charge_ru)]
+    return call.answer(200, charge_ru, orjson.dumps(plan), container_paths(container), parts)
 
 
 def _options(call: Call, container: Container) -> FeedOptions:
@@ -87,11 +94,16 @@ def _options(call: Call, container: Container) -> FeedOptions:
         continuation=h.text(call.headers, h.CONTINUATION),
         session=call.session(),
         read_factor=call.read_factor(),
+        ask=call.ask,
     )
 
 
 def _answer(
-    call: Call, container: Container, answer: PageAnswer, asked: Iterable[tuple[bytes, bytes]] = ()
+    call: Call,
+    container: Container,
+    answer: PageAnswer,
+    parts: Iterable[Part] | None,
+    asked: Iterable[tuple[bytes, bytes]] = (),
 ) -> Response:
     extra = [
         (b"x-ms-session-token", h.render_session_tokens(answer.lsns)),
@@ -102,5 +114,5 @@ def _answer(
         range_id, lsn = answer.lsns[0]
         extra += [(b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id), (b"lsn", b"%d" % lsn)]
     return call.answer_feed(
-        answer.charge_ru, container.rid_text, ResourceType.ITEM.feed, answer.rows, answer.continuation, extra
+        answer.charge_ru, container.rid_text, ResourceType.ITEM.feed, answer.rows, answer.continuation, extra, parts
     )

@@ -16,7 +16,13 @@ from urllib.parse import quote
 import orjson
 
 from armillary.errors import Failure, bad_request
-from armillary.limits import ACTIVITY_ID_BYTES_MAX, RESOURCE_TOKEN_SECONDS_MAX, RESOURCE_TOKEN_SECONDS_MIN
+from armillary.limits import (
+    ACTIVITY_ID_BYTES_MAX,
+    RESOURCE_TOKEN_SECONDS_MAX,
+    RESOURCE_TOKEN_SECONDS_MIN,
+    THROUGHPUT_BUCKETS,
+)
+from armillary.partition.budget import Ask
 
 Headers = Mapping[bytes, bytes]  # names in lower case
 
@@ -39,6 +45,7 @@ MIGRATE_TO_AUTOSCALE = b"x-ms-cosmos-migrate-offer-to-autopilot"
 MIGRATE_TO_MANUAL = b"x-ms-cosmos-migrate-offer-to-manual-throughput"
 OFFER_MINUTE_POOL = b"x-ms-offer-is-ru-per-minute-throughput-enabled"
 SPARE_MINUTE_POOL = b"x-ms-documentdb-disable-ru-per-minute-usage"
+EXPLAIN = b"x-armillary-explain"  # ours
 
 # Texts, for `text`.
 PARTITION_KEY = b"x-ms-documentdb-partitionkey"
@@ -194,12 +201,27 @@ def indexing_directive(headers: Headers) -> str:
     return _choice(headers, b"x-ms-indexing-directive", _INDEXING_DIRECTIVES) or "Default"
 
 
+_PRIORITY, _BUCKET = b"x-ms-cosmos-priority-level", b"x-ms-cosmos-throughput-bucket"
+
+
 def priority_level(headers: Headers) -> str | None:
-    return _choice(headers, b"x-ms-cosmos-priority-level", _PRIORITY_LEVELS)
+    return _choice(headers, _PRIORITY, _PRIORITY_LEVELS)
 
 
 def throughput_bucket(headers: Headers) -> int | None:
-    return integer(headers, b"x-ms-cosmos-throughput-bucket", 1, 5)
+    return integer(headers, _BUCKET, 1, THROUGHPUT_BUCKETS)
+
+
+def throughput_ask(headers: Headers) -> Ask | None:
+    """How a request wants to be served when request units are short; None for nearly all of them."""
+    if _PRIORITY not in headers and _BUCKET not in headers and SPARE_MINUTE_POOL not in headers:
+        return None
+    ask = Ask(
+        is_low=priority_level(headers) == "Low",
+        bucket=throughput_bucket(headers) or 0,
+        spares_minute=flag(headers, SPARE_MINUTE_POOL),
+    )
+    return ask if any(ask) else None
 
 
 def token_lifetime_s(headers: Headers) -> int | None:
