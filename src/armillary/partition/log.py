@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from armillary.model import layout
-from armillary.model.encoding import unpack_header
+from armillary.model.encoding import epk_of, unpack_header
 from armillary.storage.engine import View
 
 _HEAD = struct.Struct(">QQQQI")
@@ -82,7 +82,7 @@ class Transaction(NamedTuple):
     """What a transaction wrote and nobody wrote again since; after a merge, what two of one lsn wrote."""
 
     lsn: int
-    items: list[bytes]  # as stored, in the order of their steps
+    items: list[bytes]  # as stored, in the order of their steps; of two transactions one after the other
 
 
 def transactions(view: View, after_lsn: int, last_lsn: int) -> Iterator[Transaction]:
@@ -103,20 +103,23 @@ def transactions(view: View, after_lsn: int, last_lsn: int) -> Iterator[Transact
 
 def transactions_of(view: View, epks: Sequence[bytes], after_lsn: int, last_lsn: int) -> Iterator[Transaction]:
     """The same of some logical partitions, found by their items: for those that have few of them."""
-    found: list[tuple[int, int, bytes]] = []
+    found: list[tuple[int, bytes, int, bytes]] = []
     for epk in epks:
         members = view.scan(layout.MEMBERS + epk, layout.prefix_end(layout.MEMBERS + epk))
         for stored in view.get_many([layout.ITEMS + key[-layout.RID_BYTES :] for key, _ in members]):
             assert stored is not None, "a member without its item"
             header = unpack_header(stored)
             if after_lsn < header.lsn <= last_lsn:
-                found.append((header.lsn, header.step, stored))
-    found.sort(key=lambda each: each[:2])
+                found.append((header.lsn, epk, header.step, stored))
+    found.sort(key=lambda each: each[:3])
     for lsn, items in groupby(found, key=lambda each: each[0]):
-        yield Transaction(lsn, [stored for _, _, stored in items])
+        yield Transaction(lsn, [each[3] for each in items])
 
 
 def _loaded(view: View, lsn: bytes, keys: list[bytes]) -> Transaction:
     items = [stored for stored in view.get_many(keys) if stored is not None]
     assert len(items) == len(keys), "a change without its item"
+    if len(items) > 1:
+        # After a merge two transactions may have one lsn and mixed steps. Each is of one key, and not both of the same.
+        items.sort(key=epk_of)
     return Transaction(int.from_bytes(lsn, "big"), items)
