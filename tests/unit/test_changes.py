@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -114,7 +115,6 @@ async def test_folding(house: House, seed: int, monkeypatch: pytest.MonkeyPatch)
     scopes.append(({"epk_range": (SPACE_LOW, middle)}, lambda epk: epk < middle))
     scopes.append(({"epk_range": (middle, SPACE_HIGH)}, lambda epk: epk >= middle))
     readers = [Reader() for _ in scopes]
-    batches: list[set[str]] = []
     for _ in range(120):
         for _ in range(dice.randrange(4)):
             pk = dice.choice(keys)
@@ -124,7 +124,6 @@ async def test_folding(house: House, seed: int, monkeypatch: pytest.MonkeyPatch)
                     for n in dice.sample(range(12), dice.randrange(1, 8))
                 ]
                 await house.put_together(container, *batch)
-                batches.append({f"{each['v']}" for each in batch})
             else:
                 batch = [{"id": f"{pk}-{dice.randrange(12)}", "pk": pk, "v": dice.random()}]
                 if batch[0]["id"] in model and dice.random() < 0.5:
@@ -144,7 +143,7 @@ async def test_folding(house: House, seed: int, monkeypatch: pytest.MonkeyPatch)
             container, readers[at].continuation, page_items=dice.choice([1, 2, 7, 100]), **scopes[at][0]
         )
         readers[at].take(page)
-        _check_transactions(page, batches)
+        _check_transactions(page)
     for (options, holds), reader in zip(scopes, readers, strict=True):
         await house.drain(container, reader, page_items=dice.choice([1, 5, 100]), **options)
         expected = {
@@ -156,7 +155,7 @@ async def test_folding(house: House, seed: int, monkeypatch: pytest.MonkeyPatch)
         assert len(reader.versions) == len(set(reader.versions)), "a version came twice"
 
 
-def _check_transactions(page: ChangePage, batches: list[set[str]]) -> None:
+def _check_transactions(page: ChangePage) -> None:
     """What is left of a batch comes together: items of one lsn lie side by side, whatever the page size."""
     lsns = [(unpack_header(each.stored).epk, each.lsn) for each in page.items]
     runs = [pair for at, pair in enumerate(lsns) if at == 0 or lsns[at - 1] != pair]
@@ -189,6 +188,36 @@ async def test_transactions_are_whole_over_slices_and_sizes(house: House, monkey
     pages = (await house.drain(container, page_items=1000)).pages
     assert {pages % 50 for pages in pages} == {0}
     assert len(pages) == 21
+
+
+async def test_transactions_that_do_not_fit_wait_for_the_next_page(house: House) -> None:
+    """Also where the page began in another partition."""
+    container = await house.container(20_000)
+    homes = {pk: container.map.find(container.effective_key((pk,))).id for pk in map(str, range(20))}
+    first = next(pk for pk, home in homes.items() if home == 0)
+    second = next(pk for pk, home in homes.items() if home == 1)
+    await house.put(container, *documents(*"abc", pk=first))
+    await house.put_together(container, *documents(*"vwxyz", pk=second))
+    assert (await house.drain(container, page_items=6)).pages == [3, 5, 0]
+    assert (await house.drain(container, page_items=8)).pages == [8, 0]
+
+
+async def test_items_written_again_while_a_page_is_read(house: House) -> None:
+    """The page ends where the log did when it began, however long it takes."""
+    container = await house.container()
+    names = [str(number) for number in range(500)]
+    await house.put(container, *documents(*names))
+    house.clock.step_s = 0.02  # every look at the clock ends a slice
+    reading = asyncio.create_task(house.page(container, page_items=1000))
+    for name in names[:5]:
+        await asyncio.sleep(0)
+        await house.put(container, *documents(name))
+    assert not reading.done()
+    reader = Reader()
+    reader.take(await reading)
+    assert reader.ids == names
+    await house.drain(container, reader)
+    assert reader.ids == names + names[:5]
 
 
 async def test_starts(house: House) -> None:
