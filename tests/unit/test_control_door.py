@@ -215,6 +215,21 @@ async def test_scaling(shop: Desk) -> None:
     assert "no throughput of its own" in await shop.refusal("PUT", "databases/shop/throughput", {"throughput": 400})
 
 
+async def test_modes_and_buckets(shop: Desk) -> None:
+    path = f"{ORDERS}/mode"
+    assert (await shop.ask("GET", ORDERS))["mode"] == "observe"
+    assert (await shop.ask("PUT", path, {"mode": "enforce"}))["mode"] == "enforce"
+    container = shop.account.container("shop", "orders")
+    assert all(each.meter.is_enforcing for each in container.partitions.values())
+    assert (await shop.ask("PUT", path, {"mode": None}))["mode"] == "observe"
+    assert await shop.refusal("PUT", path, {"mode": "strict"})
+    path = f"{ORDERS}/buckets"
+    assert (await shop.ask("PUT", path, {"1": 40, "5": 100}))["buckets"] == {"1": 40, "5": 100}
+    assert await shop.refusal("PUT", path, {"1": 0})
+    assert await shop.refusal("PUT", path, {"6": 10})
+    assert (await shop.ask("PUT", path, {}))["buckets"] == {}
+
+
 # Partitions.
 
 

@@ -91,6 +91,8 @@ for _method, _path, _action in (
     ("GET", "databases/{}/containers/{}", resources.show_container),
     ("DELETE", "databases/{}/containers/{}", resources.delete_container),
     ("PUT", "databases/{}/containers/{}/throughput", resources.scale_container),
+    ("PUT", "databases/{}/containers/{}/mode", resources.set_mode),
+    ("PUT", "databases/{}/containers/{}/buckets", resources.set_buckets),
     ("GET", "databases/{}/containers/{}/partitions", partitions.show_partitions),
     ("GET", "databases/{}/containers/{}/keys", partitions.show_keys),
     ("GET", "faults", faults.list_rules),

@@ -6,6 +6,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.account import containers, offers, throughput
+from armillary.account.budgets import MODES, buckets_of
 from armillary.account.catalog import Record
 from armillary.account.container import Container
 from armillary.account.throughput import Throughput
@@ -132,6 +133,26 @@ async def _scale(call: Call, owner: Record, what: str) -> None:
     )
 
 
+async def set_mode(call: Call) -> Response:
+    fields = call.fields("a throughput mode")
+    mode = fields.choice("mode", *MODES)
+    fields.end()
+    container = call.container()
+    await call.account.budgets.set_mode(container, mode)
+    return call.answer(_container(call, container))
+
+
+async def set_buckets(call: Call) -> Response:
+    fields = call.fields("throughput buckets")
+    names = [str(bucket) for bucket in range(1, limits.THROUGHPUT_BUCKETS + 1)]
+    given = {int(name): fields.whole(name, 1, 100) for name in names}
+    fields.end()
+    container = call.container()
+    shares = {bucket: share for bucket, share in given.items() if share is not None}
+    await call.account.budgets.set_buckets(container, shares)
+    return call.answer(_container(call, container))
+
+
 def _throughput(fields: Fields) -> Throughput | None:
     manual_ru = fields.whole("throughput", 1, limits.THROUGHPUT_MAX_RU)
     autoscale_ru = fields.whole("autoscale", 1, limits.THROUGHPUT_MAX_RU)
@@ -170,6 +191,8 @@ def _container(call: Call, container: Container) -> dict[str, Any]:
         "partitionKey": list(container.key.paths) if container.key is not None else None,
         "fixed": container.key is None,
         "throughput": _offer(call, container.record) or _shared(call, container),
+        "mode": call.account.budgets.mode_of(container),
+        "buckets": {str(bucket): share for bucket, share in buckets_of(container).items()},
         "partitionCount": len(heads),
         "items": sum(head.item_count for head in heads),
         "bytes": sum(head.size_bytes for head in heads),
@@ -185,6 +208,8 @@ def _offer(call: Call, owner: Record) -> dict[str, Any] | None:
         "ru": present.ru,
         "autoscale": present.is_autoscale,
         "minimumRu": offers.minimum_ru(call.account, offer),
+        "currentRu": call.account.budgets.current_ru(offer),
+        "pending": offers.is_pending(call.account, offer),
     }
 
 
