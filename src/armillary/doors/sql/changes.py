@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 
 from armillary.account.changes import read_changes
 from armillary.account.container import Container
+from armillary.account.explanations import explain_feed
 from armillary.account.feeds import FeedOptions
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call, HeaderList
@@ -41,10 +42,12 @@ async def read_change_feed(call: Call, container: Container, options: FeedOption
     if len(page.lsns) == 1:
         range_id, lsn = page.lsns[0]
         extra += [(b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id), (b"lsn", b"%d" % lsn)]
+    sizes_bytes = [len(payload_of(each.stored)) for each in page.items] if call.explains else []
+    parts = explain_feed(sizes_bytes, page.charge_ru, options.read_factor) if call.explains else None
     if not page.items and page.is_end:
-        return call.answer(304, page.charge_ru, b"", [(b"x-ms-item-count", b"0"), *extra])
+        return call.answer(304, page.charge_ru, b"", [(b"x-ms-item-count", b"0"), *extra], parts)
     rows = [_row(each) for each in page.items]
-    return call.answer_feed(page.charge_ru, container.rid_text, ResourceType.ITEM.feed, rows, None, extra)
+    return call.answer_feed(page.charge_ru, container.rid_text, ResourceType.ITEM.feed, rows, None, extra, parts)
 
 
 def _check_mode(given: bytes) -> None:
