@@ -32,10 +32,6 @@ async def trigger(container: Any) -> None:
     await container.create_item({"id": "2", "pk": "a"}, pre_trigger_include="t")
 
 
-async def splitting(container: Any) -> None:
-    await container.replace_throughput(30_000)
-
-
 def query(text: str) -> Any:
     async def run(container: Any) -> None:
         await drain(container.query_items(text, partition_key="a"))
@@ -47,7 +43,6 @@ FEATURES = {
     "the change feed of all versions and deletes": all_versions,
     "running stored procedures": stored_procedure,
     "running triggers": trigger,
-    "splitting partitions": splitting,
     "user-defined functions": query("SELECT VALUE udf.f(c) FROM c"),
 }
 

@@ -236,8 +236,9 @@ async def test_throughput_decides_the_number_of_partitions(house: House) -> None
     offer = offers.offer_of(house.account, container.record)
     assert offer is not None
     wanted = {**offer.to_json(), "content": {"offerThroughput": 50_000}}
-    work = offers.replace_offer(house.account, offer, wanted, to_autoscale=False, to_manual=False, if_match=None)
-    assert await refused(work) is Kind.UNSUPPORTED
+    await offers.replace_offer(house.account, offer, wanted, to_autoscale=False, to_manual=False, if_match=None)
+    await house.account.reshaper.grown(container)
+    assert len(container.partitions) == 5
 
 
 DAMAGES = {

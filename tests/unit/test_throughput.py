@@ -242,6 +242,55 @@ async def test_autoscale_admits_up_to_the_maximum_and_says_where_it_stands(house
     assert (house.account.budgets.billed_ru(offer), house.account.budgets.billed_ru(offer, 1)) == (2000, 20_000)
 
 
+async def test_what_needs_more_partitions_is_pending_until_there_are_enough(house: House) -> None:
+    container = await house.container("c", await house.database(), Throughput.manual(400))
+    await house.create(container, "1", "a")
+    offer = offers.offer_of(house.account, container.record)
+    house.account.reshaper.pause(["held"])
+    offer = await replaced(house, offer, 25_000)
+    assert offers.is_pending(house.account, offer)
+    content = offers.offer_content(house.account, offer)["content"]
+    assert (content["offerThroughput"], content["isOfferReplacePending"]) == (25_000, True)
+    # Until then what was provisioned before is served.
+    house.clock.advance(1)
+    charged_ru, _ = await until_refused(lambda: house.read(container, "a"))
+    assert charged_ru == 400
+    house.account.reshaper.pause([])
+    await house.account.reshaper.grown(container)
+    assert len(container.partitions) == 3
+    assert not offers.is_pending(house.account, offer)
+    assert "isOfferReplacePending" not in offers.offer_content(house.account, offer)["content"]
+    house.clock.advance(10)
+    charged_ru, _ = await until_refused(lambda: house.read(container, "a"))
+    assert charged_ru == 8334  # a third, and the last one overdraws
+
+
+async def test_a_pending_offer_goes_on_after_a_restart() -> None:
+    engine, clock = MemoryEngine(), VirtualClock()
+    account = await Account.open(engine, clock, AccountSettings(throughput_mode="enforce"))
+    house = House(account, clock)
+    database = await house.database(wanted=Throughput.manual(400))
+    container = await house.container("c", database)
+    account.reshaper.pause(["held"])
+    await replaced(house, offers.offer_of(account, database), 11_000)
+    await account.close()
+    account = await Account.open(engine, clock, AccountSettings(throughput_mode="enforce"))
+    container = account.container("db", "c")
+    await account.reshaper.grown(container)
+    offer = offers.offer_of(account, account.database("db"))
+    assert offer is not None
+    assert not offers.is_pending(account, offer)
+    assert [each.meter.budget.limit for each in container.partitions.values() if each.meter.budget] == [550_000] * 2
+    # Less again: nothing more is split.
+    account.reshaper.pause(["held"])
+    await replaced(House(account, clock), offer, 50_000)
+    await replaced(House(account, clock), offer, 800)
+    assert not account.reshaper.is_growing(container)
+    assert not offers.is_pending(account, offer)
+    await account.close()
+    await engine.close()
+
+
 async def test_serverless() -> None:
     async with a_house(is_serverless=True) as house:
         database = await house.database()

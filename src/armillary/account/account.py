@@ -66,6 +66,9 @@ class Account:
         account._check_capacity()
         for record in account.catalog.of_type(ResourceType.CONTAINER):
             await account.enter(record)
+        for offer in account.catalog.of_type(ResourceType.OFFER):
+            account.budgets.assign_offer(offer)
+            await account.budgets.make_room(offer)
         account._upkeep = asyncio.create_task(account._keep_up())
         account._upkeep.add_done_callback(_report)
         return account

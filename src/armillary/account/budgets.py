@@ -83,6 +83,15 @@ class Budgets:
             for partition in container.partitions.values()
         )
 
+    async def make_room(self, offer: Record) -> None:
+        """Have as many partitions as an offer needs. Returns when that is under way, or is not any more."""
+        partition_ru = self._account.settings.partition_throughput_ru
+        count = -(-throughputs.throughput_of(offer.body).ru // partition_ru)
+        reshaper = self._account.reshaper
+        for container in self.containers_of(offer):
+            if container.key is not None and (count > len(container.partitions) or reshaper.is_growing(container)):
+                await reshaper.grow(container, count)
+
     # Giving out.
 
     def assign(self, container: Container) -> None:

@@ -13,7 +13,7 @@ from armillary.account import throughput
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
 from armillary.account.throughput import Minimum, Throughput
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import bad_request
 from armillary.model.resources import ResourceType, rid_bytes
 
 NOT_SERVERLESS = "Setting offer throughput or autopilot on {what} is not supported for serverless accounts."
@@ -96,13 +96,6 @@ async def _replace(
         )
     _check_fixed(account, offer, changed)
     partition_ru = account.settings.partition_throughput_ru
-    carried_ru = budgets.carried_ru(offer)
-    if changed.ru > carried_ru:
-        raise Failure(
-            Kind.UNSUPPORTED,
-            f"{changed.ru} RU/s need more partitions than there are (they carry {carried_ru} RU/s together), and "
-            "splitting partitions is not supported yet. Create the container with this throughput instead.",
-        )
     for container in budgets.containers_of(offer):
         changed.check_minute_pool(max(len(container.partitions), -(-changed.ru // partition_ru)))
     # What is served until partitions have been split is what is served now.
@@ -117,6 +110,7 @@ async def _replace(
         if_match=if_match,
     )
     budgets.assign_offer(replaced)
+    await budgets.make_room(replaced)
     return replaced
 
 

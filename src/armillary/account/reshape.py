@@ -205,6 +205,7 @@ class Reshape:
                 raise Overtaken
             parents = self._partitions()
             self.container.take_over(new_map, partitions)
+            self._account.budgets.assign(self.container)
             for parent in parents:
                 parent.move()
             self.is_done = True
