@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -271,6 +272,62 @@ async def test_metrics_add_up(shop: Desk) -> None:
     assert (len(counts), sum(counts)) == (4, 10)
     assert 'container="q\\"uote"' in text
     assert text.endswith("\n")
+
+
+# Splits and merges.
+
+
+async def finish(shop: Desk) -> None:
+    for reshape in shop.account.reshaper.running():
+        await shop.account.reshaper.finished(reshape)
+
+
+async def test_a_split_step_by_step(shop: Desk) -> None:
+    points = (await shop.ask("GET", "reshapes"))["points"]
+    assert await shop.ask("PUT", "reshapes/pauses", {"points": points}) == {"pauses": points}
+    begun = await shop.ask("POST", f"{ORDERS}/split", {"partition": 1}, 202)
+    assert (begun["kind"], begun["partitions"], begun["reason"]) == ("split", [1], "request")
+    assert await shop.refusal("POST", f"{ORDERS}/split", {"partition": 1}, 409)
+    seen = []
+    while shop.account.reshaper.running():
+        await asyncio.sleep(0)
+        found = (await shop.ask("GET", f"{ORDERS}/reshapes"))["reshapes"]
+        if found and found[0]["paused"]:
+            seen.append(found[0]["point"])
+            number = found[0]["number"]
+            assert await shop.ask("POST", f"{ORDERS}/reshapes/{number}/advance", {}) == {"advanced": 1}
+    assert seen == [point for point in points if point in seen] and {"begun", "held"} <= set(seen)
+    shown = await shop.ask("GET", f"{ORDERS}/partitions")
+    assert [(each["id"], each["parents"]) for each in shown["partitions"]] == [
+        (0, []),
+        (4, [1]),
+        (5, [1]),
+        (2, []),
+        (3, []),
+    ]
+    await shop.ask("PUT", "reshapes/pauses", {"points": []})
+    assert await shop.refusal("PUT", "reshapes/pauses", {"points": ["nowhere"]})
+
+
+async def test_a_merge_and_what_is_taken_back(shop: Desk) -> None:
+    await shop.ask("PUT", f"{ORDERS}/throughput", {"throughput": 400})
+    await shop.ask("PUT", "reshapes/pauses", {"points": ["begun"]})
+    begun = await shop.ask("POST", f"{ORDERS}/merge", {"partitions": [2, 3]}, 202)
+    assert begun["kind"] == "merge"
+    number = begun["number"]
+    assert await shop.ask("DELETE", f"{ORDERS}/reshapes/{number}") == {"cancelled": number}
+    assert await shop.refusal("DELETE", f"{ORDERS}/reshapes/{number}", status=404)
+    assert (await shop.ask("GET", ORDERS))["partitionCount"] == 4
+    await shop.ask("PUT", "reshapes/pauses", {})
+    await shop.ask("POST", f"{ORDERS}/merge", {}, 202)
+    await finish(shop)
+    assert (await shop.ask("GET", ORDERS))["partitionCount"] == 3
+    for body in ({"partitions": [0]}, {"partitions": [0, 99]}, {"partitions": [True, 1]}, {"ranges": [0, 1]}):
+        response = await shop.send("POST", f"{ORDERS}/merge", orjson.dumps(body))
+        assert response.status in (400, 404)
+    for split in ({"boundary": "xyz"}, {"boundary": "FF"}, {"partition": -1}, {"partition": 99}):
+        response = await shop.send("POST", f"{ORDERS}/split", orjson.dumps(split))
+        assert response.status in (400, 404)
 
 
 # Faults and the clock.

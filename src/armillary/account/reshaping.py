@@ -123,6 +123,8 @@ class Reshaper:
         reshape.task.cancel()
         await asyncio.wait([reshape.task])
         container = reshape.container
+        # A task that is cancelled before its first step does not get to leave by itself.
+        self._running.pop((container.record.rid, reshape.number), None)
         entries = container.record.state.get("reshapes", ())
         stores = [child["store"] for each in entries if each["number"] == reshape.number for child in each["children"]]
 
@@ -172,6 +174,11 @@ class Reshaper:
         for reshape, event in list(self._paused.items()):
             if reshape.point not in self._pauses:
                 event.set()
+
+    @property
+    def pauses(self) -> list[str]:
+        """Where reshapes stop now, in order."""
+        return [point for point in POINTS if point in self._pauses]
 
     def advance(self, reshape: Reshape | None = None) -> int:
         """Let one go on from where it stopped, or all. Returns how many had stopped."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from armillary.account.account import Account
 from armillary.clock import MovableClock
-from armillary.doors.control import faults, metrics, moving, partitions, resources
+from armillary.doors.control import faults, metrics, moving, partitions, reshapes, resources
 from armillary.doors.control.authentication import ControlGuard
 from armillary.doors.control.call import Call, Routes, read_target
 from armillary.doors.control.errors import error_response
@@ -95,6 +95,14 @@ for _method, _path, _action in (
     ("PUT", "databases/{}/containers/{}/buckets", resources.set_buckets),
     ("GET", "databases/{}/containers/{}/partitions", partitions.show_partitions),
     ("GET", "databases/{}/containers/{}/keys", partitions.show_keys),
+    ("POST", "databases/{}/containers/{}/split", reshapes.split),
+    ("POST", "databases/{}/containers/{}/merge", reshapes.merge),
+    ("GET", "databases/{}/containers/{}/reshapes", reshapes.list_reshapes),
+    ("POST", "databases/{}/containers/{}/reshapes/{}/advance", reshapes.advance),
+    ("DELETE", "databases/{}/containers/{}/reshapes/{}", reshapes.cancel_reshape),
+    ("GET", "reshapes", reshapes.list_all_reshapes),
+    ("PUT", "reshapes/pauses", reshapes.pause),
+    ("POST", "reshapes/advance", reshapes.advance),
     ("GET", "faults", faults.list_rules),
     ("POST", "faults", faults.create_rule),
     ("DELETE", "faults", faults.delete_rules),

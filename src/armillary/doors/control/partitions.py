@@ -10,6 +10,7 @@ from armillary import limits
 from armillary.account import overview
 from armillary.account.overview import KeyFigures, PartitionFigures
 from armillary.doors.control.call import Call
+from armillary.doors.control.reshapes import of_container
 from armillary.net.http import Response
 
 
@@ -23,6 +24,7 @@ async def show_partitions(call: Call) -> Response:
             "database": container.database.name,
             "container": container.name,
             "partitions": [_partition(each) for each in overview.partition_figures(container)],
+            "reshapes": of_container(call, container),
             "largestKeys": [_key(each) for each in largest.keys],
             "isLargestComplete": largest.is_complete,
             "busiestKeys": [_key(each) for each in busiest],

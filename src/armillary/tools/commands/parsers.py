@@ -62,7 +62,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     split.add_argument(
         "range", metavar="PARTITION", nargs="?", type=int, default=None, help="its id (default: the largest)"
     )
-    _stepping(split)
+    _waiting(split)
     merge = _of_server(add_command(commands, "merge", "merge two neighbouring partitions into one"))
     _container(merge)
     merge.add_argument(
@@ -73,7 +73,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
         default=[],
         help="two ids (default: the smallest neighbours)",
     )
-    _stepping(merge)
+    _waiting(merge)
 
 
 def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:
@@ -112,7 +112,3 @@ def _top(parser: argparse.ArgumentParser) -> None:
 
 def _waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-wait", action="store_true", help="return at once, and let it go on")
-
-
-def _stepping(parser: argparse.ArgumentParser) -> None:
-    _waiting(parser)

@@ -69,6 +69,12 @@ def _draw(screen: Screen, container: dict[str, Any], content: dict[str, Any]) ->
         )
     columns = ("partition", "hashes", "parents", ">items", ">size", "share of bytes", ">RU/s")
     screen.table((*columns, "of its budget", ">refused", ">would be"), rows)
+    for reshape in content["reshapes"]:
+        parents = " and ".join(map(str, reshape["partitions"]))
+        items = f"{count(reshape['itemsCopied'])} of {count(reshape['itemsTotal'])} items"
+        screen.say(
+            f"A {reshape['kind']} of {parents} goes on ({reshape['reason']}): {reshape['point']}, {items} copied."
+        )
     _draw_keys(screen, content, total_bytes)
     screen.say(_verdict(content))
 

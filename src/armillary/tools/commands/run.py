@@ -23,6 +23,8 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("containers", "create"): container_commands.create_container,
     ("containers", "delete"): container_commands.delete_container,
     ("scale", ""): resharding.scale,
+    ("split", ""): resharding.split,
+    ("merge", ""): resharding.merge,
     ("partitions", ""): partitions.draw_partitions,
     ("keys", ""): partitions.draw_keys,
 }
