@@ -173,6 +173,9 @@ class Author:
                 )
             )
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        if dice.random() < 0.3:
+            where = where if len(conditions) == 1 else ""
+            return f"SELECT DISTINCT {dice.choice(['', 'VALUE '])}{dice.choice(paths)} FROM c{where}"
         return f"SELECT {', '.join(calls)} FROM c{where}"
 
     def _composed(self) -> str:

@@ -91,11 +91,11 @@ async def test_long_computations_go_on_in_the_next_page(house: House) -> None:
         rows, pages = await house.rows(container, text)
         assert rows == expected, text
         assert pages > 1, "the half-made aggregates went through a continuation"
-    rows, pages = await house.rows(container, "SELECT DISTINCT VALUE c.kind FROM c")
+    rows, pages = await house.rows(container, "SELECT DISTINCT VALUE c.kind + 0 FROM c")
     assert (rows, pages) == ([0, 1, 2], 1), "what was seen fits no token: it goes on instead"
     house.clock.step_s = 10.0
     with pytest.raises(Failure) as caught:
-        await house.rows(container, "SELECT DISTINCT VALUE c.kind FROM c")
+        await house.rows(container, "SELECT DISTINCT VALUE c.kind + 0 FROM c")
     assert caught.value.kind is Kind.TIMED_OUT
 
 

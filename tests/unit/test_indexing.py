@@ -441,6 +441,18 @@ def test_tuple_paths_are_kept() -> None:
     assert parse_index_path("/a/[]/{b, c/d}/?", allows_tuple=True).members == (("b",), ("c", "d"))
 
 
+def test_tuples_have_terms_together() -> None:
+    policy = parse(paths(["/events/[]/{name, category/kind}/?"], ["/*"]), key=None)
+    events = [{"name": "a", "category": {"kind": 1}}, {"name": "b"}, {"other": 1}, 7, {"name": "b"}]
+    found = policy.terms({"id": "i", "events": events}, 1)
+    assert {pair for pair in found.terms if pair[0].startswith("tuple:")} == {
+        ("tuple:/events/[]/{name, category/kind}", encode_term("a") + encode_term(1)),
+        ("tuple:/events/[]/{name, category/kind}", encode_term("b") + encode_term(UNDEFINED)),
+    }
+    assert found.charged == 1 + 2
+    assert policy.terms({"id": "i", "events": []}, 1).charged == policy.terms({"id": "i"}, 1).charged == 1
+
+
 def test_quoted_paths() -> None:
     policy = parse(paths(['/"a-b"/?', '/"le/vel"/"q\\"uote"/*', "/'single'/?"], ["/*"]))
     document = {"id": "i", "a-b": 1, "le/vel": {'q"uote': {"deep": 2}}, "single": 3, "other": 4}

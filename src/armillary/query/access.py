@@ -179,6 +179,10 @@ def find_rids(view: View, condition: Condition, scope: Scope, index: Index, afte
         return _at_points(view, [(scope.epk, item_id) for item_id in ids], after_rid)
     finder = _Finder(view, index, after_rid)
     runs, others = finder.ways(condition, scope)
+    if others and isinstance(others[0], ComposedFilter):
+        few = finder.gather_any(others[:1], WHOLE, limits.QUERY_PROBE_ENTRIES)
+        if few is not None:
+            return iter(sorted(few))
     if len(runs) > 1 or (runs and others):
         short = _shortest(runs, after_rid, limits.QUERY_PROBE_ENTRIES)
         if short is not None:

@@ -22,7 +22,7 @@ from armillary.model.values import UNDEFINED, Value
 from armillary.query.access import Candidate, Counters, Index, Scope, Statistics, candidates, count_index_use, loaded
 from armillary.query.composed import composed_order
 from armillary.query.conditions import ALL
-from armillary.query.index_only import CannotTell, IndexAnswer
+from armillary.query.index_only import CannotTell, IndexAnswer, distinct_rids, is_distinct_by_index
 from armillary.query.keyed import keyed_candidates
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ordered import OrderedWalk, Sorter, Start
@@ -114,6 +114,7 @@ class Execution:
         self._ranked_items: RankedItems[int] | None = None
         if selection.ranking is not None:
             self._ranked_items = RankedItems(selection.ranking, self._rows_max)
+        self._is_distinct = is_live is None and is_distinct_by_index(selection, scope, index)
         # What a composite index would save. By what is asked and not by how it is done, as all charges.
         ordering = selection.ordering
         self._is_sorting = selection.ranking is not None or (
@@ -173,6 +174,8 @@ class Execution:
             found = keyed_candidates(
                 view, self._selection.condition, self._scope, self._index, self.progress.position, max_items
             )
+        elif self._is_distinct and (rids := self._distinct_rids(view)) is not None:
+            found = loaded(view, ((b"", rid) for rid in rids), limits.PAGE_ITEMS_MAX)
         elif ordering is None:
             position = self.progress.position
             after_rid = position.rid - 1 if position.given else position.rid
@@ -190,6 +193,13 @@ class Execution:
             max_items = min(max_items, self.progress.take)
         page = self._page if self._selection.stages[0].rows is None else self._joined_page
         return page(found, max_items, max_bytes, is_due, counters)
+
+    def _distinct_rids(self, view: View) -> list[int] | None:
+        """The items that DISTINCT needs to look at; None: all."""
+        after_rid, most = self.progress.position.rid, limits.QUERY_GATHER_MAX // 10
+        rids = distinct_rids(view, self._selection, self._statistics, after_rid, most)
+        self._is_distinct = rids is not None  # so as not to try again in every slice
+        return rids
 
     def _ordered(self, view: View, max_items: int, is_due: IsDue, counters: Counters) -> Iterator[Candidate] | None:
         """Candidates in the order asked for; None while they are still being sorted."""

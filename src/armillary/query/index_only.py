@@ -1,5 +1,5 @@
 """COUNT, MIN and MAX from the index and the partition's counters alone, where these know exactly: no item is loaded but
-the one that holds the least or greatest value.
+the one that holds the least or greatest value. For DISTINCT of a path the index names one item for each value.
 
 COUNT of everything is a counter. COUNT with a filter that the index tells exactly counts keys. MIN and MAX of a path
 are its first and last term. Items that have expired and were not swept away yet do not count; there are few of them.
@@ -9,6 +9,7 @@ Whatever does not fit is left to the ordinary way over the items.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -134,6 +135,47 @@ class IndexAnswer:
         if not epk:
             return len(self._expired)
         return sum(view.get(layout.member_key(epk, rid)) is not None for rid in self._expired)
+
+
+def is_distinct_by_index(selection: Selection, scope: Scope, index: Index) -> bool:
+    """Whether the values of one path are all that makes rows of items, and all that a filter looks at."""
+    stage, condition = selection.stages[0], selection.condition
+    if not stage.is_distinct or not stage.path or stage.rows is not None or selection.ordering or selection.ranking:
+        return False
+    is_own = isinstance(condition, (Range, Defined, Equal)) and condition.path == stage.path
+    is_known = condition == ALL or (is_own and term_bounds(condition) is not None)  # type: ignore[arg-type]
+    return selection.is_exact and is_known and scope.is_whole and index.is_indexed(stage.path) and _is_automatic(index)
+
+
+def distinct_rids(
+    view: View, selection: Selection, statistics: Statistics | None, after_rid: int, most: int
+) -> list[int] | None:
+    """The first items with each value of a path, and all whose values the index does not tell apart, so that DISTINCT
+    has the same rows in the same order as from all items. None: that takes looking at too many terms, or items without
+    the path make a row."""
+    stage, condition = selection.stages[0], selection.condition
+    path = stage.path
+    assert path is not None
+    if stage.is_sure and (statistics is None or not statistics.is_everywhere(view, path)):
+        return None
+    bounds = (_AFTER_UNDEFINED, _AFTER_OBJECTS)
+    if isinstance(condition, (Equal, Range, Defined)):
+        bounds = term_bounds(condition) or bounds
+    prefix = path_prefix(view, path)
+    low, high = prefix + bounds[0], prefix + bounds[1]
+    rids: set[int] = set()
+    for _ in range(most):
+        first = next(iter(view.scan(low, high)), None)
+        if first is None:
+            return sorted(rid for rid in rids if rid > after_rid)
+        term = first[0][len(prefix) : -layout.RID_BYTES]
+        rids.add(_rid(first[0]))
+        low = layout.prefix_end(prefix + term)
+        if term in (ARRAY_MARK, OBJECT_MARK) or is_cut(term):
+            rids.update([_rid(key) for key, _ in islice(view.scan(prefix + term, low), most + 1)])
+            if len(rids) > most:
+                return None
+    return None
 
 
 def _part(maker: Any, path: str | None, condition: Condition) -> _Count | _Extreme | None:

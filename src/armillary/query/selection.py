@@ -71,6 +71,7 @@ class Stage:
     grouping: Grouping | None = None
     is_distinct: bool = False
     is_sure: bool = False  # a value that is kept gives a row: `project` never makes it undefined
+    path: str | None = None  # in the index, if rows say of items nothing but what is there
 
     @property
     def is_streaming(self) -> bool:

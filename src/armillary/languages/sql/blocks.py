@@ -36,6 +36,7 @@ class StageCode(NamedTuple):
     is_grouped: bool
     is_distinct: bool
     is_sure: bool  # what is kept gives a row
+    path: str | None  # in the index, if nothing else is selected
 
 
 def emit_stages(shop: Workshop, query: tree.Query) -> tuple[list[str], list[StageCode]]:
@@ -94,18 +95,23 @@ def _emit_stage(shop: Workshop, query: tree.Query, root: Variable) -> tuple[list
         emitter = Emitter(shop, {}, (), subquery_code)
         lines += _function(f"{finish}(G, R)", emitter, f"return {_selected(emitter, grouped.finished, None).source}")
     makers = grouped.makers if grouped is not None else ()
-    paths = _argument_paths(shop, grouped, source) if grouped is not None and root.is_item else (None,) * len(makers)
     is_grouped, is_distinct = bool(query.group_by), query.select.is_distinct
+    asked = grouped.arguments if grouped is not None else _items(query) if is_distinct else ()
+    paths = _index_paths(shop, asked, source) if root.is_item else ()
     is_sure = query.select.kind != "VALUE"
-    stage = StageCode(predicate, project, rows, finish, makers, paths, is_grouped, is_distinct, is_sure)
+    argument_paths = (paths or (None,) * len(makers)) if grouped is not None else ()
+    path = paths[0] if grouped is None and is_direct and len(paths) == 1 else None
+    stage = StageCode(predicate, project, rows, finish, makers, argument_paths, is_grouped, is_distinct, is_sure, path)
     return lines, stage
 
 
-def _argument_paths(shop: Workshop, grouped: _Grouped, source: tree.Source | None) -> tuple[str | None, ...]:
-    """What the arguments of aggregates are to an index; see Grouping."""
+def _index_paths(
+    shop: Workshop, expressions: Sequence[tree.Expression], source: tree.Source | None
+) -> tuple[str | None, ...]:
+    """What expressions are to an index; see Grouping."""
     paths: list[str | None] = []
     alias = source_alias(source) if source is not None else None
-    for argument in grouped.arguments:
+    for argument in expressions:
         place = shop.constants.place(argument)
         found = rooted_path(argument)
         if place is not None:

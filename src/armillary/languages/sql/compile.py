@@ -176,7 +176,7 @@ def _stage(code: StageCode, functions: list[Any]) -> Stage:
     grouping = None
     if finish is not None:
         grouping = Grouping(tuple([AGGREGATES[name] for name in code.makers]), code.is_grouped, finish, code.paths)
-    return Stage(predicate, project, rows, grouping, code.is_distinct, code.is_sure)
+    return Stage(predicate, project, rows, grouping, code.is_distinct, code.is_sure, code.path)
 
 
 def _without_idle_order(query: tree.Query) -> tree.Query:
