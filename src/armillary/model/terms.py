@@ -8,7 +8,7 @@ composite entries and shapes are charged for; marks, UNDEFINED and `_ts`, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from armillary import limits
@@ -32,18 +32,16 @@ class ItemTerms(NamedTuple):
     charged: int
 
 
-def count_charged(terms: Iterable[tuple[str, bytes]]) -> int:
+def count_charged(terms: Collection[tuple[str, bytes]]) -> int:
     """How many of these terms are charged for; for those that a replace removes and adds. The cells of one index count
     like one shape, however many they are."""
-    count = 0
-    spatial: set[str] = set()
-    for path, term in terms:
-        if path.startswith(SPATIAL_NAME):
-            if term != WHOLE_TERM:
-                spatial.add(path)
-        else:
-            count += term not in _FREE_TERMS and path != TS_PATH
-    return count + SPATIAL_TERMS * len(spatial)
+    cells = [(path, term) for path, term in terms if path.startswith(SPATIAL_NAME)]
+    spatial = {path for path, term in cells if term != WHOLE_TERM}
+    return _count_values(terms) - _count_values(cells) + SPATIAL_TERMS * len(spatial)
+
+
+def _count_values(terms: Iterable[tuple[str, bytes]]) -> int:
+    return sum([term not in _FREE_TERMS and path != TS_PATH for path, term in terms])
 
 
 class PathRule:
@@ -154,7 +152,7 @@ class TermWalk:
         if has_array:
             # Only elements of arrays share a path, so only then can a pair occur twice.
             terms = list(dict.fromkeys(terms))
-            charged = count_charged(terms)
+            charged = _count_values(terms)
         else:
             charged = len(terms) - free
         if self._has_more:
