@@ -247,17 +247,20 @@ class Account:
         while True:
             await asyncio.sleep(limits.SWEEP_EVERY_S)
             for container in self.containers:
-                for partition in list(container.partitions.values()):
-                    try:
-                        await self._sweep(container, partition)
-                    except Failure as failure:
-                        # A full disk or the like: whoever writes is told; the sweep just comes again.
-                        if failure.kind is not Kind.RANGE_BUSY:
-                            log.warning("upkeep of %s stopped: %s", container.link, failure.message)
+                await self._sweep_all(container)
             try:
                 await self.reshaper.keep_up()
             except Failure as failure:
                 log.warning("upkeep of partitions stopped: %s", failure.message)
+
+    async def _sweep_all(self, container: Container) -> None:
+        for partition in container.partitions.values():
+            try:
+                await self._sweep(container, partition)
+            except Failure as failure:
+                # A full disk or the like: whoever writes is told; the sweep just comes again.
+                if failure.kind is not Kind.RANGE_BUSY:
+                    log.warning("upkeep of %s stopped: %s", container.link, failure.message)
 
     async def _sweep(self, container: Container, partition: Partition) -> None:
         now_s = self.clock.now_s()

@@ -20,7 +20,7 @@ from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.pace import Pace
 from armillary.partition.partition import Partition
-from armillary.partition.reshape import Progress, Target, Transfer
+from armillary.partition.reshape import Overtaken, Progress, Target, Transfer
 
 if TYPE_CHECKING:
     from armillary.account.account import Account
@@ -37,15 +37,21 @@ SWITCHED = "switched"  # the map is the new one, parents are retired
 POINTS = (BEGUN, COPYING, COPIED, CAUGHT_UP, HELD, SWITCHED)
 
 Reach = Callable[["Reshape", str], Awaitable[None]]
-
-
-class Overtaken(Exception):
-    """The container got other rules: what was copied follows the old ones. Never leaves this module."""
+Switched = Callable[["Reshape", list[Partition]], None]
 
 
 class Reshape:
     def __init__(
-        self, account: Account, container: Container, entry: Body, switching: asyncio.Lock, reach: Reach, pace: Pace
+        self,
+        account: Account,
+        container: Container,
+        entry: Body,
+        switching: asyncio.Lock,
+        reach: Reach,
+        switched: Switched,
+        pace: Pace,
+        *,
+        is_fresh: bool,
     ) -> None:
         self.container = container
         self.number: int = entry["number"]
@@ -59,10 +65,10 @@ class Reshape:
         self._account = account
         self._switching = switching
         self._reach = reach
+        self._switched = switched
         self._pace = pace
         self._transfer = self._new_transfer(entry)
-        self._is_fresh = False  # the children's stores are known to be empty
-        self._rules_number = -1
+        self._is_fresh = is_fresh  # the children's stores are known to be empty
 
     @property
     def is_merge(self) -> bool:
@@ -100,7 +106,6 @@ class Reshape:
 
     async def _attempt(self) -> None:
         await self._wait_for_rules()
-        self._rules_number = self.container.schema.rules.number
         if not await self._transfer.resume():
             if not self._is_fresh:
                 await self._renew()
@@ -119,16 +124,10 @@ class Reshape:
             await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
         self.waits_for = None
 
-    async def _rest(self) -> None:
-        await self._pace.rest()
-        schema = self.container.schema
-        if schema.rules.number != self._rules_number or schema.older_rules:
-            raise Overtaken
-
     async def _rest_in_copy(self) -> None:
         if self.point != COPYING:
             await self._arrive(COPYING)
-        await self._rest()
+        await self._pace.rest()
 
     async def _renew(self) -> None:
         """Leave what was copied so far, and begin with empty stores."""
@@ -153,7 +152,7 @@ class Reshape:
         """Until few changes are missing. Where writers write faster than that goes, they wait in between."""
         rounds, least = 0, -1
         while True:
-            await self._transfer.catch_up(self._rest)
+            await self._transfer.catch_up(self._pace.rest)
             behind = self._transfer.behind()
             if behind <= limits.CATCH_UP_ENTRIES:
                 return
@@ -162,7 +161,7 @@ class Reshape:
                 if 0 <= least <= behind:
                     await self._brake()
                 least = behind
-            await self._rest()
+            await self._pace.rest()
 
     async def _brake(self) -> None:
         end_s = self._account.clock.elapsed_s() + limits.BRAKE_SECONDS
@@ -208,7 +207,10 @@ class Reshape:
             self._account.budgets.assign(self.container)
             for parent in parents:
                 parent.move()
+            self._transfer.sources = ()  # whoever still looks at this reshape does not read the parents
             self.is_done = True
+            self._switched(self, parents)
+            del parents
         await self._arrive(SWITCHED)
 
     async def _switch(self, new_map: PartitionMap) -> bool:
@@ -216,7 +218,7 @@ class Reshape:
         until_s = self._account.clock.now_s() + limits.RETIRED_SECONDS
 
         def change(state: Body, _: NewStore) -> Body:
-            if state["rules"] != self._rules_number or state.get("older_rules"):
+            if state["rules"] != self._transfer.rules_number or state.get("older_rules"):
                 raise Overtaken
             stored_map, _children = self._new_map(state)
             assert stored_map.ranges == new_map.ranges, "the map changed while one of its ranges was cut over"

@@ -67,7 +67,7 @@ class Reshaper:
         state, rid = container.record.state, container.record.rid
         for entry in state.get("reshapes", ()):
             self._reserved.update((rid, parent) for parent in entry["parents"])
-            self._start(container, entry)
+            self._start(container, entry, is_fresh=False)
         for entry in state.get("retired", ()):
             self._retired.append(_Retired(container, entry["store"], 0.0, None, None))
         self._watch(container, container.partitions.values())
@@ -139,6 +139,11 @@ class Reshaper:
 
     def running(self, container: Container | None = None) -> list[Reshape]:
         return [each for each in self._running.values() if container is None or each.container is container]
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is going on, nor about to begin."""
+        return not self._running and not self._tasks
 
     def is_reshaping(self, partition: Partition, container: Container) -> bool:
         return (container.record.rid, partition.range.id) in self._reserved
@@ -362,29 +367,28 @@ class Reshaper:
         await self._account.catalog.change_state(container.record, change)
         entry = next(each for each in container.record.state["reshapes"] if each["parents"] == list(parents))
         reservation.keep()
-        return self._start(container, entry)
+        return self._start(container, entry, is_fresh=True)
 
-    def _start(self, container: Container, entry: Body) -> Reshape:
+    def _start(self, container: Container, entry: Body, *, is_fresh: bool) -> Reshape:
         lock = self._switching.setdefault(container, asyncio.Lock())
-        reshape = Reshape(self._account, container, entry, lock, self._reach, self._pace)
+        reshape = Reshape(
+            self._account, container, entry, lock, self._reach, self._switched, self._pace, is_fresh=is_fresh
+        )
         self._running[(container.record.rid, reshape.number)] = reshape
         reshape.task = asyncio.create_task(self._run(reshape))
         reshape.task.add_done_callback(_report)
         return reshape
 
     async def _run(self, reshape: Reshape) -> None:
-        container = reshape.container
-        parents = [container.partitions[each] for each in reshape.parents]
         try:
             await reshape.run()
         finally:
-            self._running.pop((container.record.rid, reshape.number), None)
-            if reshape.is_done:
-                self._after(container, parents)
-            del parents
+            self._running.pop((reshape.container.record.rid, reshape.number), None)
+        self._consider(reshape.container)
 
-    def _after(self, container: Container, parents: list[Partition]) -> None:
+    def _switched(self, reshape: Reshape, parents: list[Partition]) -> None:
         """Children serve. The parents wait for those who still read them."""
+        container = reshape.container
         until_s = {each["store"]: each["until_s"] for each in container.record.state.get("retired", ())}
         for parent in parents:
             self._reserved.discard((container.record.rid, parent.range.id))
@@ -392,7 +396,6 @@ class Reshaper:
             self._retired.append(_Retired(container, store, until_s[store], weakref.ref(parent), parent.meter))
         self._account.budgets.assign(container)
         self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
-        self._consider(container)
 
     # Wishes.
 
@@ -400,11 +403,14 @@ class Reshaper:
         """Begin what is missing of the ranges that are wished for."""
         wanted: int = container.record.state.get("wanted_ranges", 0)
         running = self.running(container)
+        if not wanted or container.is_retired:
+            return
+        running = [each for each in running if not each.is_done]
         missing = wanted - len(container.map.ranges) - sum(each.growth for each in running)
         rid = container.record.rid
         beginning = sum(1 for key in self._reserved if key[0] == rid) - sum(len(each.parents) for each in running)
         missing -= beginning
-        if wanted and wanted <= len(container.map.ranges):
+        if wanted <= len(container.map.ranges):
             self._spawn(self._try(self._fulfil(container), container))
         if missing <= 0:
             return

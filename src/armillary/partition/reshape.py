@@ -38,6 +38,11 @@ _PATHS = layout.path_key("")
 _NOBODY = 255
 
 
+class Overtaken(Exception):
+    """The container got other rules: what was copied follows the old ones, and must be copied anew. Never leaves the
+    account's reshapes."""
+
+
 @dataclass(slots=True)
 class Target:
     """A child to be."""
@@ -66,6 +71,7 @@ class Transfer:
         self.targets = targets
         self.progress = Progress()
         self._schema = schema
+        self.rules_number = -1  # that everything in the children follows
         self._clock = clock
         self._lows = [target.low for target in targets]
         self._owners: dict[bytes, bytearray] = {}  # by the upper six bytes of items' numbers: whose each one is
@@ -75,6 +81,7 @@ class Transfer:
     async def copy(self, rest: Rest) -> None:
         """Fill the children with what the parents hold at this moment."""
         self.progress = Progress(items_total=sum(source.head.item_count for source in self.sources))
+        self.rules_number = self._schema.rules.number
         kept: list[Kept] = []
         loaders: list[Loader] = []
         try:
@@ -82,6 +89,7 @@ class Transfer:
             loaders += [target.store.loader() for target in self.targets]
             for _ in self._copy_all(kept, loaders):
                 await rest()
+                self.check_rules()
             for loader in loaders:
                 loader.finish()
                 await rest()
@@ -210,8 +218,9 @@ class Transfer:
         }
 
         def run(txn: Txn) -> None:
+            self.check_rules()
             txn.put(layout.HEAD_KEY, target.head.pack())
-            txn.put(RULES_KEY, self._schema.rules.number.to_bytes(2, "big"))
+            txn.put(RULES_KEY, self.rules_number.to_bytes(2, "big"))
             if presence is not None:
                 txn.put(PRESENCE_KEY, presence.pack())
             for range_id, place in places.items():
@@ -219,6 +228,10 @@ class Transfer:
 
         await target.store.write(run)
         target.places, target.stored_places = places, dict(places)
+
+    def check_rules(self) -> None:
+        if self._schema.rules.number != self.rules_number or self._schema.older_rules:
+            raise Overtaken
 
     # Catching up.
 
@@ -239,6 +252,7 @@ class Transfer:
             if len(target.places) < len(self.sources) or not is_ruled_alike:
                 return False
             target.stored_places = dict(target.places)
+        self.rules_number = self._schema.rules.number
         self.progress.items_total = self.progress.items_copied = sum(each.head.item_count for each in self.targets)
         self.progress.bytes_copied = sum(each.head.size_bytes for each in self.targets)
         return True
@@ -288,6 +302,7 @@ class Transfer:
         target.stored_places[range_id] = becomes
 
         def run(txn: Txn) -> Adopter:
+            self.check_rules()
             if txn.get(_place_key(range_id)) != expected:
                 raise Failure(Kind.UNAVAILABLE, "A change before this one could not be applied.")
             head = log.load_head(txn, 0, 0)
