@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,7 +17,7 @@ from armillary.account.account import Account
 from armillary.account.faults import FaultRule
 from armillary.account.items import ItemOptions
 from armillary.clock import MovableClock, VirtualClock
-from armillary.doors.control.door import ControlDoor
+from armillary.doors.control.door import REQUESTS, ControlDoor
 from armillary.doors.control.errors import STATUSES, error_response
 from armillary.errors import Failure, Kind
 from armillary.net.http import Request, Response
@@ -74,6 +76,16 @@ def test_every_kind_has_a_status() -> None:
         error = orjson.loads(response.body)["error"]
         assert (response.status, error["code"]) == (STATUSES[kind], kind.name.lower())
         assert error["message"] == "It broke ?; mend it."
+
+
+def test_the_documentation_lists_every_request() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "control.md").read_text()
+    documented = set(re.findall(r"`(GET|POST|PUT|DELETE) ([^`?]+)", text))
+    documented = {(method, re.sub(r"{\w+}", "{}", path)) for method, path in documented}
+    container = "databases/{}/containers/{}"
+    for method, path in REQUESTS:
+        short = re.sub(rf"^{re.escape(container)}(?=/|$)", "C", path)
+        assert (method, short) in documented, f"docs/control.md does not list {method} {short}"
 
 
 # Who may.

@@ -4,7 +4,7 @@ answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
@@ -48,7 +48,7 @@ class Call:
     def count(self, name: str, default: int, most: int) -> int:
         """A query parameter that is a number from 1 on; the only one of its request."""
         text = self.query(name).get(name, str(default))
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= most:
+        if len(text) > 9 or not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
             raise bad_request(f"'{name}' must be a whole number from 1 to {most}, not '{shown(text)}'.")
         return int(text)
 
@@ -71,13 +71,12 @@ class Call:
 class Routes:
     """Paths with places for names, and what answers them."""
 
-    def __init__(self) -> None:
+    def __init__(self, actions: Iterable[tuple[str, str, Action]]) -> None:
+        """Method, path and action of each. A segment in braces is a place for a name."""
         self._actions: dict[tuple[str, ...], dict[str, Action]] = {}
-
-    def add(self, method: str, path: str, action: Action) -> None:
-        """A segment in braces is a place for a name."""
-        segments = tuple("" if part.startswith("{") else part for part in path.split("/"))
-        self._actions.setdefault(segments, {})[method] = action
+        for method, path, action in actions:
+            segments = tuple("" if part.startswith("{") else part for part in path.split("/"))
+            self._actions.setdefault(segments, {})[method] = action
 
     def find(self, method: str, path: str) -> tuple[Action, list[str]]:
         """What answers a path, and the names in it."""

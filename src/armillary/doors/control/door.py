@@ -15,7 +15,7 @@ from armillary.account.account import Account
 from armillary.clock import MovableClock
 from armillary.doors.control import faults, metrics, moving, partitions, reshapes, resources
 from armillary.doors.control.authentication import ControlGuard
-from armillary.doors.control.call import Call, Routes, read_target
+from armillary.doors.control.call import Action, Call, Routes, read_target
 from armillary.doors.control.errors import error_response
 from armillary.errors import Failure, Kind
 from armillary.net.http import Request, Response
@@ -75,8 +75,7 @@ async def _ready(call: Call) -> Response:
 # What anybody may ask: neither says anything about the account.
 _OPEN = {"health": _health, "ready": _ready}
 
-_ROUTES = Routes()
-for _method, _path, _action in (
+_ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("GET", "health", _health),
     ("GET", "ready", _ready),
     ("GET", "metrics", metrics.read_metrics),
@@ -110,5 +109,6 @@ for _method, _path, _action in (
     ("DELETE", "faults/{}", faults.delete_rule),
     ("GET", "clock", moving.show_clock),
     ("POST", "clock", moving.move_clock),
-):
-    _ROUTES.add(_method, _path, _action)
+)
+REQUESTS = tuple((method, path) for method, path, _ in _ACTIONS)
+_ROUTES = Routes(_ACTIONS)
