@@ -1,5 +1,5 @@
-"""The corpus of table filters: every case of table/filters.jsonl on table/entities.json, in process through the account,
-on one partition and on three, in one page and in pages of two, with and without an index."""
+"""The corpus of table filters: every case of table/filters.jsonl on table/entities.json, in process through the
+account, on one partition and on three, in one page and in pages of two, with and without an index."""
 
 from __future__ import annotations
 

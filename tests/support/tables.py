@@ -1,5 +1,5 @@
-"""A table in process, and a plain evaluator of filters to hold the compiled ones against: it reads the text with its own
-few lines and knows neither conditions nor an index.
+"""A table in process, and a plain evaluator of filters to hold the compiled ones against: it reads the text with its
+own few lines and knows neither conditions nor an index.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ _CANONICAL_TICKS = re.compile(rf"[0-9]{{{_TICKS_DIGITS}}}", re.ASCII)
 # name can begin with.
 _TAKEN: Final = SYSTEM_PROPERTIES | {"id", "ttl"}
 _MARK: Final = "$_"
-PARTITION_KEY, ROW_KEY, ROW_KEY_AGAIN = "$pk", "id", "$id"  # an entity's keys, as an item has them
+_EMPTY_ROW_KEY: Final = "\x01"
+PARTITION_KEY, ROW_KEY = "$pk", "$id"  # an entity's keys, as an item has them
 
 
 def member_name(property_name: str) -> str:
@@ -74,11 +75,20 @@ def property_name(member: str) -> str | None:
 
 
 def written_ticks(document: Mapping[str, Any]) -> int:
-    """When an item was last written. The seconds are `_ts`; the rest only tells the writes of one second apart: it is
-    the count of writes that the etag begins with, and the same for every reader."""
-    etag = document["_etag"]
+    """When an item was last written."""
+    return ticks_of_etag(document["_etag"])
+
+
+def ticks_of_etag(etag: str) -> int:
+    """When the write was that an item's etag stands for. The seconds are its `_ts`; what is below them only tells the
+    writes of one second apart, by the count of writes that is in the etag too, and is the same for every reader."""
     lsn = int(etag[1:9], 16) | int(etag[10:14], 16) << 32
-    return ticks_of_s(document["_ts"]) + lsn % TICKS_PER_S
+    return ticks_of_s(int(etag[25:33], 16)) + lsn % TICKS_PER_S
+
+
+def item_id(row_key: str) -> str:
+    """The id of the item with a row key. Ids are not empty, and control characters are not in row keys."""
+    return row_key or _EMPTY_ROW_KEY
 
 
 def parse_ticks(text: str) -> int:

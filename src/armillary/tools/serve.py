@@ -23,6 +23,9 @@ from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.control.door import ControlDoor
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
+from armillary.doors.table.authentication import Keys as TableKeys
+from armillary.doors.table.call import TableSettings
+from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure
 from armillary.net.certificate import development_context
 from armillary.net.listen import Listener, listen
@@ -32,7 +35,7 @@ from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.control_file import Control, local_host, write_control
 from armillary.tools.control_file import control_key as made_key
-from armillary.tools.settings import Settings
+from armillary.tools.settings import TABLE_PORT, Settings
 from armillary.tools.trust import certificate_hosts
 
 log = logging.getLogger("armillary")
@@ -64,7 +67,12 @@ async def serve(settings: Settings) -> None:
         opened.push_async_callback(account.close)
         sql = await _open_doors(settings, account, machine)
         opened.push_async_callback(sql.close, _GRACE_S)
-        _announce(settings, sql=f"http://{_in_url(settings.host)}:{sql.port}")
+        doors = {"sql": sql}
+        table = await _open_table_door(settings, account, machine)
+        if table is not None:
+            opened.push_async_callback(table.close, _GRACE_S)
+            doors["table"] = table
+        _announce(settings, **{name: f"http://{_in_url(settings.host)}:{door.port}" for name, door in doors.items()})
         # What was made until now stays: the collector need not look at it again in every full pass.
         gc.collect()
         gc.freeze()
@@ -145,6 +153,31 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock) -> L
         except Failure as failure:  # a full disk must not keep anybody from reading and deleting
             log.warning("%s Commands such as `armillary partitions` will not find this server.", failure.message)
     return listener
+
+
+async def _open_table_door(settings: Settings, account: Account, machine: Clock) -> Listener | None:
+    """None: nobody asked for its usual port, and that is taken."""
+    owners, readers = (settings.key, settings.secondary_key), (settings.read_only_key, settings.secondary_read_only_key)
+    options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
+    door = TableDoor(account, TableKeys(owners, readers), options, signing_clock=machine)
+    port = settings.table_port
+    usual = TABLE_PORT if settings.sql_port else 0
+    try:
+        return await listen(
+            settings.host,
+            usual if port is None else port,
+            door.answer,
+            tls=lambda: _tls(settings, machine),
+            refuse=door.refuse,
+            on_crash=door.on_crash,
+            constant_headers=door.constant_headers,
+            clock=machine,
+        )
+    except Failure as failure:
+        if port is not None:
+            raise
+        log.warning("The Table door stays closed: %s --table-port gives it another port.", failure.message)
+        return None
 
 
 def _tls(settings: Settings, clock: Clock) -> ssl.SSLContext:

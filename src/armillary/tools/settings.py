@@ -20,6 +20,8 @@ from armillary.tools import parsing
 WELL_KNOWN_KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 ENVIRONMENT_PREFIX: Final = "ARMILLARY_"
 
+TABLE_PORT: Final = 8902
+
 _CONSISTENCY: Final = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")
 
 
@@ -92,6 +94,29 @@ class Settings:
         parsing.whole_number(0, 65535),
         "a port from 0 to 65535",
         "The port of the SQL door; 0 picks a free one.",
+        is_number=True,
+    )
+    table_port: int | None = _setting(
+        "table-port",
+        None,
+        parsing.whole_number(0, 65535),
+        "a port from 0 to 65535",
+        "The port of the Table door; 0 picks a free one, as it does without this setting where the SQL door's is 0.",
+        default_text=str(TABLE_PORT),
+        is_number=True,
+    )
+    table_flavor: str = _setting(
+        "table-flavor",
+        "cosmos",
+        **_choice("cosmos", "storage"),
+        meaning="Whose limits, names and error codes the Table door has: those of Cosmos DB or of Azure Storage.",
+    )
+    table_throughput_ru: int = _setting(
+        "table-throughput",
+        limits.THROUGHPUT_MIN_RU,
+        parsing.whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU),
+        f"a whole number from {limits.THROUGHPUT_MIN_RU} to {limits.THROUGHPUT_MAX_RU}",
+        "Request units a second of tables that are made without saying how many (TableThroughput).",
         is_number=True,
     )
     account: str = _setting(

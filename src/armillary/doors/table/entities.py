@@ -20,6 +20,8 @@ _ANNOTATION: Final = "@odata.type"
 _SYSTEM: Final = "odata."
 _TIMESTAMP: Final = "Timestamp"
 _KEYS: Final = ("PartitionKey", "RowKey")
+_LEFT_OUT_OF_STORAGE: Final = frozenset((_TIMESTAMP,))
+_LEFT_OUT: Final = frozenset((_TIMESTAMP, "Etag"))  # the service's own name; it keeps `etag` and `ETag`
 _TIME_MIN: Final = edm.parse_ticks("1601-01-01T00:00:00Z")  # the first that a table takes
 _is_identifier = re.compile(r"[^\W\d]\w*").fullmatch
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?", re.ASCII)
@@ -33,14 +35,15 @@ class Sent(NamedTuple):
     members: Members
 
 
-def read_entity(body: Any) -> Sent:
+def read_entity(body: Any, *, is_storage: bool = False) -> Sent:
     """The JSON of a request. What is null is as good as absent; what only the server can know is left out."""
+    left_out = _LEFT_OUT_OF_STORAGE if is_storage else _LEFT_OUT
     if type(body) is not dict:
         raise bad_input("An entity must be a JSON object.")
     keys: dict[str, str] = {}
     members: Members = {}
     for name, value in body.items():
-        if name.endswith(_ANNOTATION) or name.startswith(_SYSTEM) or name == _TIMESTAMP or value is None:
+        if name.endswith(_ANNOTATION) or name.startswith(_SYSTEM) or name in left_out or value is None:
             continue
         annotation = body.get(name + _ANNOTATION)
         if name in _KEYS:
@@ -61,7 +64,7 @@ def check_property_name(name: str) -> None:
 
 
 def item_of(partition_key: str, row_key: str, members: Members) -> dict[str, Any]:
-    return {edm.ROW_KEY: row_key, edm.ROW_KEY_AGAIN: row_key, edm.PARTITION_KEY: partition_key, **members}
+    return {"id": edm.item_id(row_key), edm.ROW_KEY: row_key, edm.PARTITION_KEY: partition_key, **members}
 
 
 def _read_value(name: str, value: Any, annotation: Any) -> Members:
@@ -148,8 +151,8 @@ class Form(NamedTuple):
 
 def entity_json(document: Mapping[str, Any], form: Form) -> dict[str, Any] | None:
     """An item as an entity; None if it is none: something that another door wrote and that has not the form."""
-    partition_key, row_key = document.get(edm.PARTITION_KEY), document["id"]
-    if type(partition_key) is not str or document.get(edm.ROW_KEY_AGAIN) != row_key:
+    partition_key, row_key = document.get(edm.PARTITION_KEY), document.get(edm.ROW_KEY)
+    if type(partition_key) is not str or type(row_key) is not str or edm.item_id(row_key) != document["id"]:
         return None
     moment = edm.full_moment_text(edm.written_ticks(document))
     entity: dict[str, Any] = {}
@@ -187,7 +190,7 @@ def entity_json(document: Mapping[str, Any], form: Form) -> dict[str, Any] | Non
 
 
 _NOT_PROPERTIES: Final = frozenset(
-    (edm.ROW_KEY, edm.ROW_KEY_AGAIN, edm.PARTITION_KEY, "_rid", "_self", "_etag", "_attachments", "_ts", "_lsn", "ttl")
+    ("id", edm.ROW_KEY, edm.PARTITION_KEY, "_rid", "_self", "_etag", "_attachments", "_ts", "_lsn", "ttl")
 )
 
 

@@ -10,7 +10,8 @@ What a Failure's `details` may carry for this door:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 import orjson
@@ -59,3 +60,79 @@ ROWS: dict[Kind, Row] = {
     Kind.CORRUPT: Row(500, "InternalError"),
     Kind.INTERNAL: Row(500, "InternalError"),
 }
+
+
+_STORAGE: Final = {
+    Kind.OWNER_NOT_FOUND: Row(404, "TableNotFound", "The table specified does not exist."),
+    Kind.UNAUTHORIZED: Row(403, "AuthenticationFailed"),
+    Kind.THROTTLED: Row(503, "ServerBusy", "The server is busy."),
+}
+_XML: Final = (
+    '<?xml version="1.0" encoding="utf-8"?><error xmlns="http://schemas.microsoft.com/ado/2007/08/dataservices/metadata">'
+    '<code>{}</code><message xml:lang="en-us">{}</message></error>'
+)
+# Where clients with tokens of Azure AD would get one. There is no such place: the zero tenant says so.
+_CHALLENGE: Final = (
+    b"Bearer authorization_uri=https://login.microsoftonline.com/00000000-0000-0000-0000-000000000000/oauth2/authorize "
+    b"resource_id=https://cosmos.azure.com"
+)
+
+
+class Refusal(NamedTuple):
+    """A failure in the words of the protocol."""
+
+    status: int
+    code: str
+    message: str
+
+    def json(self) -> bytes:
+        content = {"odata.error": {"code": self.code, "message": {"lang": "en-us", "value": self.message}}}
+        try:
+            return orjson.dumps(content)
+        except TypeError:
+            # A message may quote a lone surrogate out of a request, which has no UTF-8 form.
+            plain = self.message.encode("utf-8", "replace").decode()
+            return self._replace(message=plain).json()
+
+    def xml(self) -> bytes:
+        text = _NOT_XML.sub("?", self.message)
+        return _XML.format(escape(self.code), escape(text)).encode("utf-8", "replace")
+
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def refusal_of(
+    failure: Failure, request_id: str, moment: str, *, is_storage: bool, index: int | None = None
+) -> Refusal:
+    """`index`: of the operation of a batch that failed, which the message begins with."""
+    row = _STORAGE.get(failure.kind, ROWS[failure.kind]) if is_storage else ROWS[failure.kind]
+    code = failure.details.get("table_code")
+    status = row.status
+    if code is None:
+        code, message = row.code, f"{row.text} {failure.message}" if row.text else failure.message
+    else:
+        message = failure.message
+    if index is not None:
+        message = f"{index}:{message}"
+    return Refusal(status, code, f"{message}\nRequestId:{request_id}\nTime:{moment}")
+
+
+def refusal_headers(failure: Failure, refusal: Refusal, *, is_xml: bool) -> list[tuple[bytes, bytes]]:
+    content_type = b"application/xml" if is_xml else b"application/json;odata=minimalmetadata;charset=utf-8"
+    headers = [
+        (b"content-type", content_type),
+        (b"x-ms-error-code", refusal.code.encode("ascii")),
+        (b"x-ms-request-charge", render_charge(failure.charge_ru)),
+    ]
+    if failure.retry_after_ms is not None:
+        headers.append((b"x-ms-retry-after-ms", b"%d" % failure.retry_after_ms))
+    if "allowed" in failure.details:
+        headers.append((b"allow", ", ".join(failure.details["allowed"]).encode("ascii")))
+    if failure.details.get("challenge"):
+        headers.append((b"www-authenticate", _CHALLENGE))
+    return headers
+
+
+def render_charge(charge_ru: float) -> bytes:
+    return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")

@@ -11,10 +11,10 @@ from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Li
 from armillary.model import edm
 from armillary.model.index_paths import path_text
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value
-from armillary.query.conditions import ALL, Condition, Defined, Equal, In, Range, both, either
+from armillary.query.conditions import ALL, NOTHING, Condition, Defined, Equal, In, Range, both, either
 
 OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
-KEY_PATHS = {"PartitionKey": path_text([edm.PARTITION_KEY]), "RowKey": path_text([edm.ROW_KEY])}
+_PARTITION_KEY_PATH, _ID_PATH = path_text([edm.PARTITION_KEY]), path_text(["id"])
 TIMESTAMP = "Timestamp"
 _TS_PATH = path_text(["_ts"])
 
@@ -39,8 +39,18 @@ def value_path(name: str) -> str:
 
 
 def _comparison(name: str, operator: str, literal: Literal) -> Condition:
-    if name in KEY_PATHS:
-        return _text(KEY_PATHS[name], operator, str(literal.value)) if literal.kind == edm.STRING else ALL
+    if name in ("PartitionKey", "RowKey"):
+        if literal.kind != edm.STRING:
+            return NOTHING
+        text = str(literal.value)
+        if operator == "ne":
+            return ALL  # everything has keys: an index has nothing to say
+        if name == "PartitionKey":
+            return _text(_PARTITION_KEY_PATH, operator, text)
+        # The id is the row key, but for the empty one; whatever is beside that one is beside its id too.
+        if operator == "eq":
+            return Equal(_ID_PATH, edm.item_id(text))
+        return _text(_ID_PATH, operator, text) if text else ALL
     if name == TIMESTAMP:
         return _written(operator, literal)
     path = value_path(name)

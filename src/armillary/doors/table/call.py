@@ -1,0 +1,197 @@
+"""One request on its way through the Table door, and what all its kinds share: what the client wants to see of an
+answer, where a table is, and the headers of answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from armillary.account.account import Account
+from armillary.account.container import Container
+from armillary.doors.table.addresses import Address, check_table
+from armillary.doors.table.entities import Form, quoted
+from armillary.doors.table.errors import render_charge
+from armillary.doors.table.grants import Action, Grant
+from armillary.doors.table.refusals import refused
+from armillary.errors import Failure, Kind
+from armillary.model.edm import PARTITION_KEY
+from armillary.model.items import parse_json
+from armillary.net.http import Request, Response
+
+if TYPE_CHECKING:
+    from armillary.doors.table.door import TableDoor
+
+HeaderList = list[tuple[bytes, bytes]]
+
+DATABASE: Final = "TablesDB"  # as the service names it
+KEY_PATH: Final = f"/{PARTITION_KEY}"
+VERSION: Final = b"2019-02-02"
+_VERSION_MIN: Final = b"2009-09-19"
+_VERSION = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LEVELS: Final = {"nometadata": "no", "minimalmetadata": "minimal", "fullmetadata": "full"}
+_FLAVORS: Final = ("cosmos", "storage")
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    flavor: str = "cosmos"  # or storage
+    throughput_ru: int = 400  # of tables that are made without saying how much
+
+    @property
+    def is_storage(self) -> bool:
+        assert self.flavor in _FLAVORS
+        return self.flavor == "storage"
+
+
+class Call:
+    """The request with everything that was found out about it so far."""
+
+    __slots__ = (
+        "account",
+        "address",
+        "body",
+        "door",
+        "grant",
+        "headers",
+        "is_storage",
+        "level",
+        "request",
+        "request_id",
+    )
+
+    def __init__(self, door: TableDoor, request: Request, address: Address, grant: Grant, request_id: str) -> None:
+        self.door = door
+        self.account: Account = door.account
+        self.request = request
+        self.headers = request.headers
+        self.body = request.body
+        self.address = address
+        self.grant = grant
+        self.request_id = request_id
+        self.is_storage = door.settings.is_storage
+        self.level = level_of(request.headers.get(b"accept"), address.query.get("$format"))
+
+    def table(self, action: Action, name: str | None = None) -> Container:
+        """The table that the request is about, once it is clear that it may."""
+        name = check_table(self.address.table if name is None else name)
+        self.grant.check(action, name)
+        return find_table(self.account, name, is_storage=self.is_storage)
+
+    def json(self) -> Any:
+        """The body of a request, which must be JSON."""
+        content_type = self.headers.get(b"content-type", b"application/json").lower()
+        if not content_type.startswith((b"application/json", b"text/json")):
+            raise unsupported_media(content_type)
+        try:
+            return parse_json(self.body)
+        except Failure as failure:
+            raise refused("InvalidInput", f"One of the request inputs is not valid. {failure.message}") from None
+
+    # What answers say.
+
+    @property
+    def root_url(self) -> str:
+        """The account's address, as the client wrote it."""
+        host = self.headers.get(b"host", b"localhost").decode("latin-1")
+        account = f"/{self.address.account_segment}" if self.address.account_segment is not None else ""
+        return f"{'https' if self.request.is_tls else 'http'}://{host}{account}"
+
+    def form(self, table: str, wanted: frozenset[str] | None = None) -> Form:
+        if self.level != "full":
+            return Form(self.level, wanted)
+        return Form("full", wanted, self.root_url, f"{self.door.account.settings.name}.{table}", quoted(table))
+
+    def metadata(self, rest: str) -> dict[str, str]:
+        return {} if self.level == "no" else {"odata.metadata": f"{self.root_url}/$metadata#{rest}"}
+
+    def answer(
+        self,
+        status: int,
+        charge_ru: float,
+        body: bytes = b"",
+        extra: Iterable[tuple[bytes, bytes]] = (),
+    ) -> Response:
+        headers: HeaderList = [(b"x-ms-request-charge", render_charge(charge_ru)), *extra]
+        if body:
+            headers.append(
+                (b"content-type", b"application/json;odata=%b;streaming=true;charset=utf-8" % _WORDS[self.level])
+            )
+        return Response(status, [*self.door.shared_headers(self.headers, self.request_id), *headers], body)
+
+    def answer_xml(self, status: int, charge_ru: float, body: bytes) -> Response:
+        response = self.answer(status, charge_ru, b"", [(b"content-type", b"application/xml")])
+        response.body = body
+        return response
+
+
+_WORDS: Final = {level: word.encode() for word, level in _LEVELS.items()}
+
+
+def find_table(account: Account, name: str, *, is_storage: bool) -> Container:
+    """A container of the tables' database that is a table."""
+    try:
+        container = account.owner_container(DATABASE, name)
+    except Failure as failure:
+        folded = _folded(account, name) if is_storage else None
+        if folded is None:
+            raise Failure(Kind.OWNER_NOT_FOUND, f"There is no table '{name[:64]}'.", charge_ru=1.0) from failure
+        container = folded
+    # A rid is found too, and what the SQL door made with another key is no table.
+    if (container.name != name and not is_storage) or not is_table(container):
+        raise Failure(Kind.OWNER_NOT_FOUND, f"There is no table '{name[:64]}'.", charge_ru=1.0)
+    return container
+
+
+def is_table(container: Container) -> bool:
+    return container.key is not None and list(container.key.paths) == [KEY_PATH]
+
+
+def _folded(account: Account, name: str) -> Container | None:
+    """In the storage flavour names are the same whatever their case."""
+    lowered = name.lower()
+    return next(
+        (
+            container
+            for container in account.containers
+            if container.database.name == DATABASE and container.name.lower() == lowered
+        ),
+        None,
+    )
+
+
+def level_of(accept: bytes | None, wanted: str | None) -> str:
+    """How much metadata is asked for. JSON is the only form."""
+    text = wanted or (accept or b"").decode("latin-1")
+    if not text or text == "application/json":
+        return "minimal"
+    for choice in text.lower().split(","):
+        kind, *parameters = [part.strip() for part in choice.split(";")]
+        if kind not in ("application/json", "json", "*/*", "application/*", "multipart/mixed", "application/xml"):
+            continue
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name == "odata":
+                if value not in _LEVELS:
+                    raise unsupported_media(choice.encode("latin-1", "replace"))
+                return _LEVELS[value]
+        return "minimal"
+    raise unsupported_media(text.encode("latin-1", "replace"))
+
+
+def unsupported_media(given: bytes) -> Failure:
+    return Failure(
+        Kind.UNSUPPORTED_MEDIA,
+        f"None of the provided media types are supported: {given[:100].decode('latin-1')}. Use application/json.",
+    )
+
+
+def check_version(headers: dict[bytes, bytes]) -> None:
+    given = headers.get(b"x-ms-version")
+    if given is not None and (not _VERSION.fullmatch(given) or given < _VERSION_MIN):
+        raise refused(
+            "InvalidHeaderValue",
+            "The value for one of the HTTP headers is not in the correct format: x-ms-version is a date such as "
+            f"{VERSION.decode()}, not before {_VERSION_MIN.decode()}.",
+        )

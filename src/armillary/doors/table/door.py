@@ -1,0 +1,182 @@
+"""The Table door: a request is routed, authenticated and handed to the one function that answers it.
+
+Its table of actions is the table of routes of the protocol. The door translates and nothing else: what is done is in
+`account/`. Here is the only place that catches everything, so that no client waits for an answer that never comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from armillary.account.account import Account
+from armillary.clock import Clock
+from armillary.doors.table import addresses, batches, cors, policies, queries, rows, service, tables
+from armillary.doors.table.addresses import Address, Place
+from armillary.doors.table.authentication import Authenticator, Keys
+from armillary.doors.table.call import VERSION, Call, HeaderList, TableSettings, check_version
+from armillary.doors.table.errors import refusal_headers, refusal_of
+from armillary.doors.table.grants import Grant
+from armillary.doors.table.refusals import bad_url, refused
+from armillary.errors import Failure, Kind
+from armillary.model.edm import full_moment_text, ticks_of_s
+from armillary.net.http import Request, Response
+
+log = logging.getLogger(__name__)
+
+Action = Callable[[Call], Coroutine[Any, Any, Response]]
+
+_STATIC_HEADERS: Final = (
+    (b"server", b"Armillary"),
+    (b"cache-control", b"no-cache"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_CLIENT_ID_BYTES_MAX: Final = 1024
+
+
+class TableDoor:
+    constant_headers = _STATIC_HEADERS  # of every answer; encoded once by the network
+
+    def __init__(self, account: Account, keys: Keys, settings: TableSettings, *, signing_clock: Clock) -> None:
+        """`signing_clock`: what the dates of signatures are held against, even if the account's time is being moved."""
+        self.account = account
+        self.settings = settings
+        self._authenticator = Authenticator(
+            account.settings.name,
+            keys,
+            signing_clock,
+            lambda table: policies.policies_of(account, table, is_storage=settings.is_storage),
+        )
+        self._requests = 0
+        self._start = account.clock.guid()[:24]
+
+    async def answer(self, request: Request) -> Response:
+        request_id = self._new_request_id()
+        try:
+            check_version(request.headers)
+            if request.method == "OPTIONS":
+                granted = cors.preflight(request.headers, service.cors_rules(self.account))
+                return Response(200, [*self.shared_headers(request.headers, request_id), *granted])
+            address = addresses.parse(request.target, self.accounts_of(request.headers))
+            grant = self._authenticator.verify(
+                request.method, address, request.headers, is_tls=request.is_tls, peer=request.peer
+            )
+            response = await self.answer_for(request, address, grant, request_id)
+        except Failure as failure:
+            response = self._refuse(request, failure, request_id)
+        if b"origin" in request.headers:
+            added = cors.added_headers(request.headers, request.method, service.cors_rules(self.account))
+            response.headers = [*response.headers, *added]
+        return response
+
+    async def answer_for(self, request: Request, address: Address, grant: Grant, request_id: str) -> Response:
+        """The answer to a request whose sender is known."""
+        action = _action(request, address)
+        return await action(Call(self, request, address, grant, request_id))
+
+    def accounts_of(self, headers: dict[bytes, bytes]) -> frozenset[str]:
+        return self._authenticator.names_of(headers)
+
+    # What answers share.
+
+    def shared_headers(self, headers: dict[bytes, bytes], request_id: str) -> HeaderList:
+        said: HeaderList = [
+            (b"x-ms-request-id", request_id.encode("ascii")),
+            (b"x-ms-version", headers.get(b"x-ms-version", VERSION)),
+        ]
+        client_id = headers.get(b"x-ms-client-request-id")
+        if client_id is not None and len(client_id) <= _CLIENT_ID_BYTES_MAX:
+            said.append((b"x-ms-client-request-id", client_id))
+        return said
+
+    def moment(self) -> str:
+        return full_moment_text(ticks_of_s(int(self.account.clock.now_s())))
+
+    def _new_request_id(self) -> str:
+        """A random beginning and a count are as good as dice, and cost less on every request."""
+        self._requests += 1
+        return f"{self._start}{self._requests & 0xFFFFFFFFFFFF:012x}"
+
+    # Refusing.
+
+    def _refuse(self, request: Request, failure: Failure, request_id: str) -> Response:
+        if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
+            log.error("request %s: %s", request_id, failure.message)
+        is_xml = b"comp=" in request.target or request.headers.get(b"accept", b"").startswith(b"application/xml")
+        version = request.headers if failure.details.get("table_code") != "InvalidHeaderValue" else {}
+        return self._refusal(failure, request_id, version, is_xml=is_xml)
+
+    def _refusal(
+        self, failure: Failure, request_id: str, headers: dict[bytes, bytes], *, is_xml: bool = False
+    ) -> Response:
+        refusal = refusal_of(failure, request_id, self.moment(), is_storage=self.settings.is_storage)
+        said = [*self.shared_headers(headers, request_id), *refusal_headers(failure, refusal, is_xml=is_xml)]
+        return Response(refusal.status, said, refusal.xml() if is_xml else refusal.json())
+
+    def refuse(self, status: int, message: str) -> Response:
+        """The answer to what never became a request, in this protocol's form."""
+        kind = _KIND_OF_STATUS.get(status, Kind.BAD_REQUEST)
+        response = self._refusal(Failure(kind, message), self._new_request_id(), {})
+        response.status = status
+        return response
+
+    def on_crash(self, request: Request, exception: BaseException) -> Response:
+        """The answer to a request on which we broke. The log has the reason, the client the id to look for."""
+        request_id = self._new_request_id()
+        log.error("request %s failed", request_id, exc_info=exception)
+        message = f"The server failed to answer this request; its log tells why under the request id {request_id}."
+        return self._refusal(Failure(Kind.INTERNAL, message), request_id, {})
+
+
+_KIND_OF_STATUS: Final = {408: Kind.TIMED_OUT, 413: Kind.TOO_LARGE, 503: Kind.UNAVAILABLE}
+
+
+def _action(request: Request, address: Address) -> Action:
+    """The function that answers, by the place and the verb that is meant."""
+    method = rows.meant_method(request.method, request.headers)
+    comp = address.query.get("comp")
+    kind = address.query.get("restype")
+    found = _ACTIONS.get((address.place, method, comp))
+    if address.place is Place.SERVICE and found is not None and kind != "service":
+        raise refused(
+            "InvalidQueryParameterValue",
+            "Value for one of the query parameters specified in the request URI is invalid: restype is service.",
+        )
+    if found is not None:
+        return found
+    allowed = tuple(each for place, each, word in _ACTIONS if place is address.place and word == comp)
+    if not allowed:
+        if comp is not None:
+            raise refused(
+                "InvalidQueryParameterValue",
+                f"Value for one of the query parameters specified in the request URI is invalid: comp='{comp[:40]}'.",
+            )
+        raise bad_url("It names nothing.")
+    raise Failure(
+        Kind.METHOD_NOT_ALLOWED,
+        f"The requested method is not allowed on the specified resource: {method}. {', '.join(allowed)} are.",
+        details={"allowed": allowed},
+    )
+
+
+_ACTIONS: Final[dict[tuple[Place, str, str | None], Action]] = {
+    (Place.SERVICE, "GET", "properties"): service.read_properties,
+    (Place.SERVICE, "PUT", "properties"): service.write_properties,
+    (Place.SERVICE, "GET", "stats"): service.read_statistics,
+    (Place.TABLES, "GET", None): tables.list_tables,
+    (Place.TABLES, "POST", None): tables.create_table,
+    (Place.TABLE_ENTRY, "GET", None): tables.read_table,
+    (Place.TABLE_ENTRY, "DELETE", None): tables.delete_table,
+    (Place.TABLE, "GET", None): queries.query_entities,
+    (Place.TABLE, "POST", None): rows.write_entity,
+    (Place.TABLE, "GET", "acl"): policies.read_policies,
+    (Place.TABLE, "HEAD", "acl"): policies.read_policies,
+    (Place.TABLE, "PUT", "acl"): policies.write_policies,
+    (Place.ENTITY, "GET", None): rows.read_one,
+    (Place.ENTITY, "PUT", None): rows.write_entity,
+    (Place.ENTITY, "PATCH", None): rows.write_entity,
+    (Place.ENTITY, "MERGE", None): rows.write_entity,
+    (Place.ENTITY, "DELETE", None): rows.write_entity,
+    (Place.BATCH, "POST", None): batches.run_batch,
+}

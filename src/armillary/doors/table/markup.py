@@ -1,0 +1,72 @@
+"""The XML of service properties, statistics and access policies: small, flat, and read without anything that XML could
+do beyond elements and text."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from armillary.doors.table.refusals import refused
+from armillary.errors import Failure
+
+_BYTES_MAX: Final = 64 * 1024
+_DEPTH_MAX: Final = 8
+_DECLARATION: Final = b'<?xml version="1.0" encoding="utf-8"?>'
+
+
+def parse(body: bytes, root: str) -> Element:
+    """The root element of a body, without namespaces."""
+    text = body.removeprefix(b"\xef\xbb\xbf")
+    if len(text) > _BYTES_MAX:
+        raise bad_document("it is too large")
+    if b"<!" in text:
+        raise bad_document("it has a declaration, a comment or a CDATA section")
+    try:
+        found = ElementTree.fromstring(text)  # noqa: S314 (nothing is declared in it, so nothing can be expanded)
+    except (ElementTree.ParseError, ValueError, LookupError):
+        raise bad_document("it is not well-formed") from None
+    _check(found, 1)
+    if found.tag != root:
+        raise bad_document(f"its root is not {root}")
+    return found
+
+
+def _check(element: Element, depth: int) -> None:
+    if depth > _DEPTH_MAX:
+        raise bad_document("it is nested too deep")
+    element.tag = re.sub(r"\A\{[^}]*\}", "", element.tag)
+    for child in element:
+        _check(child, depth + 1)
+
+
+def children(element: Element, known: frozenset[str]) -> dict[str, Element]:
+    """Its children by name, each at most once; others than the known ones are refused."""
+    found: dict[str, Element] = {}
+    for child in element:
+        if child.tag not in known:
+            raise bad_document(f"{element.tag} has the unknown element {child.tag[:40]}")
+        if child.tag in found:
+            raise bad_document(f"{element.tag} has {child.tag} twice")
+        found[child.tag] = child
+    return found
+
+
+def text_of(element: Element | None) -> str:
+    return (element.text or "").strip() if element is not None else ""
+
+
+def render(root: Element) -> bytes:
+    text: str = ElementTree.tostring(root, encoding="unicode")
+    return _DECLARATION + text.encode()
+
+
+def add(parent: Element, name: str, text: str | None = None) -> Element:
+    child = ElementTree.SubElement(parent, name)
+    child.text = text
+    return child
+
+
+def bad_document(reason: str) -> Failure:
+    return refused("InvalidXmlDocument", f"XML specified is not syntactically valid: {reason}.")

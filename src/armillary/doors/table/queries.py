@@ -1,0 +1,66 @@
+"""Queries over the entities of a table: `$filter`, `$select`, `$top` and the continuation headers."""
+
+from __future__ import annotations
+
+import orjson
+
+from armillary.account import feeds
+from armillary.account.feeds import FeedOptions
+from armillary.doors.table.call import Call, HeaderList
+from armillary.doors.table.entities import entity_json
+from armillary.doors.table.grants import Action
+from armillary.doors.table.refusals import refused
+from armillary.doors.table.rows import selected
+from armillary.doors.table.tables import top_of
+from armillary.errors import Failure, Kind
+from armillary.languages.odata.compile import compile_filter
+from armillary.net.http import Response
+from armillary.query.selection import Selection
+
+_ALL = Selection(is_by_key=True)
+_ROW_KEY_TOKEN = "-"  # one token is enough; some clients go on only if there are two
+_HEAD, _FOOT = '{"token":"', '"}'
+
+
+async def query_entities(call: Call) -> Response:
+    table = call.table(Action.QUERY)
+    query = call.address.query
+    text = query.get("$filter", "").strip()
+    form = call.form(table.name, selected(query.get("$select")))
+    keys = call.grant.keys
+    if keys is not None:
+        text = f"({text}) and {keys.filter_text}" if text else keys.filter_text
+    options = FeedOptions(page_items=top_of(call), continuation=_continuation(query))
+    selection = compile_filter(text).selection() if text else _ALL
+    try:
+        page = await feeds.select(call.account, table, selection, text.encode("utf-8", "surrogatepass"), options)
+    except Failure as failure:
+        if failure.kind is Kind.BAD_REQUEST and options.continuation is not None:
+            raise _bad_continuation() from None
+        raise
+    entities = [entity for row in page.rows if (entity := entity_json(orjson.loads(row), form)) is not None]
+    headers: HeaderList = []
+    if page.continuation is not None:
+        token = page.continuation.removeprefix(_HEAD).removesuffix(_FOOT)
+        headers = [
+            (b"x-ms-continuation-nextpartitionkey", token.encode("ascii")),
+            (b"x-ms-continuation-nextrowkey", _ROW_KEY_TOKEN.encode("ascii")),
+        ]
+    body = orjson.dumps({**call.metadata(table.name), "value": entities})
+    return call.answer(200, page.charge_ru, body, headers)
+
+
+def _continuation(query: dict[str, str]) -> str | None:
+    token = query.get("NextPartitionKey")
+    row_token = query.get("NextRowKey")
+    if row_token not in (None, "", _ROW_KEY_TOKEN) or (token is None and row_token):
+        raise _bad_continuation()
+    return f"{_HEAD}{token}{_FOOT}" if token else None
+
+
+def _bad_continuation() -> Failure:
+    return refused(
+        "InvalidQueryParameterValue",
+        "Value for one of the query parameters specified in the request URI is invalid: NextPartitionKey and "
+        "NextRowKey are not a continuation that was given for this query on this table.",
+    )
