@@ -105,3 +105,24 @@ async def test_an_offer_goes_with_its_container(database: Any) -> None:
     await database.delete_container("c")
     container = await database.create_container("c", PartitionKey("/pk"))
     assert (await container.get_throughput()).offer_throughput == 400
+
+
+async def test_more_than_the_partitions_carry_is_pending_until_they_are_split(container: Any) -> None:
+    for number in range(20):
+        await container.create_item({"id": "1", "pk": str(number)})
+    replaced = await container.replace_throughput(11_000)
+    assert replaced.offer_throughput == 11_000
+    while (await container.get_throughput()).properties["content"].get("isOfferReplacePending", False):
+        pass
+    assert len([each async for each in container.read_feed_ranges()]) == 2
+    assert len([each async for each in container.read_all_items()]) == 20
+    with refused(400, text="less than required minimum throughput"):
+        await container.replace_throughput(300)
+
+
+async def test_scaling_up_leaves_a_floor_behind(database: Any) -> None:
+    container = await database.create_container("c", PartitionKey("/pk"), offer_throughput=90_000)
+    with refused(400, text="Requested throughput 800 is less than required minimum throughput 900"):
+        await container.replace_throughput(800)
+    replaced = await container.replace_throughput(900)
+    assert int(replaced.get_response_headers()["x-ms-cosmos-min-throughput"]) == 900

@@ -40,6 +40,7 @@ AREAS = {
     "permissions": "Users, permissions, resource tokens",
     "scripts": "Stored procedures, triggers, functions: stored, not run",
     "charges": "Request charges",
+    "throttling": "Budgets that are enforced: 429, and the clients' own retries",
     "transport": "http and https on one port, keys, host names",
     "restart": "Everything is kept over a restart",
     "not_yet": "Not yet: refused by name",
@@ -92,6 +93,8 @@ def _place(nodeid: str) -> tuple[str, str] | None:
     if area not in AREAS:
         return None
     words = parameters.split("-")
+    if "javascript" in words:
+        return area, CLIENTS[2]
     return area, CLIENTS[1] if "aio" in words else CLIENTS[0]
 
 

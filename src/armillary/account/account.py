@@ -68,7 +68,10 @@ class Account:
             await account.enter(record)
         for offer in account.catalog.of_type(ResourceType.OFFER):
             account.budgets.assign_offer(offer)
-            await account.budgets.make_room(offer)
+            try:
+                await account.budgets.make_room(offer)
+            except Failure as failure:  # a full disk must not keep anybody from reading and deleting
+                log.warning("what %s needs is not provided: %s", offer.body["resource"], failure.message)
         account._upkeep = asyncio.create_task(account._keep_up())
         account._upkeep.add_done_callback(_report)
         return account
