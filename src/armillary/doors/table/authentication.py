@@ -140,6 +140,12 @@ def _host_label(headers: Headers) -> str:
     return label.removesuffix("-secondary") if rest.startswith("table.") else ""
 
 
+def is_secondary(headers: Headers) -> bool:
+    """Whether the host is that of an account's copy, which Azure Storage takes no writes at."""
+    label = headers.get(b"host", b"").partition(b".")[0]
+    return label.endswith(b"-secondary")
+
+
 def _signer(key: str) -> Any:
     # A keyed HMAC is copied for each request: that skips the two blocks of its key.
     return hmac.new(b64decode(key), digestmod="sha256")

@@ -68,7 +68,7 @@ async def _run_changeset(call: Call, requests: list[InnerRequest]) -> tuple[list
     for index, request in enumerate(requests):
         try:
             address, order = _order(call, request)
-            table_name = addresses.check_table(address.table) if table_name is None else table_name
+            table_name = call.table_name(address.table) if table_name is None else table_name
             if address.table != table_name or (orders and order.partition_key != orders[0].partition_key):
                 raise refused(
                     "CommandsInBatchActOnDifferentPartitions",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.doors.table import storage_rules
 from armillary.doors.table.addresses import Address, check_table
 from armillary.doors.table.entities import Form, quoted
 from armillary.doors.table.errors import render_charge
@@ -75,9 +76,16 @@ class Call:
 
     def table(self, action: Action, name: str | None = None) -> Container:
         """The table that the request is about, once it is clear that it may."""
-        name = check_table(self.address.table if name is None else name)
+        name = self.table_name(name)
         self.grant.check(action, name)
         return find_table(self.account, name, is_storage=self.is_storage)
+
+    def table_name(self, given: str | None = None) -> str:
+        """The name of the addressed table, if it can be one's."""
+        name = self.address.table if given is None else given
+        if self.is_storage:
+            storage_rules.check_table(name)
+        return check_table(name)
 
     def json(self) -> Any:
         """The body of a request, which must be JSON."""

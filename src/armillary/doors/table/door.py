@@ -14,7 +14,7 @@ from armillary.account.account import Account
 from armillary.clock import Clock
 from armillary.doors.table import addresses, batches, cors, policies, queries, rows, service, tables
 from armillary.doors.table.addresses import Address, Place
-from armillary.doors.table.authentication import Authenticator, Keys
+from armillary.doors.table.authentication import Authenticator, Keys, is_secondary
 from armillary.doors.table.call import VERSION, Call, HeaderList, TableSettings, check_version
 from armillary.doors.table.errors import refusal_headers, refusal_of
 from armillary.doors.table.grants import Grant
@@ -33,6 +33,7 @@ _STATIC_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
 )
 _CLIENT_ID_BYTES_MAX: Final = 1024
+_READING: Final = ("GET", "HEAD")
 
 
 class TableDoor:
@@ -73,6 +74,8 @@ class TableDoor:
     async def answer_for(self, request: Request, address: Address, grant: Grant, request_id: str) -> Response:
         """The answer to a request whose sender is known."""
         action = _action(request, address)
+        if self.settings.is_storage and request.method not in _READING and is_secondary(request.headers):
+            raise refused("InsufficientAccountPermissions", "Write operations are not allowed.", Kind.FORBIDDEN)
         return await action(Call(self, request, address, grant, request_id))
 
     def accounts_of(self, headers: dict[bytes, bytes]) -> frozenset[str]:

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from armillary import limits
-from armillary.doors.table.refusals import bad_input, refused
+from armillary.doors.table.refusals import STORAGE_BAD_VALUE, bad_input, refused
+from armillary.errors import Failure, Kind
 from armillary.model import edm
 
 Members = dict[str, Any]
@@ -35,8 +36,9 @@ class Sent(NamedTuple):
     members: Members
 
 
-def read_entity(body: Any, *, is_storage: bool = False) -> Sent:
-    """The JSON of a request. What is null is as good as absent; what only the server can know is left out."""
+def read_entity(body: Any, *, is_storage: bool = False, is_addressed: bool = False) -> Sent:
+    """The JSON of a request. What is null is as good as absent; what only the server can know is left out. Azure
+    Storage does not mind of what type keys are that the address has too."""
     left_out = _LEFT_OUT_OF_STORAGE if is_storage else _LEFT_OUT
     if type(body) is not dict:
         raise bad_input("An entity must be a JSON object.")
@@ -47,7 +49,8 @@ def read_entity(body: Any, *, is_storage: bool = False) -> Sent:
             continue
         annotation = body.get(name + _ANNOTATION)
         if name in _KEYS:
-            if type(value) is not str or annotation not in (None, "Edm.String"):
+            is_free = is_storage and is_addressed
+            if type(value) is not str or (annotation not in (None, "Edm.String") and not is_free):
                 raise bad_input(f"{name} must be a string.")
             keys[name] = value
             continue
@@ -60,7 +63,8 @@ def check_property_name(name: str) -> None:
     if len(name) > limits.TABLE_PROPERTY_CHARACTERS_MAX:
         raise refused("PropertyNameTooLong", "The property name exceeds the maximum allowed length (255).")
     if not _is_identifier(name):
-        raise refused("PropertyNameInvalid", f"The property name '{name}' is invalid.")
+        details = {"table_code": "PropertyNameInvalid", "storage_text": "The property name is invalid."}
+        raise Failure(Kind.BAD_REQUEST, f"The property name '{name}' is invalid.", details=details)
 
 
 def item_of(partition_key: str, row_key: str, members: Members) -> dict[str, Any]:
@@ -78,7 +82,7 @@ def _read_value(name: str, value: Any, annotation: Any) -> Members:
     try:
         return {"$t": kind, "$v": _READERS[kind](value)}
     except ValueError:
-        raise bad_input(f"The value of '{name}' is no {edm.NAMES[kind]}.") from None
+        raise bad_input(f"The value of '{name}' is no {edm.NAMES[kind]}.", STORAGE_BAD_VALUE) from None
 
 
 _NATURAL: Final = {bool: edm.BOOLEAN, int: edm.INT32, float: edm.DOUBLE, str: edm.STRING}

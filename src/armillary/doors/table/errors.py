@@ -4,6 +4,7 @@ function that turns a Failure into a response, in JSON or XML. Which Kind a situ
 What a Failure's `details` may carry for this door:
 
     table_code   str      replaces the row's code; the message is then the protocol's own text, or begins with it
+    storage_text str      what Azure Storage says in place of a message's "… is invalid."
     allowed      tuple    the verbs that the route knows (METHOD_NOT_ALLOWED)
     challenge    bool     the answer tells clients with tokens where to get them
 """
@@ -84,9 +85,10 @@ class Refusal(NamedTuple):
     status: int
     code: str
     message: str
+    language: str
 
     def json(self) -> bytes:
-        content = {"odata.error": {"code": self.code, "message": {"lang": "en-us", "value": self.message}}}
+        content = {"odata.error": {"code": self.code, "message": {"lang": self.language, "value": self.message}}}
         try:
             return orjson.dumps(content)
         except TypeError:
@@ -113,9 +115,13 @@ def refusal_of(
         code, message = row.code, f"{row.text} {failure.message}" if row.text else failure.message
     else:
         message = failure.message
+    if is_storage and "storage_text" in failure.details:
+        message = failure.details["storage_text"] + message.partition("is invalid.")[2]
     if index is not None:
         message = f"{index}:{message}"
-    return Refusal(status, code, f"{message}\nRequestId:{request_id}\nTime:{moment}")
+    return Refusal(
+        status, code, f"{message}\nRequestId:{request_id}\nTime:{moment}", "en-US" if is_storage else "en-us"
+    )
 
 
 def refusal_headers(failure: Failure, refusal: Refusal, *, is_xml: bool) -> list[tuple[bytes, bytes]]:

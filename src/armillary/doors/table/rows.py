@@ -62,7 +62,7 @@ def order_of(call: Call, method: str, address: Address, headers: Mapping[bytes, 
         assert address.keys is not None
         keys = check_keys(*address.keys, is_storage=call.is_storage)
         return Order(Verb.DELETE, Action.DELETE, *keys, None, wanted, preference)
-    sent = read_entity(body, is_storage=call.is_storage)
+    sent = read_entity(body, is_storage=call.is_storage, is_addressed=method != "POST")
     if call.is_storage:
         storage_rules.check_members(sent.members)
     if method == "POST":

@@ -13,7 +13,7 @@ from armillary.model import edm
 _is_name = re.compile(r"[A-Za-z][A-Za-z0-9]*").fullmatch
 
 
-def check_new_table(name: str) -> None:
+def check_table(name: str) -> None:
     if not limits.STORAGE_TABLE_NAME_MIN <= len(name) <= limits.STORAGE_TABLE_NAME_MAX:
         raise refused(
             "OutOfRangeInput", "The specified resource name length is not within the permissible limits: 3 to 63."

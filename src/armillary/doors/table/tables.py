@@ -14,7 +14,7 @@ from armillary.account import containers
 from armillary.account.catalog import Record
 from armillary.account.throughput import Throughput, parse_autopilot
 from armillary.doors.table import storage_rules
-from armillary.doors.table.addresses import check_new_table, check_table
+from armillary.doors.table.addresses import check_new_table
 from armillary.doors.table.call import DATABASE, KEY_PATH, Call, HeaderList, find_table, is_table
 from armillary.doors.table.entities import quoted
 from armillary.doors.table.grants import Action
@@ -38,10 +38,11 @@ async def create_table(call: Call) -> Response:
     unknown = [name for name in body if name != "TableName" and not name.startswith("odata.")]
     if unknown:
         raise bad_input(f"A table has no property '{unknown[0][:64]}'.")
-    name = check_new_table(body.get("TableName"))
     preference = preference_of(call.headers)
-    if call.is_storage:
-        storage_rules.check_new_table(name)
+    name = body.get("TableName")
+    if call.is_storage and type(name) is str:
+        storage_rules.check_table(name)
+    name = check_new_table(name)
     database = await tables_database(call)
     taken = refused("TableAlreadyExists", f"The specified table already exists: '{name}'.", Kind.CONFLICT)
     if call.is_storage and _is_there(call, name):
@@ -85,7 +86,7 @@ async def list_tables(call: Call) -> Response:
 
 async def read_table(call: Call) -> Response:
     call.grant.check(Action.LIST_TABLES)
-    name = check_table(call.address.table)
+    name = call.table_name()
     found = find_table(call.account, name, is_storage=call.is_storage)
     content = {**call.metadata("Tables/@Element"), **_entry(call, found.name)}
     return call.answer(200, _LIST_RU, orjson.dumps(content))
@@ -93,7 +94,7 @@ async def read_table(call: Call) -> Response:
 
 async def delete_table(call: Call) -> Response:
     call.grant.check(Action.DELETE_TABLE)
-    name = check_table(call.address.table)
+    name = call.table_name()
     container = find_table(call.account, name, is_storage=call.is_storage)
     try:
         await containers.delete_container(call.account, container, None)
