@@ -358,6 +358,27 @@ async def test_taken_back(house: House, point: str) -> None:
     assert house.range_ids == [1, 2]
 
 
+async def test_the_check_sees_damaged_reshapes(house: House) -> None:
+    container = await house.create(throughput_ru=11_000)
+    reshaper = house.account.reshaper
+    reshaper.pause([BEGUN])
+    await reshaper.split(container, 0)
+    await reshaper.split(container, 1)
+    sound = container.record.state["reshapes"]
+
+    async def problems(*entries: dict[str, Any]) -> str:
+        await house.account.catalog.change_state(container.record, lambda state, _: {**state, "reshapes": [*entries]})
+        return "; ".join(await house.problems())
+
+    low, high = sound
+    assert "not all of these ranges exist" in await problems({**low, "parents": [7]})
+    assert "another one is about the same range" in await problems(low, {**high, "parents": [0]})
+    assert "do not cover" in await problems({**low, "children": low["children"][:1]})
+    assert "do not cover" in await problems({**low, "children": [low["children"][0], high["children"][1]]})
+    assert "share a store" in await problems({**low, "children": [{**each, "store": 1} for each in low["children"]]})
+    assert await problems(low, high) == ""
+
+
 async def test_growth_splits_the_largest_first_and_is_remembered(house: House) -> None:
     container = await house.create(throughput_ru=18_000)
     assert house.range_ids == [0, 1, 2]

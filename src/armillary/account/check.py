@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
-from armillary.account.catalog import Catalog, Record
+from armillary.account.catalog import Catalog, Record, stores_of
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure
@@ -45,10 +46,11 @@ def _check_catalog(catalog: Catalog) -> list[str]:
     stores: dict[int, str] = {}
     owners = {record.rid_text for record in _owners(catalog)}
     for record in catalog.of_type(ResourceType.CONTAINER):
-        for each in record.state["ranges"]:
-            if each["store"] in stores:
-                problems.append(f"containers {stores[each['store']]} and {record.name} share a store")
-            stores[each["store"]] = record.name
+        for store in stores_of(record):
+            if store in stores:
+                problems.append(f"containers {stores[store]} and {record.name} share a store, or one has it twice")
+            stores[store] = record.name
+        problems += _check_reshapes(record)
         ids = [each["id"] for each in record.state["ranges"]]
         if len(set(ids)) != len(ids) or max(ids) >= record.state["next_range"]:
             problems.append(
@@ -57,6 +59,27 @@ def _check_catalog(catalog: Catalog) -> list[str]:
     for offer in catalog.of_type(ResourceType.OFFER):
         if offer.state["owner"] not in owners:
             problems.append(f"offer {offer.name} belongs to nothing")
+    return problems
+
+
+def _check_reshapes(record: Record) -> list[str]:
+    """Splits and merges that are under way: each is about live ranges, and its children cover just what those do."""
+    problems = []
+    ranges = {each["id"]: each for each in record.state["ranges"]}
+    busy: set[int] = set()
+    for entry in record.state.get("reshapes", ()):
+        what = f"container {record.name}, reshape {entry['number']} of {entry['parents']}"
+        parents = [ranges[each] for each in entry["parents"] if each in ranges]
+        if len(parents) != len(entry["parents"]):
+            problems.append(f"{what}: not all of these ranges exist")
+            continue
+        if not busy.isdisjoint(entry["parents"]):
+            problems.append(f"{what}: another one is about the same range")
+        busy.update(entry["parents"])
+        bounds = [sorted((each["low"], each["high"]) for each in group) for group in (parents, entry["children"])]
+        has_gap = any(before[1] != after[0] for group in bounds for before, after in pairwise(group))
+        if has_gap or bounds[0][0][0] != bounds[1][0][0] or bounds[0][-1][1] != bounds[1][-1][1]:
+            problems.append(f"{what}: its children do not cover just what its parents do")
     return problems
 
 

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 
 import uvloop
 
-from armillary import __version__, limits
+from armillary import __version__
 from armillary.account.account import Account, AccountSettings
 from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
@@ -115,8 +115,9 @@ def _account_settings(settings: Settings) -> AccountSettings:
         throughput_mode=settings.throughput,
         is_serverless=settings.is_serverless,
         has_burst=settings.has_burst,
-        # A logical partition lies within a physical one.
-        logical_partition_bytes_max=min(limits.LOGICAL_PARTITION_BYTES_MAX, settings.partition_storage_bytes),
+        partition_storage_bytes=settings.partition_storage_bytes,
+        logical_partition_bytes_max=settings.logical_partition_bytes_max,
+        merges_by_policy=settings.merge_policy == "on",
     )
 
 

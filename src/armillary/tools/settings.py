@@ -199,9 +199,25 @@ class Settings:
         limits.PARTITION_STORAGE_BYTES,
         parsing.size_bytes,
         "a size of at least 1KB such as 50GB, 2MB or a number of bytes",
-        "How much one physical partition stores.",
+        "How much one physical partition stores; with more in it, it is split.",
         default_text="50GB",
         is_number=True,
+    )
+    logical_partition_bytes_max: int = _setting(
+        "logical-partition-storage",
+        limits.LOGICAL_PARTITION_BYTES_MAX,
+        parsing.size_bytes,
+        "a size of at least 1KB such as 20GB, 2MB or a number of bytes",
+        "How much the items of one partition key may take (10GB once); never more than a physical partition stores.",
+        default_text="20GB",
+        is_number=True,
+    )
+    merge_policy: str = _setting(
+        "merge-policy",
+        "off",
+        **_choice("off", "on"),
+        meaning="on: neighbouring partitions are merged when they hold little together and each carries less than "
+        f"{limits.MERGE_PARTITION_RU_MAX} RU/s. off: only on request.",
     )
     is_in_memory: bool = _setting(
         "memory", False, parsing.truth, "true or false", "Keep nothing on disk.", default_text="false"
