@@ -30,6 +30,11 @@ def _lines(call: Call) -> Iterable[str]:
     uptime_s = account.clock.elapsed_s() - call.door.begun_s
     yield from _metric("uptime_seconds", "gauge", "Since the server began to serve.", [((), round(uptime_s, 3))])
     yield from _metric("connections", "gauge", "Open connections.", [((), call.door.connection_count())])
+    metadata = account.budgets.metadata.totals
+    meaning = "about databases, containers and other definitions"
+    yield from _metric("metadata_requests_total", "counter", f"Requests {meaning}.", [((), metadata.requests)])
+    charged: Samples = [((), metadata.charged_ru)]
+    yield from _metric("metadata_charge_request_units_total", "counter", f"Charged for requests {meaning}.", charged)
     yield from _containers(call)
     yield from _partitions(call)
     rules = account.faults.rules.values()
