@@ -44,9 +44,7 @@ class QueryFigures:
     other_rates: dict[int, list[float]] = field(default_factory=dict)  # of the range query
     scan_items_per_s: list[float] = field(default_factory=list)
     bare_items_per_s: list[float] = field(default_factory=list)
-    first_order_s: float = (
-        0.0  # the first ORDER BY over a path after a start, which finds out whether all items have it
-    )
+    first_order_s: float = 0.0  # the first ORDER BY over a path after a start
     idle_mb: float = 0.0
     peak_mb: float = 0.0
 
