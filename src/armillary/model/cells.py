@@ -2,9 +2,9 @@
 is in a few cells of one size, a point in one of the smallest; so is what a query asks about, and two shapes that meet
 are in cells of which one holds the other. That two cells do says little: the filter looks at the shapes themselves.
 
-On the earth the grid lies over longitude and geocentric latitude, in which edges are great circles. Shapes are held by
-caps first: a cap knows neither date line nor poles, and becomes boxes of the grid at the end. In a plane the grid lies
-over the bounding box of the index; what is outside counts to the nearest cell.
+On the earth the grid lies over longitude and geocentric latitude, in which edges are great circles. What is near a pole
+or wide is held by a cap first, which knows neither poles nor date line, and then by boxes around that. In a plane the
+grid lies over the bounding box of the index; what is outside counts to the nearest cell.
 
 A cell is written as its way from the whole grid, a byte (1 to 16) for each division; its term ends with a zero, so that
 the cells in a cell are a range of terms.
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from armillary import limits
 from armillary.model.geodesy import POLAR_RADIUS_M, Vector
-from armillary.model.geometries import InvalidShape, Shape, angle_between, parse_shape, vector
+from armillary.model.geometries import InvalidShape, Shape, angle_between, dot, parse_shape, vector
 from armillary.model.index_paths import Steps, path_text
 
 Box: TypeAlias = tuple[float, float, float, float]  # west, south, east, north
@@ -27,9 +28,11 @@ SHAPE_KINDS: Final = ("Point", "LineString", "Polygon", "MultiPolygon")
 SPATIAL_NAME: Final = "cells:"  # begins what stands in place of a path; paths begin with a slash
 WHOLE_TERM: Final = b"\x00"  # of the grid as one cell
 
-_DIVISIONS: Final = 10  # 2**20 cells along each side: at the equator 38 m by 19
+_DIVISIONS: Final = 10  # 2**20 cells along each side: 38 m at the equator
 _SIDE: Final = 1 << 2 * _DIVISIONS
 _CAP_MAX: Final = math.radians(75)  # a larger cap is taken for the whole earth; from 90 on it is not convex
+_STEP_MAX: Final = 3.0  # radians; edges nearly over a pole may go either way
+_SINE_MAX: Final = 0.999  # of a latitude that is not near a pole
 _WHOLE_EARTH: Final[Box] = (-math.pi, -math.pi / 2, math.pi, math.pi / 2)
 # What relations take for the same place (`geometries.py`) and then some: radians, or parts of a coordinate.
 _NEAR: Final = 1e-8
@@ -68,7 +71,7 @@ class SpatialIndex:
         self.is_planar = bounding_box is not None
         self._steps = steps
         self._types = types
-        self._bounds: Box = _WHOLE_EARTH
+        self._bounds: Box = (-math.pi, -math.pi, math.pi, math.pi)  # so that cells are square at the equator
         if bounding_box is not None:
             xmin, ymin, xmax, ymax = (float(bounding_box[side]) for side in ("xmin", "ymin", "xmax", "ymax"))
             self._bounds = (xmin, ymin, xmax, ymax)
@@ -180,8 +183,8 @@ def _plane_box(places: Sequence[tuple[float, float]], reach: float) -> Box:
 
 
 def _earth_boxes(places: Sequence[tuple[float, float]], reach: float) -> list[Box]:
-    """Boxes around a cap around positions. A cap of less than half the earth is convex: it holds the edges between
-    positions in it, and the smaller side of a ring of such edges."""
+    """Boxes around the edges from each position to the next, or around the smaller side of the ring that they make. A
+    cap of less than half the earth is convex: it holds the edges between positions in it, and that side."""
     vectors = [vector(place, False) for place in places]
     centre = _centre(vectors)
     if centre is None:
@@ -192,15 +195,45 @@ def _earth_boxes(places: Sequence[tuple[float, float]], reach: float) -> list[Bo
     across = math.hypot(centre[0], centre[1])
     longitude, latitude = math.atan2(centre[1], centre[0]), math.atan2(centre[2], across)
     south, north = latitude - radius, latitude + radius
+    box = _close_box(places, vectors, reach) if len(vectors) > 1 else None
+    if box is not None:
+        return _unwrapped(*box)
     if south <= -math.pi / 2 or north >= math.pi / 2:
         return [(-math.pi, south, math.pi, north)]
     width = math.asin(min(1.0, math.sin(radius) / across)) if radius else 0.0
-    west, east = longitude - width, longitude + width
-    if west < -math.pi:
-        return [(-math.pi, south, east, north), (west + 2 * math.pi, south, math.pi, north)]
-    if east > math.pi:
-        return [(west, south, math.pi, north), (-math.pi, south, east - 2 * math.pi, north)]
-    return [(west, south, east, north)]
+    return _unwrapped(longitude - width, south, longitude + width, north)
+
+
+def _close_box(places: Sequence[tuple[float, float]], vectors: Sequence[Vector], reach: float) -> Box | None:
+    """A box that follows the edges: along one, longitude goes one way. None if they come near a pole or go round it."""
+    longitude = west = east = math.radians(places[0][0])
+    low, high = 1.0, -1.0
+    for (first, last), (one, other) in zip(pairwise(places), pairwise(vectors), strict=True):
+        step = math.radians(math.remainder(last[0] - first[0], 360))
+        longitude += step
+        west, east = min(west, longitude), max(east, longitude)
+        # A great circle bulges out of what is between its ends by as much as the arc is above its chord.
+        bulge = 1 - math.sqrt(max(0.0, (1 + dot(one, other)) / 2))
+        low, high = min(low, one[2] - bulge, other[2] - bulge), max(high, one[2] + bulge, other[2] + bulge)
+        if abs(step) > _STEP_MAX or max(-low, high) > _SINE_MAX:
+            return None
+    if east - west > _STEP_MAX:  # so is every ring around a pole
+        return None
+    south, north = math.asin(low) - reach, math.asin(high) + reach
+    farthest = max(-south, north)
+    if farthest >= math.pi / 2 or math.sin(reach) >= math.cos(farthest - reach):
+        return None
+    width = math.asin(math.sin(reach) / math.cos(farthest - reach))
+    return west - width, south, east + width, north
+
+
+def _unwrapped(west: float, south: float, east: float, north: float) -> list[Box]:
+    """A box on one side of the date line or on both, as one or two."""
+    turn = 2 * math.pi * math.floor((west + math.pi) / (2 * math.pi))
+    west, east = west - turn, east - turn
+    if east <= math.pi:
+        return [(west, south, east, north)]
+    return [(west, south, math.pi, north), (-math.pi, south, east - 2 * math.pi, north)]
 
 
 def _centre(vectors: Sequence[Vector]) -> Vector | None:
