@@ -3,6 +3,7 @@ expiry, and who merges what."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 import support.house
 
 from armillary import limits
-from armillary.account import feeds
+from armillary.account import containers, feeds
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compile import compile_query
+from armillary.partition.check import check_partition
 
 
 class House(support.house.House):
@@ -97,6 +99,46 @@ async def test_long_computations_go_on_in_the_next_page(house: House) -> None:
     with pytest.raises(Failure) as caught:
         await house.rows(container, "SELECT DISTINCT VALUE c.kind + 0 FROM c")
     assert caught.value.kind is Kind.TIMED_OUT
+
+
+@pytest.mark.parametrize("kind", ["Geography", "Geometry"])
+async def test_indexes_of_shapes_and_tuples_reach_stored_items(house: House, kind: str) -> None:
+    container = await house.container(geospatialConfig={"type": kind})
+    for number in range(60):
+        at = {"type": "Point", "coordinates": [number / 10, 0]}
+        await house.put(container, {"id": f"i{number}", "pk": "x", "at": at, "tags": [{"a": number % 7, "b": number}]})
+    spatial = {"path": "/at/*"} | (
+        {"boundingBox": {"xmin": 0, "ymin": -1, "xmax": 6, "ymax": 1}} if kind == "Geometry" else {}
+    )
+    policy = {
+        "includedPaths": [{"path": "/*"}, {"path": "/tags/[]/{a, b}/?"}],
+        "spatialIndexes": [spatial],
+        "compositeIndexes": [[{"path": "/pk"}, {"path": "/id"}]],
+    }
+    body = {**container.record.body, "indexingPolicy": policy}
+    reach = 0.15 if kind == "Geometry" else 15_000
+    near = f"SELECT VALUE c.id FROM c WHERE ST_DISTANCE(c.at, {{'type': 'Point', 'coordinates': [2, 0]}}) < {reach}"
+    tags = "SELECT VALUE c.id FROM c JOIN t IN c.tags WHERE t.a = 3 AND t.b = 24"
+    loaded = []
+    for policies in (None, body):
+        if policies is not None:
+            await containers.replace_container(house.account, container, policies, None)
+        for _ in range(1000):
+            page = await house.page(container, near)
+            assert list(map(orjson.loads, page.rows)) == ["i19", "i20", "i21"], "while it is being made, too"
+            if not container.is_restating:
+                break
+            await asyncio.sleep(0)
+        assert not container.is_restating
+        page = await house.page(container, near)
+        other = await house.page(container, tags)
+        assert other.rows == [b'"i24"']
+        loaded.append((page.counters.items_loaded, other.counters.items_loaded))
+    assert loaded[0][0] == 60
+    assert loaded[1][0] < 10
+    assert loaded[1][1] == 1
+    (partition,) = container.partitions.values()
+    assert await partition.read(lambda view: list(check_partition(view, container.schema, partition.range))) == []
 
 
 async def test_expired_items_are_not_counted(house: House) -> None:
