@@ -1,5 +1,6 @@
 """The one place that chooses how a query finds its items in one partition's store: by id, by index terms, through the
-members of a logical partition, or by scanning everything.
+members of a logical partition, or by scanning everything. Which terms are asked for is said by `term_ranges.py` for
+one path and by `composed.py` for several at once; spatial indexes say it themselves.
 
 Whatever is chosen, candidates come in ascending rid order and none that can match is left out; so a position in a query
 is the last rid seen, and the choice may differ from page to page. The filter itself is run by `operators.py` on every
