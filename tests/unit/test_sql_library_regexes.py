@@ -11,10 +11,10 @@ import time
 import pytest
 
 from armillary.errors import Failure, Kind
-from armillary.languages.sql.library.matching import Automaton, Matcher
-from armillary.languages.sql.library.patterns import parse_pattern
 from armillary.languages.sql.library.regexes import regex_match
 from armillary.model.values import UNDEFINED
+from armillary.query.pattern_matching import Automaton, Matcher
+from armillary.query.patterns import parse_pattern
 
 ATOMS = [
     "a",

@@ -18,13 +18,13 @@ from armillary.languages.sql.library.fulltext import (
     contains_any,
     count,
     is_near,
-    words_of,
 )
 from armillary.languages.sql.library.ranking import Statistics, bm25, fused, joined, ranks
-from armillary.languages.sql.library.stemming import STOP_WORDS, stem
 from armillary.languages.sql.library.vectors import vector_distance
 from armillary.model.search_policies import FULL_TEXT_LANGUAGES, FullTextPolicy, VectorPolicy
 from armillary.model.values import UNDEFINED
+from armillary.query.stemming import STOP_WORDS, stem
+from armillary.query.words import words_of
 
 PLAIN = Context(VirtualClock())
 

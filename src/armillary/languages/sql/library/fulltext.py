@@ -1,22 +1,18 @@
-"""Full-text search in a text: words in lower case, without stop words, reduced to their stems (`stemming.py`). A phrase
-occurs where its words do, one after the other. Scores are in `ranking.py`.
+"""Full-text search in a text: a phrase occurs where its words (`query/words.py`) do, one after the other. Scores are in
+`ranking.py`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from armillary import limits
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.numbers import whole
-from armillary.languages.sql.library.stemming import ELISIONS, STOP_WORDS, stem
 from armillary.model.values import UNDEFINED, Value
+from armillary.query.words import words_of
 
-_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_ELIDED_MAX: Final = 4  # letters before the apostrophe of "l'eau", "dell'acqua"
 _DISTANCE_MAX: Final = 2
 
 
@@ -63,33 +59,6 @@ def phrase_of(term: Any, language: str) -> Phrase | None:
     if distance is None or not 0 <= distance <= _DISTANCE_MAX:
         return None
     return Phrase(words_of(term["term"], language), distance)
-
-
-def words_of(text: str, language: str) -> tuple[str, ...]:
-    return _kept_words(text, language) if len(text) <= limits.TEXT_KEPT_CHARACTERS_MAX else _words(text, language)
-
-
-def _words(text: str, language: str) -> tuple[str, ...]:
-    stop_words = STOP_WORDS[language]
-    has_elisions = language in ELISIONS
-    words: list[str] = []
-    for word in _WORD.findall(text.lower()):
-        if not word.isalnum():
-            word = _without_apostrophe(word, has_elisions)
-        if word not in stop_words:
-            words.append(stem(word, language))
-    return tuple(words)
-
-
-# A filter with several terms asks for the words of the same text again, and for those of its terms with every item.
-_kept_words = lru_cache(maxsize=limits.TEXTS_KEPT)(_words)
-
-
-def _without_apostrophe(word: str, has_elisions: bool) -> str:
-    before, _, after = word.replace("’", "'").partition("'")
-    if has_elisions and len(before) <= _ELIDED_MAX:
-        return after.replace("'", "")
-    return before if after == "s" else before + after.replace("'", "")
 
 
 def count(words: Sequence[str], phrase: Phrase) -> int:

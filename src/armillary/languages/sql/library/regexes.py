@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from armillary import limits
-from armillary.languages.sql.library.matching import Matcher
-from armillary.languages.sql.library.patterns import InvalidPattern, parse_pattern
 from armillary.model.values import UNDEFINED, Value
+from armillary.query.pattern_matching import Matcher
+from armillary.query.patterns import InvalidPattern, parse_pattern
 
 _MODIFIERS = frozenset("msix")
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from armillary.languages.sql.library.context import Context
-from armillary.languages.sql.library.fulltext import Phrase, count, phrase_of, words_of
+from armillary.languages.sql.library.fulltext import Phrase, count, phrase_of
 from armillary.languages.sql.library.numbers import ABSENT
 from armillary.languages.sql.library.ranking import Statistics, bm25
 from armillary.languages.sql.library.vectors import is_similarity, vector_distance
 from armillary.model.values import UNDEFINED, Value
+from armillary.query.words import words_of
 
 _NUMBERS = (int, float)
 

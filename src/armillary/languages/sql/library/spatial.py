@@ -11,9 +11,9 @@ from typing import Any
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.languages.sql.library import relations
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.numbers import number
+from armillary.model import relations
 from armillary.model.geodesy import AUTHALIC_RADIUS_M, area_left
 from armillary.model.geometries import InvalidShape, Ring, Shape, TooComplex, parse_shape
 from armillary.model.values import UNDEFINED, Value

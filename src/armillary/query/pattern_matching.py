@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.languages.sql.library.patterns import (
+from armillary.query.patterns import (
     Atomic,
     Characters,
     Choice,
@@ -71,21 +71,38 @@ class Matcher:
             return found is not None
         if self._needs_re:
             if self._re is None:
-                raise Failure(
-                    Kind.UNSUPPORTED,
-                    "REGEXMATCH does not support this pattern: what it looks back for must be of one length, and "
-                    "looking around or referring back does not go together with \\p. Write it without.",
-                )
+                _refuse_unwritable()
             _refuse(text)
         if self._automaton is None:
             self._automaton = Automaton(self._node, self._is_anchored)
         return self._automaton.occurs_in(text)
 
+    def search(self, text: str, start: int = 0) -> re.Match[str] | None:
+        """Where the pattern occurs and what its groups hold. The automaton does not know, so the text must be short
+        enough for `re`."""
+        if self._re is None:
+            _refuse_unwritable()
+        if len(text) > self._length_max and not self._is_affordable(text):
+            _refuse(text)
+        return self._re.search(text, start)
+
+    def _is_affordable(self, text: str) -> bool:
+        starts = 1 if self._is_anchored else len(text) + 1
+        return starts * work(self._node, len(text))[0] <= limits.PATTERN_STEPS_MAX
+
+
+def _refuse_unwritable() -> NoReturn:
+    raise Failure(
+        Kind.UNSUPPORTED,
+        "This regular expression is not supported: what it looks back for must be of one length, and looking around, "
+        "referring back or asking for what was found do not go together with \\p. Write it without.",
+    )
+
 
 def _refuse(text: str) -> NoReturn:
     raise Failure(
         Kind.BAD_REQUEST,
-        f"The pattern of REGEXMATCH takes too many steps on a string of {len(text)} characters. Use a pattern with "
+        f"The regular expression takes too many steps on a string of {len(text)} characters. Use a pattern with "
         "fewer repetitions inside one another, and without looking around or referring back.",
     )
 
@@ -298,7 +315,7 @@ class Automaton:
         if len(self._steps) >= limits.PATTERN_SIZE_MAX:
             raise Failure(
                 Kind.BAD_REQUEST,
-                f"The pattern of REGEXMATCH is too large: with repetitions written out it has over "
+                f"The regular expression is too large: with repetitions written out it has over "
                 f"{limits.PATTERN_SIZE_MAX} steps.",
             )
         self._steps.append((step, following))

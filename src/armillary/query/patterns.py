@@ -1,6 +1,6 @@
 """Regular expressions as text to a tree: Perl's syntax, as the service takes it. `\\d \\w \\s` and word edges know
 ASCII only. What is no pattern at all is an InvalidPattern; what Perl has and we do not (recursion, conditions, scripts)
-is refused by name. How a pattern is matched is `matching.py`'s part.
+is refused by name. How a pattern is matched is `pattern_matching.py`'s part.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class _Parser:
     def _choice(self) -> Node:
         self._depth += 1
         if self._depth > limits.PATTERN_DEPTH_MAX:
-            raise Failure(Kind.BAD_REQUEST, f"The pattern of REGEXMATCH nests over {limits.PATTERN_DEPTH_MAX} levels.")
+            raise Failure(Kind.BAD_REQUEST, f"The regular expression nests over {limits.PATTERN_DEPTH_MAX} levels.")
         parts = [self._sequence()]
         while self._take("|"):
             parts.append(self._sequence())
@@ -424,4 +424,4 @@ class _Parser:
 
 
 def _unsupported(what: str) -> Failure:
-    return Failure(Kind.UNSUPPORTED, f"REGEXMATCH does not support {what} in a pattern. Write the pattern without it.")
+    return Failure(Kind.UNSUPPORTED, f"Regular expressions with {what} are not supported: write it without.")
