@@ -167,6 +167,30 @@ async def test_charges(container: Any) -> None:
     assert charges == [4.0, 1.0]
 
 
+@pytest.mark.parametrize("size", [2, 100])
+async def test_over_a_split(container: Any, size: int) -> None:
+    """Positions of before it go on in both children: of the container, of its one feed range, of a key."""
+    for number in range(20):
+        await container.create_item({"id": str(number), "pk": number})
+    feed_range = (await everything(container.read_feed_ranges()))[0]
+    scopes: list[dict[str, Any]] = [{}, {"feed_range": feed_range}, {"partition_key": 7}]
+    tokens = []
+    for scope in scopes:
+        pages = container.query_items_change_feed(start_time="Beginning", max_item_count=size, **scope).by_page()
+        first = [each["id"] async for each in await anext(pages)]
+        tokens.append((first, pages.continuation_token))
+    await container.replace_throughput(11_000)
+    while (await container.get_throughput()).properties["content"].get("isOfferReplacePending"):
+        pass
+    await container.create_item({"id": "new", "pk": 7})
+    for (first, token), scope in zip(tokens, scopes, strict=True):
+        rest = await ids_of(container, continuation=token, max_item_count=size)
+        of_key = ["7", "new"]
+        everybody = [*map(str, range(20)), "new"]
+        assert sorted(first + rest) == sorted(of_key if "partition_key" in scope else everybody)
+    assert len(await everything(container.read_feed_ranges(force_refresh=True))) == 2
+
+
 async def test_after_a_restart(connect: Any, start_server: Callable[..., ServerProcess]) -> None:
     server = start_server()
     database = await (await connect(server.url)).create_database("db")

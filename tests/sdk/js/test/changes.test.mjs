@@ -76,3 +76,27 @@ test("changes: of a prefix of a hierarchical key", async () => {
   };
   await withContainer(body, { partitionKey }, manyPartitions);
 });
+
+test("changes: positions go on over a split", async () => {
+  await withContainer(async (container) => {
+    await fill(container);
+    const before = await drain(container, ChangeFeedStartFrom.Beginning());
+    const iterator = container.items.getChangeFeedIterator({
+      changeFeedStartFrom: ChangeFeedStartFrom.Beginning(),
+      maxItemCount: 5,
+    });
+    const ids = (await iterator.readNext()).result.map(({ id }) => id);
+    const { offer, resource } = await container.readOffer();
+    await offer.replace({ ...resource, content: { ...resource.content, offerThroughput: 11000 } });
+    while ((await container.readOffer()).resource.content.isOfferReplacePending);
+    await fill(container, "more");
+    for (let quiet = 0; quiet < 2; ) {
+      const response = await iterator.readNext();
+      if (response.statusCode === 304) quiet++;
+      else ids.push(...response.result.map(({ id }) => id));
+    }
+    assert.deepEqual(ids.sort(), [...all(), ...all("more")].sort());
+    const after = await drain(container, ChangeFeedStartFrom.Continuation(before.token));
+    assert.deepEqual(after.ids.sort(), all("more"));
+  });
+});
