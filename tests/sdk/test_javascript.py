@@ -1,4 +1,4 @@
-"""The released JavaScript client: the tests of tests/sdk/js/test, run by Node and reported here one by one."""
+"""The released JavaScript clients: the tests of tests/sdk/js/test, run by Node and reported here one by one."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def outcomes(server: ServerProcess) -> dict[str, dict[str, str]]:
             **os.environ,
             "TEST_ENDPOINT": server.url,
             "TEST_KEY": server.key,
+            "TEST_TABLE_ENDPOINT": server.doors["table"],
             # The development certificate is the server's own; and Node says on stderr that it was told to trust it.
             "NODE_TLS_REJECT_UNAUTHORIZED": "0",
             "NODE_NO_WARNINGS": "1",

@@ -43,6 +43,7 @@ AREAS = {
     "throttling": "Budgets that are enforced: 429, and the clients' own retries",
     "transport": "http and https on one port, keys, host names",
     "restart": "Everything is kept over a restart",
+    "tables": "Tables: azure-data-tables, @azure/data-tables",
     "not_yet": "Not yet: refused by name",
 }
 _JAVASCRIPT = {
