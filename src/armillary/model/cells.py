@@ -13,14 +13,14 @@ the cells in a cell are a range of terms.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from armillary import limits
 from armillary.model.geodesy import POLAR_RADIUS_M, Vector
 from armillary.model.geometries import InvalidShape, Shape, angle_between, dot, parse_shape, vector
-from armillary.model.index_paths import Steps, path_text
+from armillary.model.index_paths import Steps, path_text, values_at
 
 Box: TypeAlias = tuple[float, float, float, float]  # west, south, east, north
 
@@ -81,7 +81,9 @@ class SpatialIndex:
         name are in no cell but the whole grid, where every query finds them; they do not count."""
         terms: set[bytes] = set()
         count = 0
-        for given in self._found(document):
+        for given in values_at(document, self._steps):
+            if type(given) is not dict:
+                continue
             kind = given.get("type")
             is_counted = type(kind) is str and kind in self._types
             count += is_counted
@@ -100,15 +102,6 @@ class SpatialIndex:
             *[(cell + WHOLE_TERM, cell + b"\x01") for cell in sorted(around)],
             *[(cell, cell + b"\xff") for cell in sorted(cells)],
         ]
-
-    def _found(self, document: Any) -> Iterator[dict[str, Any]]:
-        found = [document]
-        for step in self._steps:
-            if step is None:
-                found = [element for node in found if type(node) is list for element in node]
-            else:
-                found = [node[step] for node in found if type(node) is dict and step in node]
-        return (node for node in found if type(node) is dict)
 
     def _cells(self, boxes: Sequence[Box], cells_max: int) -> set[bytes]:
         """The smallest cells of one size that hold all boxes and are not too many."""

@@ -19,7 +19,7 @@ from typing import Any
 from armillary import limits
 from armillary.errors import bad_request
 from armillary.model.encoding import encode_term
-from armillary.model.index_paths import BARE, IndexPath, Steps, bad_index_path, parse_index_path, path_text
+from armillary.model.index_paths import BARE, IndexPath, Steps, bad_index_path, parse_index_path, path_text, values_at
 from armillary.model.items import SYSTEM_PROPERTIES
 from armillary.model.shapes import INVALID_INPUT, members, shown
 from armillary.model.values import UNDEFINED
@@ -91,13 +91,7 @@ class CompositeIndex:
         if not self.array:
             yield UNDEFINED
             return
-        found = [document]
-        for step in self.array:
-            if step is None:
-                found = [element for node in found if type(node) is list for element in node]
-            else:
-                found = [node[step] for node in found if type(node) is dict and step in node]
-        yield from found or [UNDEFINED]
+        yield from values_at(document, self.array) or [UNDEFINED]
 
     def _term(self, document: Any, element: Any, ts: int) -> bytes:
         parts = []

@@ -122,6 +122,17 @@ def bad_index_path(text: str, position: int) -> Failure:
     )
 
 
+def values_at(document: Any, steps: Steps) -> list[Any]:
+    """Everything that an item has at a path; several values where it goes through an array."""
+    found = [document]
+    for step in steps:
+        if step is None:
+            found = [element for node in found if type(node) is list for element in node]
+        else:
+            found = [node[step] for node in found if type(node) is dict and step in node]
+    return found
+
+
 def path_text(steps: Iterable[str | None]) -> str:
     """The name of a path in the index."""
     return "".join(["/" + step_text(step) for step in steps])
