@@ -190,6 +190,11 @@ class Container:
                 "Read the partition key ranges again.",
             ) from None
 
+    def has_lineage(self, range_id: str, low: bytes, high: bytes) -> bool:
+        """Whether a range, or what it was split into or merged with, holds the keys of a stretch."""
+        number = int(range_id) if range_id.isascii() and range_id.isdigit() else -1
+        return all(number == each.id or number in each.parents for each in self.map.overlapping(low, high))
+
     @property
     def range_etag(self) -> str:
         """Changes when a partition splits or merges, and differs between containers and incarnations."""

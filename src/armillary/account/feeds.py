@@ -19,7 +19,8 @@ from armillary.account.account import Account
 from armillary.account.bills import Bill
 from armillary.account.container import Container
 from armillary.account.items import Session, check_session
-from armillary.clock import Clock
+from armillary.account.lanes import Lanes
+from armillary.account.slices import Slice, count_work
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
 from armillary.languages.sql.hybrid import is_component
@@ -141,42 +142,6 @@ def slices_of(
     return walk.slices()
 
 
-@dataclass(slots=True)
-class Slice:
-    """A stretch of one partition, and how far the query has come in it."""
-
-    partition: Partition
-    low: bytes
-    high: bytes
-    execution: Execution
-
-    @property
-    def position(self) -> Position:
-        return self.execution.progress.position
-
-    async def read(self, clock: Clock, max_items: int, max_bytes: int) -> tuple[Page, bool]:
-        """The next rows, and whether they end because the time slice is over."""
-        slice_end_s = clock.elapsed_s() + limits.SLICE_SECONDS
-        is_out_of_time = False
-
-        def is_due() -> bool:
-            nonlocal is_out_of_time
-            is_out_of_time = clock.elapsed_s() > slice_end_s
-            return is_out_of_time
-
-        page = await self.partition.read(lambda view: self.execution.step(view, max_items, max_bytes, is_due))
-        return page, is_out_of_time
-
-
-def count_work(work: QueryWork, counters: Counters) -> None:
-    """Add what was done for a page, but for loading and returning."""
-    work.seeks += counters.seeks
-    work.precise_scans += counters.precise_scans
-    work.joined_tuples += counters.joined_tuples
-    work.sorted_rows += counters.sorted_rows
-    work.udf_calls += counters.user_calls
-
-
 class _Walk:
     """One page's way through the partitions."""
 
@@ -194,13 +159,13 @@ class _Walk:
         self._container = container
         self._options = options
         self._selection = selection
-        self._low, self._high = container.stretch(options.key, options.range_id, options.epk_range)
+        self._low, self._high = self._stretch()
         self._points: tuple[tuple[bytes, str], ...] | None = None
         self._wanted: set[int] | None = None  # range ids that can hold an answer; None: all
-        self._fingerprint = cursors.fingerprint_of([text, self._low, self._high])
+        self._fingerprint = cursors.fingerprint_of([text, *self._bound_stretch()])
         self._cursor = Cursor((), self._low)
         if options.continuation is not None:
-            self._cursor = cursors.decode(options.continuation, account.secret, container.record.rid, self._fingerprint)
+            self._go_on(options.continuation)
         self._continuation: str | None = None
         self._visited: list[Partition] = []
         self._size_bytes = 0
@@ -209,6 +174,35 @@ class _Walk:
         self._counters = Counters()
         self._is_feed = is_feed
         self._bill = Bill(options.ask, container.one_key(self._low, self._high))
+
+    def _stretch(self) -> tuple[bytes, bytes]:
+        """What the request is about. A range that was split or merged while its rows are being read is what the
+        continuation says: Python's client would begin it anew."""
+        options, container = self._options, self._container
+        try:
+            return container.stretch(options.key, options.range_id, options.epk_range)
+        except Failure:
+            if options.continuation is None or not self._selection.is_streaming:
+                raise
+        return container.stretch(options.key, None, options.epk_range)
+
+    def _bound_stretch(self) -> tuple[bytes, bytes]:
+        """What a continuation is bound to. Not to ranges: clients hand it to those that took the place of one."""
+        if self._options.key is not None:
+            return self._container.key_range(self._options.key)
+        return (self._low, self._high) if self._container.one_key(self._low, self._high) else (b"", b"")
+
+    def _go_on(self, continuation: str) -> None:
+        container, range_id = self._container, self._options.range_id
+        cursor = cursors.decode(continuation, self._account.secret, container.record.rid, self._fingerprint)
+        low, high = max(self._low, cursor.low), min(self._high, cursor.high)
+        if low >= high:
+            raise cursors.bad_token()
+        if range_id is not None and not container.has_lineage(range_id, low, high):
+            container.partition_by_id(range_id)
+        if low > cursor.low:
+            cursor = cursor._replace(state=b"")  # of aggregates; whoever has the beginning adds it up
+        self._low, self._high, self._cursor = low, high, cursor
 
     @property
     def is_confined(self) -> bool:
@@ -222,8 +216,11 @@ class _Walk:
     @property
     def is_for_clients(self) -> bool:
         """Whether rows of several partitions must be merged, or ranked by all of a container: clients guard against
-        rankings without a limit, but only where they merge."""
+        rankings without a limit, but only where they merge. Who has begun to read rows is not asked in the middle: what
+        was one partition may be two by now."""
         options, selection = self._options, self._selection
+        if options.continuation is not None and selection.is_streaming:
+            return False
         if selection.ranking is not None and options.key is None and options.range_id is None:
             return True
         found = self._container.map.overlapping(self._low, self._high)
@@ -287,7 +284,16 @@ class _Walk:
         if not slices:
             self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
             self.rows = [orjson.dumps(row) for row in evaluate(self._selection, [])]
+        ordering = self._selection.ordering
+        if ordering is not None and len(slices) > 1:
+            await self._fill_in_order(
+                slices, Lanes(slices, self._account.clock, is_descending=ordering.keys[0].is_descending)
+            )
+            return
         for index, current in enumerate(slices):
+            if index:
+                before = slices[index - 1].execution.progress
+                current.execution.progress.skip, current.execution.progress.take = before.skip, before.take
             if not self._enter(current.partition, is_first=index == 0):
                 self._stop_at(slices[index:])
                 return
@@ -316,6 +322,39 @@ class _Walk:
             if is_page_of_one and index + 1 < len(slices):
                 self._stop_at(slices[index + 1 :])
                 return
+
+    async def _fill_in_order(self, slices: list[Slice], lanes: Lanes) -> None:
+        begun_s = self._account.clock.elapsed_s()
+        skip, take = self._cursor.skip, self._cursor.take
+        for index, each in enumerate(slices):
+            if not self._enter(each.partition, is_first=index == 0):
+                self._stop_in_order(lanes, skip, take)
+                return
+        while take != 0:
+            while (page := await lanes.fill()) is not None:
+                self._take(page._replace(rows=[]))
+                if self._account.clock.elapsed_s() - begun_s > limits.PAGE_SECONDS_MAX:
+                    self._stop_in_order(lanes, skip, take)
+                    return
+            row = lanes.first
+            if row is None:
+                return
+            if not skip:
+                is_full = len(self.rows) >= self._options.page_items
+                if is_full or (self.rows and self._size_bytes + len(row) > limits.PAGE_BYTES_MAX):
+                    self._stop_in_order(lanes, skip, take)
+                    return
+                self.rows.append(row)
+                self._size_bytes += len(row)
+                self.work.returned_ru += charges.read_ru(len(row))
+                take = take - 1 if take is not None else None
+            skip = max(0, skip - 1)
+            lanes.take()
+            await asyncio.sleep(0)
+
+    def _stop_in_order(self, lanes: Lanes, skip: int, take: int | None) -> None:
+        positions = tuple(cursors.Position(each.low, each.high, *each.position) for each in lanes.rest())
+        self._end_page(Cursor(positions, None, self._cursor.page + 1, skip, take))
 
     def _enter(self, partition: Partition, *, is_first: bool) -> bool:
         """Whether a partition can pay for being read. A page that has begun ends before one that cannot."""
@@ -408,7 +447,10 @@ class _Walk:
         tail = next((each.low for each in rest if each.position.rid < 0), None)
         progress = rest[0].execution.progress
         state = encode_value(rest[0].execution.state) if rest[0].execution.state is not UNDEFINED else b""
-        cursor = Cursor(positions, tail, self._cursor.page + 1, progress.skip, progress.take, state)
+        self._end_page(Cursor(positions, tail, self._cursor.page + 1, progress.skip, progress.take, state))
+
+    def _end_page(self, cursor: Cursor) -> None:
+        cursor = cursor._replace(low=self._low, high=self._high)
         self._continuation = cursor.encode(self._account.secret, self._container.record.rid, self._fingerprint)
 
     def _cost_ru(self) -> float:

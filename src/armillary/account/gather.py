@@ -18,8 +18,9 @@ from armillary.account import feeds
 from armillary.account.account import Account
 from armillary.account.bills import Bill
 from armillary.account.container import Container
-from armillary.account.feeds import FeedOptions, PageAnswer, Slice, count_work, slices_of
+from armillary.account.feeds import FeedOptions, PageAnswer, slices_of
 from armillary.account.items import check_session
+from armillary.account.slices import Slice, count_work
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery

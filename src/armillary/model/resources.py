@@ -108,9 +108,10 @@ def item_number(rid: bytes) -> int | None:
 
 
 def first_item_number(partition_number: int) -> int:
-    """Where a partition starts counting its items, so that numbers never collide when partitions split."""
+    """Where a partition starts counting its items, so that numbers never collide when partitions split. None is 0:
+    there is always a number before an item's."""
     assert partition_number < ITEM_PARTITIONS_MAX
-    return partition_number << ITEM_COUNTER_BITS
+    return (partition_number << ITEM_COUNTER_BITS) + 1
 
 
 def self_link(owner_self: str, resource_type: ResourceType, rid: bytes) -> str:

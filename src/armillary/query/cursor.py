@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from armillary import limits
 from armillary.errors import Failure, bad_request
+from armillary.model.keys import SPACE_HIGH, SPACE_LOW
 
-_VERSION = 2
+_VERSION = 3
 _MAC_BYTES = 16
 _FINGERPRINT_BYTES = 12
 _RID_BYTES = 8
@@ -40,6 +41,8 @@ class Cursor(NamedTuple):
     skip: int = 0  # rows still to leave out
     take: int | None = None  # rows still to give; None: all
     state: bytes = b""  # of half-made aggregates
+    low: bytes = SPACE_LOW  # the stretch that was asked for; what lies outside is not the token's business
+    high: bytes = SPACE_HIGH
 
     def encode(self, secret: bytes, container_rid: bytes, fingerprint: bytes) -> str:
         parts = [bytes([_VERSION]), self.page.to_bytes(_NUMBER_BYTES, "big"), bytes([len(self.positions)])]
@@ -49,6 +52,7 @@ class Cursor(NamedTuple):
         parts.append(b"\x00" if self.tail is None else b"\x01" + _sized(self.tail))
         take = 0 if self.take is None else self.take + 1
         parts += [self.skip.to_bytes(_NUMBER_BYTES, "big"), take.to_bytes(_NUMBER_BYTES, "big"), _long(self.state)]
+        parts += [_sized(self.low), _sized(self.high)]
         body = b"".join(parts)
         token = _mac(secret, container_rid, fingerprint, body) + body
         return _FORM % base64.urlsafe_b64encode(token).decode().rstrip("=")
@@ -58,17 +62,17 @@ def decode(token: str, secret: bytes, container_rid: bytes, fingerprint: bytes) 
     """The cursor behind a token of `Cursor.encode`; BAD_REQUEST for everything else."""
     try:
         if len(token) > limits.CONTINUATION_BYTES_MAX:
-            raise _bad_token()
+            raise bad_token()
         text = token[len(_HEAD) : -len(_FOOT)].encode("ascii")
         raw = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error):
-        raise _bad_token() from None
+        raise bad_token() from None
     mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
     expected = _mac(secret, container_rid, fingerprint, body)
     # The same bytes have several spellings in base64; only ours is ours.
     is_ours = _FORM % base64.urlsafe_b64encode(raw).decode().rstrip("=") == token
     if not hmac.compare_digest(mac, expected) or not is_ours or body[:1] != bytes([_VERSION]):
-        raise _bad_token()
+        raise bad_token()
     return _Reader(body).cursor()
 
 
@@ -93,8 +97,9 @@ class _Reader:
         tail = self._sized() if self._take(1) == b"\x01" else None
         skip, take = self._number(), self._number()
         state = self._long()
+        low, high = self._sized(), self._sized()
         assert self._at == len(self._body), "a signed continuation of another form"
-        return Cursor(positions, tail, page, skip, take - 1 if take else None, state)
+        return Cursor(positions, tail, page, skip, take - 1 if take else None, state, low, high)
 
     def _position(self) -> Position:
         low, high = self._sized(), self._sized()
@@ -129,7 +134,7 @@ def _mac(secret: bytes, container_rid: bytes, fingerprint: bytes, body: bytes) -
     return hmac.digest(secret, b"continuation" + context + body, "sha256")[:_MAC_BYTES]
 
 
-def _bad_token() -> Failure:
+def bad_token() -> Failure:
     return bad_request(
         "Invalid Continuation Token: it is not one that was given for this query on this container. Start again "
         "without it."

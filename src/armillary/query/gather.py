@@ -54,6 +54,12 @@ def partial(selection: Selection) -> Selection:
     return replace(selection, stages=(replace(stage, is_distinct=False),), skip=0, take=take)
 
 
+def rank(order: bytes, is_descending: bool) -> bytes:
+    """An order of `Page.orders` as it is compared: the lesser comes first."""
+    # No order begins with another, so inverting the bytes turns the order round.
+    return order.translate(_INVERTED) if is_descending else order
+
+
 def _no_row(_keys: tuple[Any, ...], _values: list[Value]) -> Value:
     return UNDEFINED
 
@@ -212,7 +218,7 @@ class Gather:
             size_bytes += len(rows[-1])
             order = lane.order
             if order is not None:
-                heapq.heapreplace(self._heap, (self._rank(order), number))
+                heapq.heapreplace(self._heap, (rank(order, self._is_descending), number))
                 continue
             heapq.heappop(self._heap)
             if not lane.is_ended:
@@ -226,13 +232,9 @@ class Gather:
         await lane.fill(room_items, limits.PAGE_BYTES_MAX // len(self._lanes))
         order = lane.order
         if order is not None:
-            heapq.heappush(self._heap, (self._rank(order), number))
+            heapq.heappush(self._heap, (rank(order, self._is_descending), number))
         if order is not None or lane.is_ended:
             self._waiting.pop()
-
-    def _rank(self, order: bytes) -> bytes:
-        # No order begins with another, so inverting the bytes turns the order round.
-        return order.translate(_INVERTED) if self._is_descending else order
 
     # Queries that must see everything first.
 
