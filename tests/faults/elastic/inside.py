@@ -20,10 +20,13 @@ from armillary.account.items import ItemOptions, Member
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compile import compile_query
 from armillary.model.encoding import payload_of
+from armillary.model.keys import SPACE_HIGH, SPACE_LOW
 from armillary.model.patch import parse_patch
+from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.operations import Outcome, Result, Verb
 
 STATUS = {Kind.NOT_FOUND: 404, Kind.CONFLICT: 409, Kind.PRECONDITION_FAILED: 412}
+BULK_CHANCE = 0.3
 RESULTS = {Result.CREATED: 201, Result.DELETED: 204}
 
 
@@ -54,12 +57,43 @@ class InsidePort:
         self._place = place
         self._dice = dice
         self._session: dict[int, int] = {}
+        self._ranges: PartitionMap | None = None
 
     async def read(self, key: str, item_id: str) -> Reply:
         return await self._one(lambda account, c: items.read(c, item_id, self._options(key)))
 
     async def create(self, key: str, document: Document) -> Reply:
+        if self._dice.random() < BULK_CHANCE:
+            return await self._create_in_bulk(key, document)
         return await self._one(lambda account, c: items.create(c, document, self._options(key), account.clock))
+
+    async def _create_in_bulk(self, key: str, document: Document) -> Reply:
+        """As clients do that know the ranges: if they do not know them any more, they read them again."""
+        members = [Member(Verb.CREATE, None, document, options=self._options(key))]
+        ranges = self._known_ranges()
+        while True:
+            owner = ranges.find(self._found()[1].effective_key((key,)))
+
+            async def bulk(account: Account, container: Container, owner: KeyRange = owner) -> items.BatchAnswer:
+                return await items.bulk(container, str(owner.id), members, account.clock)
+
+            try:
+                answer = await self._ask(bulk, (Kind.RANGE_GONE,))
+            except Failure:
+                ranges = self._known_ranges(is_new=True)
+                continue
+            outcome = answer.members[0]
+            if isinstance(outcome, Outcome):
+                return Reply(201, etag=outcome.etag)
+            if outcome.kind is not Kind.RANGE_GONE:
+                return Reply(_status(outcome))
+            ranges = self._known_ranges(is_new=True)
+
+    def _known_ranges(self, *, is_new: bool = False) -> PartitionMap:
+        _, container = self._found()
+        if self._ranges is None or is_new:
+            self._ranges = container.map
+        return self._ranges
 
     async def upsert(self, key: str, document: Document) -> Reply:
         return await self._one(lambda account, c: items.upsert(c, document, self._options(key), account.clock))
@@ -96,8 +130,10 @@ class InsidePort:
                 bound = compile_query(text).bind({}, container.query_context())
                 return await feeds.query(account, container, bound, text.encode(), options)
 
+            # Who has begun to read pages is not told in the middle to merge them himself.
+            passed = (Kind.CROSS_PARTITION,) if continuation is None else ()
             try:
-                answer = await self._ask(page, (Kind.CROSS_PARTITION,))
+                answer = await self._ask(page, passed)
             except Failure:
                 async for rows in self._gathered(text, page_items, key):
                     yield rows
@@ -118,25 +154,39 @@ class InsidePort:
 
     async def feed(self, page_items: int) -> AsyncIterator[list[Document]]:
         """The whole container at once, or range by range as clients do that know the ranges."""
-        if self._dice.random() < 0.5:
-            async for page in self._feed_pages(page_items, None):
+        way = self._dice.choice(("whole", "stretches", "ranges"))
+        if way == "whole":
+            pages = self._feed_pages(page_items, SPACE_LOW, SPACE_HIGH, None)
+            async for page in pages:
                 yield page
             return
-        _, container = self._found()
-        for each in container.map.ranges:
-            async for page in self._feed_pages(page_items, (each.low, each.high)):
+        for each in self._known_ranges(is_new=way == "stretches").ranges:
+            range_id = each.id if way == "ranges" else None
+            async for page in self._feed_pages(page_items, each.low, each.high, range_id):
                 yield page
 
-    async def _feed_pages(self, page_items: int, stretch: tuple[bytes, bytes] | None) -> AsyncIterator[list[Document]]:
-        continuation: str | None = None
+    async def _feed_pages(
+        self, page_items: int, low: bytes, high: bytes, range_id: int | None, continuation: str | None = None
+    ) -> AsyncIterator[list[Document]]:
         while True:
             options = self._feed_options(page_items, continuation)
-            options.epk_range = stretch
+            if range_id is not None:
+                options.range_id = str(range_id)
+            if (low, high) != (SPACE_LOW, SPACE_HIGH):
+                options.epk_range = (low, high)
 
             async def page(account: Account, container: Container, options: FeedOptions = options) -> PageAnswer:
                 return await feeds.read_feed(account, container, options)
 
-            answer = await self._ask(page)
+            try:
+                answer = await self._ask(page, (Kind.RANGE_GONE,))
+            except Failure:
+                assert range_id is not None, "nobody said which range"
+                for each in self._known_ranges(is_new=True).overlapping(low, high):
+                    cut = (max(low, each.low), min(high, each.high))
+                    async for rows in self._feed_pages(page_items, *cut, each.id, continuation):
+                        yield rows
+                return
             self._see(answer.lsns)
             yield [orjson.loads(row) for row in answer.rows]
             continuation = answer.continuation

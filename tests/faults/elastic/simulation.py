@@ -231,11 +231,11 @@ class SimulatedLoader:
         self._pairs: list[Pair] = []
 
     def put(self, pairs: Sequence[Pair]) -> None:
-        keys = [key for key, _ in (*self._pairs[-1:], *pairs)]
-        assert all(low < high for low, high in pairwise(keys)), "keys ascend"
+        assert all(low < high for (low, _), (high, _) in pairwise(pairs)), "keys ascend"
         self._pairs += pairs
         if self._engine.falls():
             self._engine.load(self._number, self._pairs)
+            self._pairs = []
 
     def finish(self) -> None:
         self._engine.load(self._number, self._pairs)

@@ -58,6 +58,15 @@ class World:
         self._own.add(task)
         return task
 
+    async def ask(self, asked: Coroutine[Any, Any, T]) -> T | None:
+        """What an operator asks for; None: nobody answered."""
+        task, death = asyncio.create_task(asked), self.place.death
+        await asyncio.wait({task, death}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done() or task.cancelled():
+            task.cancel()
+            return None
+        return task.result()
+
     def _note_own(self) -> None:
         current = asyncio.current_task()
         assert current is not None
@@ -71,6 +80,8 @@ class World:
 
     async def crash(self) -> None:
         """Everything that is not durable is gone, in the middle of whatever was going on. Then it starts again."""
+        account = self.account
+        self._count_ranges(account)
         self.history.die()
         self.history.tally["crashes"] += 1
         self._engine = self._engine.crash(self.dice.getrandbits(32))
@@ -101,6 +112,7 @@ class World:
         await asyncio.gather(*working, happening)
         following_end.set()
         await asyncio.gather(*following)
+        self._count_ranges(self.account)
         late = Follower(self.port(), history, self.pause)
         await late.run(following_end)
         begun = history.moment()
@@ -111,6 +123,11 @@ class World:
         await self._engine.close()
         problems = [str(problem) async for problem in check_account(self._engine, self.clock)]
         assert not history.violations and not problems, self.report(problems)
+
+    def _count_ranges(self, account: Account) -> None:
+        """How many ranges there have ever been: each but the first ones is of a split or a merge."""
+        container = account.owner_container(*self.place.names)
+        self.history.tally["ranges"] = container.record.state["next_range"]
 
     async def _events(self, events: Callable[[World, asyncio.Event], Awaitable[None]]) -> None:
         await events(self, self._stopping)
