@@ -1,16 +1,20 @@
-"""A table in process, and a plain evaluator of filters to hold the compiled ones against: it reads the text with its
-own few lines and knows neither conditions nor an index.
+"""Tables and their door in process, and a plain evaluator of filters to hold the compiled ones against: it reads the
+text with its own few lines and knows neither conditions nor an index.
 """
 
 from __future__ import annotations
 
 import base64
+import hmac
 import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from email.utils import formatdate
+from typing import Any, Self
 
 import orjson
+from support.process import KEY
 
 from armillary.account import containers, feeds, items
 from armillary.account.account import Account
@@ -18,18 +22,27 @@ from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
 from armillary.account.items import ItemOptions
 from armillary.account.throughput import Throughput
+from armillary.clock import VirtualClock
+from armillary.doors.table.authentication import Keys
+from armillary.doors.table.call import TableSettings
+from armillary.doors.table.door import TableDoor
 from armillary.doors.table.entities import Form, entity_json, item_of, read_entity
 from armillary.languages.odata.compile import compile_filter
 from armillary.model.resources import ResourceType
+from armillary.net.http import Request, Response
+from armillary.storage.memory import MemoryEngine
 
-KEY = {"paths": ["/$pk"], "kind": "Hash", "version": 2}
+Headers = dict[bytes, bytes]
+
+READ_ONLY_KEY = base64.b64encode(b"only for reading" * 4).decode()
+PARTITION_KEY = {"paths": ["/$pk"], "kind": "Hash", "version": 2}
 NO_INDEX = {"indexingMode": "none", "automatic": False}
 
 
 async def new_table(account: Account, name: str = "people", throughput_ru: int = 400, **policies: Any) -> Container:
     if account.catalog.find(ResourceType.DATABASE, b"", "TablesDB") is None:
         await containers.create_database(account, {"id": "TablesDB"}, None)
-    body = {"id": name, "partitionKey": KEY, **policies}
+    body = {"id": name, "partitionKey": PARTITION_KEY, **policies}
     return await containers.create_container(
         account, account.database("TablesDB"), body, Throughput.manual(throughput_ru)
     )
@@ -58,6 +71,68 @@ async def filtered(account: Account, table: Container, text: str, page_items: in
         continuation = page.continuation
         if continuation is None:
             return found
+
+
+class TableHouse:
+    """A Table door in this process. Requests are signed with the account's key unless they bring a signature."""
+
+    def __init__(self, account: Account, engine: MemoryEngine, settings: TableSettings) -> None:
+        self.account, self.engine = account, engine
+        self.door = TableDoor(account, Keys([KEY], [READ_ONLY_KEY]), settings, signing_clock=account.clock)
+
+    @classmethod
+    async def open(cls, engine: MemoryEngine | None = None, **settings: Any) -> Self:
+        engine = engine or MemoryEngine()
+        account = await Account.open(engine, VirtualClock())
+        return cls(account, engine, TableSettings(**settings))
+
+    async def close(self) -> None:
+        await self.account.close()
+        await self.engine.close()
+
+    def signed(self, method: str, target: str | bytes, headers: Mapping[str, str], *, is_lite: bool = False) -> Headers:
+        raw = target.encode() if isinstance(target, str) else target
+        path, _, query = raw.partition(b"?")
+        given = {name.lower().encode(): value.encode("latin-1") for name, value in headers.items()}
+        made = {
+            b"host": b"localhost",
+            b"x-ms-date": formatdate(self.account.clock.now_s(), usegmt=True).encode(),
+            **given,
+        }
+        comp = next((each for each in query.split(b"&") if each.startswith(b"comp=")), None)
+        resource = b"/localhost" + path + (b"?" + comp if comp is not None else b"")
+        text = made[b"x-ms-date"] + b"\n" + resource
+        if not is_lite:
+            text = (
+                b"%b\n%b\n%b\n" % (method.encode(), made.get(b"content-md5", b""), made.get(b"content-type", b""))
+                + text
+            )
+        mac = hmac.digest(base64.b64decode(KEY), text, "sha256")
+        scheme = b"SharedKeyLite" if is_lite else b"SharedKey"
+        return {b"authorization": b"%b localhost:%b" % (scheme, base64.b64encode(mac)), **made}
+
+    async def ask(
+        self, method: str, target: str | bytes, body: Any = b"", headers: Mapping[str, str] | None = None
+    ) -> Response:
+        raw = target.encode() if isinstance(target, str) else target
+        given = dict(headers or {})
+        content = body if isinstance(body, bytes) else orjson.dumps(body)
+        if content and "content-type" not in {name.lower() for name in given}:
+            given["Content-Type"] = "application/json"
+        return await self.send(method, raw, self.signed(method, raw, given), content)
+
+    async def send(self, method: str, target: bytes, headers: Headers, body: bytes = b"") -> Response:
+        return await self.door.answer(Request(method, target, headers, body, False, "127.0.0.1"))
+
+
+def header(response: Response, name: str) -> str | None:
+    return next((value.decode("latin-1") for each, value in response.headers if each == name.encode()), None)
+
+
+def error_of(response: Response) -> tuple[int, str, str]:
+    """Status, code and message."""
+    error = orjson.loads(response.body)["odata.error"]
+    return response.status, error["code"], error["message"]["value"]
 
 
 # The reference.

@@ -161,7 +161,7 @@ def _answer(call: Call, answers: list[InnerAnswer], charge_ru: float, *, has_cha
 def _refusal(call: Call, failed: _Failed) -> Response:
     """Every batch that was looked at is accepted; what failed is in its one part."""
     failure = failed.failure
-    if failure.kind in (Kind.THROTTLED, Kind.UNAVAILABLE, Kind.CORRUPT, Kind.INTERNAL):
+    if failure.kind in (Kind.DROPPED, Kind.THROTTLED, Kind.UNAVAILABLE, Kind.CORRUPT, Kind.INTERNAL):
         raise failure  # about all of it: clients come again
     refusal = refusal_of(failure, call.request_id, call.door.moment(), is_storage=call.is_storage, index=failed.index)
     headers = [*_CONSTANT, *refusal_headers(failure, refusal, is_xml=False)]

@@ -53,6 +53,7 @@ class Call:
         "account",
         "address",
         "body",
+        "charge_ru",
         "door",
         "grant",
         "headers",
@@ -71,6 +72,7 @@ class Call:
         self.address = address
         self.grant = grant
         self.request_id = request_id
+        self.charge_ru = 0.0  # of the answer, once there is one
         self.is_storage = door.settings.is_storage
         self.level = level_of(request.headers.get(b"accept"), address.query.get("$format"))
 
@@ -121,6 +123,7 @@ class Call:
         body: bytes = b"",
         extra: Iterable[tuple[bytes, bytes]] = (),
     ) -> Response:
+        self.charge_ru = charge_ru
         headers: HeaderList = [(b"x-ms-request-charge", render_charge(charge_ru)), *extra]
         if body:
             headers.append(

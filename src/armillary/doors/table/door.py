@@ -21,7 +21,7 @@ from armillary.doors.table.grants import Grant
 from armillary.doors.table.refusals import bad_url, refused
 from armillary.errors import Failure, Kind
 from armillary.model.edm import full_moment_text, ticks_of_s
-from armillary.net.http import Request, Response
+from armillary.net.http import HANG_UP, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ _STATIC_HEADERS: Final = (
 )
 _CLIENT_ID_BYTES_MAX: Final = 1024
 _READING: Final = ("GET", "HEAD")
+_OF_ITEMS: Final = (Place.TABLE, Place.ENTITY, Place.BATCH)
 
 
 class TableDoor:
@@ -66,7 +67,7 @@ class TableDoor:
             response = await self.answer_for(request, address, grant, request_id)
         except Failure as failure:
             response = self._refuse(request, failure, request_id)
-        if b"origin" in request.headers:
+        if b"origin" in request.headers and response is not HANG_UP:
             added = cors.added_headers(request.headers, request.method, service.cors_rules(self.account))
             response.headers = [*response.headers, *added]
         return response
@@ -76,7 +77,18 @@ class TableDoor:
         action = _action(request, address)
         if self.settings.is_storage and request.method not in _READING and is_secondary(request.headers):
             raise refused("InsufficientAccountPermissions", "Write operations are not allowed.", Kind.FORBIDDEN)
-        return await action(Call(self, request, address, grant, request_id))
+        call = Call(self, request, address, grant, request_id)
+        if address.place in _OF_ITEMS and "comp" not in address.query:
+            return await action(call)
+        # Requests about anything but entities spend the account's own small budget.
+        meter = self.account.budgets.metadata
+        ticket = meter.admit()
+        try:
+            response = await action(call)
+        except Failure as failure:
+            raise meter.charge(failure, None, ticket) from None
+        meter.spend(call.charge_ru, None, ticket)
+        return response
 
     def accounts_of(self, headers: dict[bytes, bytes]) -> frozenset[str]:
         return self._authenticator.names_of(headers)
@@ -104,6 +116,11 @@ class TableDoor:
     # Refusing.
 
     def _refuse(self, request: Request, failure: Failure, request_id: str) -> Response:
+        if failure.kind is Kind.DROPPED:
+            return HANG_UP
+        if failure.charge_ru and not failure.is_metered:
+            # Nothing that a partition could have counted: a table that does not exist, say.
+            self.account.budgets.metadata.charge(failure, None)
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
             log.error("request %s: %s", request_id, failure.message)
         is_xml = b"comp=" in request.target or request.headers.get(b"accept", b"").startswith(b"application/xml")

@@ -57,6 +57,7 @@ ROWS: dict[Kind, Row] = {
     Kind.TIMED_OUT: Row(408, "OperationTimedOut"),
     Kind.UNAVAILABLE: Row(503, "ServerBusy"),
     Kind.STORAGE_FULL: Row(403, "Forbidden"),
+    Kind.DROPPED: Row(503, "ServerBusy"),  # in a batch; else there is no answer at all
     Kind.SCRIPT_FAILED: Row(400, "InvalidInput"),
     Kind.CORRUPT: Row(500, "InternalError"),
     Kind.INTERNAL: Row(500, "InternalError"),

@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     | (?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?P<suffix>[A-Za-z]*)
     | (?P<infinity>-INF)\b
     | (?P<word>[^\W\d]\w*)
-    | (?P<bracket>[()])
+    | (?P<bracket>[(),])
     | (?P<other>\S)
     )""",
     re.VERBOSE,
