@@ -1,0 +1,170 @@
+"""Collations: the order and equality of strings as readers of a language have it, and with it of all values.
+
+Letters are compared without case and accents first, then by accents, then by case, up to the strength asked for. That
+is right for languages that order letters as English does, and for the few whose additional letters are named here;
+others are refused rather than ordered wrongly.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from armillary.languages.mongo.errors import bad_value, refusal
+from armillary.model import bson_values
+from armillary.model.bson_values import CLASS_ARRAY, CLASS_OBJECT, CLASS_STRING, Key
+
+_UNKNOWN_FIELD, _MISSING_FIELD = 40415, 40414
+
+_ENGLISH: Final[dict[str, str]] = {}
+# Letters that a language has beside those of English, each behind the one it follows.
+_NORDIC: Final = {"æ": "zæ", "ä": "zæ", "ø": "zø", "ö": "zø", "å": "zå"}
+_SWEDISH: Final = {"å": "za", "ä": "zb", "æ": "zb", "ö": "zc", "ø": "zc"}
+_TAILORED: Final[dict[str, dict[str, str]]] = {
+    **dict.fromkeys("en de fr it nl pt ga id ms sw zu af ca eu gl lb mt".split(), _ENGLISH),
+    "es": {"ñ": "n~"},
+    **dict.fromkeys(("sv", "fi"), _SWEDISH),
+    **dict.fromkeys(("da", "nb", "nn", "no"), _NORDIC),
+}
+_LOCALE: Final = re.compile(r"([a-z]{2})(?:_[A-Z][A-Za-z]*)*(@.*)?")
+_DIGITS: Final = re.compile(r"(\d+)")
+_FIELDS: Final = frozenset(
+    "locale strength caseLevel caseFirst numericOrdering alternate maxVariable backwards normalization version".split()
+)
+_CHOICES: Final = {
+    "caseFirst": ("off", "upper", "lower"),
+    "alternate": ("non-ignorable", "shifted"),
+    "maxVariable": ("punct", "space"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Collation:
+    locale: str
+    strength: int = 3
+    has_case_level: bool = False
+    upper_first: bool = False
+    is_numeric: bool = False
+    ignores: str = ""  # "": nothing, "space": blanks, "punct": blanks and punctuation
+    is_backwards: bool = False
+
+    def text_key(self, text: str) -> tuple[Any, ...]:
+        tailored = _TAILORED[self.locale[:2]]
+        primary: list[tuple[int, Any]] = []
+        accents: list[str] = []
+        cases: list[bool] = []
+        for part in _DIGITS.split(text) if self.is_numeric else (text,):
+            if self.is_numeric and part.isdecimal():
+                primary.append((_DIGIT, int(part)))
+                accents.append("")
+                cases.append(False)
+                continue
+            for letter in unicodedata.normalize("NFC", part):
+                small = letter.lower()
+                base = tailored.get(small)
+                marks = ""
+                if base is None:
+                    base, marks = _taken_apart(small)
+                rank = _rank(base[0])
+                if self._is_ignored(rank):
+                    continue
+                primary.extend([(rank, each) for each in base])
+                accents.append(marks)
+                cases.append((letter != small) != self.upper_first)
+        key: tuple[Any, ...] = (tuple(primary),)
+        if self.strength > 1:
+            key += (tuple(reversed(accents)) if self.is_backwards else tuple(accents),)
+        if self.strength > 2 or self.has_case_level:
+            key += (tuple(cases),)
+        return (*key, text) if self.strength > 4 else key
+
+    def _is_ignored(self, rank: int) -> bool:
+        return (rank == _BLANK and self.ignores != "") or (rank == _PUNCTUATION and self.ignores == "punct")
+
+    def order_key(self, value: Any) -> Key:
+        """As `bson_values.order_key`, with strings in this order wherever they are."""
+        kind = type(value)
+        if kind is str:
+            return (CLASS_STRING, self.text_key(value))
+        if kind is dict:
+            fields = [(name, self.order_key(each)) for name, each in value.items()]
+            return (CLASS_OBJECT, tuple([(key[0], name, key) for name, key in fields]))
+        if kind is list:
+            return (CLASS_ARRAY, tuple([self.order_key(each) for each in value]))
+        return bson_values.order_key(value)
+
+
+def key_function(collation: Collation | None) -> Callable[[Any], Key]:
+    """What compares, groups and hashes values under a collation."""
+    return bson_values.order_key if collation is None else collation.order_key
+
+
+def parse_collation(given: Any) -> Collation | None:
+    """None for the simple collation: strings by their bytes."""
+    if given is None or given == {}:
+        return None
+    if type(given) is not dict:
+        raise refusal(14, "The collation must be an object.")
+    for name in given:
+        if name not in _FIELDS:
+            raise refusal(_UNKNOWN_FIELD, f"BSON field 'collation.{name}' is an unknown field.")
+    locale = given.get("locale")
+    if type(locale) is not str:
+        raise refusal(_MISSING_FIELD, "BSON field 'collation.locale' is missing but a required field")
+    if locale == "simple":
+        if set(given) - {"locale", "version"}:
+            raise bad_value("The simple collation takes no other fields.")
+        return None
+    found = _LOCALE.fullmatch(locale)
+    if found is None or found[1] not in _TAILORED or found[2]:
+        raise bad_value(
+            f"Field 'locale' is invalid in: {bson_values.shell_text(given)}. Known are languages whose letters are "
+            f"ordered as here: {', '.join(sorted(_TAILORED))}."
+        )
+    for name, choices in _CHOICES.items():
+        if name in given and given[name] not in choices:
+            raise bad_value(f"The collation's {name} must be one of {', '.join(choices)}.")
+    strength = given.get("strength", 3)
+    if not bson_values.is_number(strength) or strength not in (1, 2, 3, 4, 5):
+        raise bad_value("The collation's strength must be an integer from 1 to 5.")
+    backwards = _flag(given, "backwards", default=locale.startswith("fr_CA"))
+    _flag(given, "normalization")  # texts are compared in their normal form in any case
+    shifted = given.get("alternate") == "shifted"
+    return Collation(
+        locale,
+        int(strength),
+        _flag(given, "caseLevel"),
+        given.get("caseFirst") == "upper",
+        _flag(given, "numericOrdering"),
+        given.get("maxVariable", "punct") if shifted and strength < 4 else "",
+        backwards,
+    )
+
+
+def _flag(given: dict[str, Any], name: str, *, default: bool = False) -> bool:
+    value = given.get(name, default)
+    if type(value) is not bool:
+        raise refusal(14, f"BSON field 'collation.{name}' is the wrong type '{bson_values.type_name(value)}'.")
+    return value
+
+
+_BLANK, _PUNCTUATION, _SYMBOL, _DIGIT, _LETTER = range(5)
+
+
+def _rank(character: str) -> int:
+    category = unicodedata.category(character)
+    if category[0] in "ZC":
+        return _BLANK
+    return {"P": _PUNCTUATION, "S": _SYMBOL, "N": _DIGIT}.get(category[0], _LETTER)
+
+
+def _taken_apart(letter: str) -> tuple[str, str]:
+    """The letter without its marks, and the marks."""
+    if letter.isascii():
+        return letter, ""
+    parts = unicodedata.normalize("NFKD", letter.replace("ß", "ss").replace("æ", "ae").replace("œ", "oe"))
+    bare = "".join([part for part in parts if not unicodedata.combining(part)])
+    return (bare or letter), "".join([part for part in parts if unicodedata.combining(part)])

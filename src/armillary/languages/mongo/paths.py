@@ -1,0 +1,148 @@
+"""Dotted paths through documents and arrays, as filters follow them: a predicate on a path holds if it holds for any of
+the values that the path leads to.
+
+Arrays on the way are gone through, each element that is a document; a part that is a number also means that element. At
+the end of a path an array stands for its elements and then for itself. Arrays directly inside arrays are not gone
+through, except by a number. How sorts and updates read paths is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bson.dbref import DBRef
+
+from armillary.model.bson_values import MISSING
+
+Parts = tuple[str, ...]
+Test = Callable[[Any], bool]
+
+
+def split(path: str) -> Parts:
+    return tuple(path.split("."))
+
+
+def index_of(part: str) -> int:
+    """The index that a part stands for, -1 if none: 0, 1, … without leading zeros."""
+    if part.isdigit() and part.isascii() and (part[0] != "0" or part == "0") and len(part) < 10:
+        return int(part)
+    return -1
+
+
+def predicate(path: str, test: Test, *, unwinds: bool = True) -> Callable[[dict[str, Any]], bool]:
+    """Whether a test holds for any value at a path. Without `unwinds` an array at its end is one value only."""
+    parts = split(path)
+    if len(parts) == 1:
+        return _predicate_of_field(path, test) if unwinds else lambda document: test(document.get(path, MISSING))
+
+    def holds(document: dict[str, Any]) -> bool:
+        return _walk(document, parts, 0, test, unwinds)
+
+    return holds
+
+
+def _predicate_of_field(name: str, test: Test) -> Callable[[dict[str, Any]], bool]:
+    def holds(document: dict[str, Any]) -> bool:
+        value = document.get(name, MISSING)
+        if type(value) is list:
+            for each in value:
+                if test(each):
+                    return True
+        return test(value)
+
+    return holds
+
+
+def _walk(container: Any, parts: Parts, place: int, test: Test, unwinds: bool) -> bool:
+    """Into a document, or into an array by the numbers of its elements."""
+    last = len(parts)
+    while True:
+        value = member(container, parts[place])
+        place += 1
+        if place == last:
+            if unwinds and type(value) is list:
+                for each in value:
+                    if test(each):
+                        return True
+            return test(value)
+        kind = type(value)
+        if kind is dict:
+            container = value
+        elif kind is list:
+            return _through(value, parts, place, test, unwinds)
+        elif kind is DBRef:
+            container = fields_of(value)
+        else:
+            return test(MISSING)
+
+
+def _through(array: list[Any], parts: Parts, place: int, test: Test, unwinds: bool) -> bool:
+    wanted = index_of(parts[place])
+    is_end = place + 1 == len(parts)
+    for index, each in enumerate(array):
+        kind = type(each)
+        if kind is DBRef:
+            each, kind = fields_of(each), dict
+        if kind is dict and _walk(each, parts, place, test, unwinds):
+            return True
+        if index == wanted:
+            if is_end:
+                if test(each):
+                    return True
+            elif (kind is dict or kind is list) and _walk(each, parts, place + 1, test, unwinds):
+                return True
+    return False
+
+
+def member(container: Any, name: str) -> Any:
+    if type(container) is dict:
+        return container.get(name, MISSING)
+    index = index_of(name)
+    return container[index] if 0 <= index < len(container) else MISSING
+
+
+def fields_of(reference: DBRef) -> dict[str, Any]:
+    """A reference between documents is a document like others; only the codec makes an object of its own of it."""
+    return dict(reference.as_doc())
+
+
+def position(document: dict[str, Any], parts: Parts, test: Test, *, unwinds: bool = True) -> int | None:
+    """Which element of the outermost array on the way the test holds for first; None if it holds without one."""
+    container: Any = document
+    for place, name in enumerate(parts, 1):
+        value = member(container, name)
+        if type(value) is list:
+            if place == len(parts):
+                return next((index for index, each in enumerate(value) if test(each)), None) if unwinds else None
+            for index, each in enumerate(value):
+                if type(each) is DBRef:
+                    each = fields_of(each)
+                if type(each) is dict and _walk(each, parts, place, test, unwinds):
+                    return index
+            # A number in the path leads on without choosing an element.
+            container = value
+            continue
+        if type(value) is DBRef:
+            value = fields_of(value)
+        if type(value) is not dict:
+            return None
+        container = value
+    return None
+
+
+def values_at(document: dict[str, Any], parts: Parts) -> Iterator[Any]:
+    """Every value that a path leads to, arrays at its end as their elements: what `distinct` lists."""
+    found: list[Any] = []
+
+    def keep(value: Any) -> bool:
+        if value is not MISSING:
+            found.append(value)
+        return False
+
+    _walk(document, parts, 0, keep, False)
+    for value in found:
+        if type(value) is list:
+            yield from value
+        else:
+            yield value
