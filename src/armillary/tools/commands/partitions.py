@@ -33,11 +33,11 @@ def draw_partitions(server: Server, screen: Screen, arguments: dict[str, Any]) -
 
 def draw_keys(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     query = {"top": arguments["top"]} if "top" in arguments else {}
-    content = server.get(*container_path(arguments["container"]), "keys", **query)
+    path = container_path(arguments["container"])
     if screen.is_json:
-        screen.content(content)
+        screen.content(server.get(*path, "keys", **query))
         return
-    _draw_keys(screen, content)
+    _draw_keys(screen, server.get(*path, "partitions", **query))  # shares are of all there is, not of the top
 
 
 def _draw(screen: Screen, container: dict[str, Any], content: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ def _draw(screen: Screen, container: dict[str, Any], content: dict[str, Any]) ->
         f"{content['database']}/{content['container']} by {key}: {count(container['items'])} items, "
         f"{size(container['bytes'])}, {throughput_text(container['throughput'])}"
     )
-    total_bytes = sum(each["bytes"] for each in partitions)
+    total_bytes = _total(content, "bytes")
     rows = []
     for each in partitions:
         share = each["bytes"] / total_bytes if total_bytes else 0.0
@@ -75,42 +75,44 @@ def _draw(screen: Screen, container: dict[str, Any], content: dict[str, Any]) ->
         screen.say(
             f"A {reshape['kind']} of {parents} goes on ({reshape['reason']}): {reshape['point']}, {items} copied."
         )
-    _draw_keys(screen, content, total_bytes)
+    _draw_keys(screen, content)
     screen.say(_verdict(content))
 
 
-def _draw_keys(screen: Screen, content: dict[str, Any], total_bytes: int = 0) -> None:
+def _draw_keys(screen: Screen, content: dict[str, Any]) -> None:
     largest, busiest = content["largestKeys"], content["busiestKeys"]
     if not largest and not busiest:
         screen.say("There are no items yet.")
     if largest:
-        most = max(total_bytes, sum(each["bytes"] for each in largest), 1)
+        total_bytes = _total(content, "bytes") or 1
         rows = [
             [
                 _key(each["key"]),
                 each["partition"],
                 count(each["items"]),
                 size(each["bytes"]),
-                f"{screen.bar(each['bytes'] / most)} {percent(each['bytes'] / most)}",
+                f"{screen.bar(each['bytes'] / total_bytes)} {percent(each['bytes'] / total_bytes)}",
             ]
             for each in largest
         ]
         some = "" if content["isLargestComplete"] else " (of the first million)"
         screen.table(("key", ">partition", ">items", ">size", "share of bytes"), rows, f"Largest partition keys{some}")
     if busiest:
-        total_ru = sum(each["chargedRu"] for each in content.get("partitions", [])) or sum(
-            each["chargedRu"] for each in busiest
-        )
+        total_ru = _total(content, "chargedRu") or 1
         rows = [
             [
                 _key(each["key"]),
                 each["partition"],
                 units(each["chargedRu"]),
-                f"{screen.bar(each['chargedRu'] / (total_ru or 1))} {percent(each['chargedRu'] / (total_ru or 1))}",
+                f"{screen.bar(each['chargedRu'] / total_ru)} {percent(each['chargedRu'] / total_ru)}",
             ]
             for each in busiest
         ]
         screen.table(("key", ">partition", ">RU", "share of request units"), rows, "Busiest partition keys")
+
+
+def _total(content: dict[str, Any], field: str) -> Any:
+    return sum(each[field] for each in content["partitions"])
 
 
 def _skew(content: dict[str, Any], field: str) -> float:
