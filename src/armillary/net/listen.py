@@ -1,8 +1,8 @@
-"""Opening a port for http and https at once.
+"""Opening a port for a protocol with and without TLS at once.
 
-A TLS client speaks first, and its first byte is never a letter; so the listener looks at the first byte of each
-connection without taking it and hands the socket to the loop with or without TLS. What is said then is
-`connection.py`'s.
+A TLS client speaks first, and how it begins is like nothing else; so the listener looks at the first bytes of each
+connection without taking them and hands the socket to the loop with or without TLS. What is said then is, for HTTP,
+`connection.py`'s; other protocols bring connections of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.net.connection import Connection
 from armillary.net.http import Handler, Headers, OnCrash, Patience, Refuse, crash_as_json, refuse_as_json
-from armillary.net.service import Service, log
+from armillary.net.service import Roster, Service, log
 
 _HANDSHAKE: Final = 0x16  # the record type that opens TLS
 _BACKLOG: Final = 1024
@@ -27,16 +27,38 @@ _ACCEPTS_PER_TURN: Final = 64  # so that a flood of connections leaves the loop 
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _EXHAUSTED_PAUSE_S: Final = 0.5
 _TLS_CLOSE_S: Final = 2.0
+_PEEK_BYTES: Final = 3
+_PEEK_AGAIN_S: Final = 0.01
+
+
+def opens_tls(first: bytes) -> bool | None:
+    """Where text is spoken otherwise, one byte tells."""
+    return first[0] == _HANDSHAKE
+
+
+def opens_tls_or_frame(first: bytes) -> bool | None:
+    """Where frames begin with their length, little-endian: a handshake would be one of more than 64 KB, which no
+    connection begins with. None: too little has come to tell."""
+    if first[0] != _HANDSHAKE:
+        return False
+    return first[1] == 3 and first[2] > 0 if len(first) >= _PEEK_BYTES else None
 
 
 class Listener:
     """An open port. Made by `listen`."""
 
     def __init__(
-        self, sockets: list[socket.socket], service: Service, tls: Callable[[], ssl.SSLContext] | None
+        self,
+        sockets: list[socket.socket],
+        service: Roster,
+        tls: Callable[[], ssl.SSLContext] | None,
+        connect: Callable[[], asyncio.Protocol],
+        is_handshake: Callable[[bytes], bool | None] = opens_tls,
     ) -> None:
         self.port: int = sockets[0].getsockname()[1]
         self.service = service
+        self._connect = connect
+        self._is_handshake = is_handshake
         self._sockets = sockets
         self._loop = service.loop
         self._tls = tls
@@ -99,23 +121,36 @@ class Listener:
 
     def _sniff(self, accepted: socket.socket) -> None:
         try:
-            first = accepted.recv(1, socket.MSG_PEEK)
+            first = accepted.recv(_PEEK_BYTES, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
-            if accepted not in self._silent:
-                self._silent[accepted] = self._loop.call_later(self.service.patience.head_s, self._drop, accepted)
-                self._loop.add_reader(accepted, self._sniff, accepted)
+            self._wait_for(accepted)
+            self._loop.add_reader(accepted, self._sniff, accepted)
             return
         except OSError:
             first = b""
+        is_tls = self._is_handshake(first) if first else False
+        if is_tls is None:  # the socket stays readable with what has come: to be told of that again would be a spin
+            self._wait_for(accepted)
+            self._loop.remove_reader(accepted)
+            self._loop.call_later(_PEEK_AGAIN_S, self._sniff_again, accepted)
+            return
         if accepted in self._silent:
             self._silent.pop(accepted).cancel()
             self._loop.remove_reader(accepted)
-        if not first or (first[0] == _HANDSHAKE and self._tls is None):
+        if not first or (is_tls and self._tls is None):
             accepted.close()
             return
-        task = self._loop.create_task(self._start(accepted, is_tls=first[0] == _HANDSHAKE))
+        task = self._loop.create_task(self._start(accepted, is_tls=is_tls))
         self._starting.add(task)
         task.add_done_callback(lambda done: self._started(done, accepted))
+
+    def _wait_for(self, accepted: socket.socket) -> None:
+        if accepted not in self._silent:
+            self._silent[accepted] = self._loop.call_later(self.service.patience.head_s, self._drop, accepted)
+
+    def _sniff_again(self, accepted: socket.socket) -> None:
+        if accepted in self._silent:
+            self._sniff(accepted)
 
     def _started(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
         self._starting.discard(task)
@@ -147,9 +182,6 @@ class Listener:
         except Exception:
             log.exception("a connection could not be served")
             accepted.close()
-
-    def _connect(self) -> Connection:
-        return Connection(self.service)
 
     async def _tls_context(self) -> ssl.SSLContext:
         """Made with the first TLS connection, in a thread: making a certificate takes tenths of a second."""
@@ -187,7 +219,19 @@ async def listen(
         connections_max=connections_max,
         clock=clock,
     )
-    return Listener(sockets, service, tls)
+    return Listener(sockets, service, tls, lambda: Connection(service))
+
+
+async def listen_for_frames(
+    host: str,
+    port: int,
+    roster: Roster,
+    connect: Callable[[], asyncio.Protocol],
+    *,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+) -> Listener:
+    """The same for a protocol of its own, in frames that begin with their length."""
+    return Listener(await _bind(host, port), roster, tls, connect, opens_tls_or_frame)
 
 
 async def _bind(host: str, port: int) -> list[socket.socket]:

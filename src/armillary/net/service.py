@@ -1,4 +1,5 @@
-"""What all connections of one door share: the handler, the limits, the time of day, and one look a second at everybody.
+"""What all connections of one port share: the limits, the time of day, and one look a second at everybody; where HTTP
+is spoken, also the door's handler.
 
 Deadlines are not timers: a timer per request would cost more than the request. Connections note when something began,
 in time that is exact to a second, and `sweep` cuts off whoever has had his time. Accepting sockets is `listen.py`'s.
@@ -38,28 +39,22 @@ class Served(Protocol):
     def abort(self) -> asyncio.Task[None] | None: ...
 
 
-class Service:
+class Roster:
+    """The connections of one port, whatever they speak."""
+
     def __init__(
         self,
-        handler: Handler,
         *,
-        refuse: Refuse = refuse_as_json,
-        on_crash: OnCrash = crash_as_json,
-        constant_headers: Headers = (),
         patience: Patience | None = None,
         connections_max: int = limits.CONNECTIONS_MAX,
         clock: Clock | None = None,
     ) -> None:
-        self.handler = handler
-        self.refuse = refuse
         self.patience = patience or Patience()
         self.connections_max = connections_max
         self.is_closing = False
         self.loop = asyncio.get_running_loop()
-        self._on_crash = on_crash
         self._clock = clock or SystemClock()
         self.now_s = self._clock.monotonic_s()  # exact to a second, free to read
-        self.answers = Answers(constant_headers, self._clock.now_s())
         self._connections: set[Served] = set()
         self._shed: set[Served] = set()  # those among them that only wait to be refused
         self._is_empty = asyncio.Event()
@@ -94,15 +89,9 @@ class Service:
         """So many that not even a refusal is affordable: new ones are dropped where they are accepted."""
         return len(self._connections) >= self.connections_max + self.connections_max // 8 + 16
 
-    def crash(self, request: Request, exception: BaseException) -> Response:
-        """Log what broke on a request and make the door's answer to it."""
-        log.error("%s %s was not answered", request.method, ascii(request.target)[2:-1], exc_info=exception)
-        return self._on_crash(request, exception)
-
     def sweep(self) -> None:
         """Take over the time and cut off whoever has used up his."""
         self.now_s = now_s = self._clock.monotonic_s()
-        self.answers.renew(self._clock.now_s())
         for connection in list(self._connections):
             try:
                 connection.sweep(now_s)
@@ -132,6 +121,36 @@ class Service:
     def _sweep_again(self) -> None:
         self._sweep_timer = self.loop.call_later(self.patience.sweep_s, self._sweep_again)
         self.sweep()
+
+
+class Service(Roster):
+    """Of a door that speaks HTTP."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        refuse: Refuse = refuse_as_json,
+        on_crash: OnCrash = crash_as_json,
+        constant_headers: Headers = (),
+        patience: Patience | None = None,
+        connections_max: int = limits.CONNECTIONS_MAX,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(patience=patience, connections_max=connections_max, clock=clock)
+        self.handler = handler
+        self.refuse = refuse
+        self._on_crash = on_crash
+        self.answers = Answers(constant_headers, self._clock.now_s())
+
+    def sweep(self) -> None:
+        self.answers.renew(self._clock.now_s())
+        super().sweep()
+
+    def crash(self, request: Request, exception: BaseException) -> Response:
+        """Log what broke on a request and make the door's answer to it."""
+        log.error("%s %s was not answered", request.method, ascii(request.target)[2:-1], exc_info=exception)
+        return self._on_crash(request, exception)
 
 
 async def _wait(event: asyncio.Event, limit_s: float) -> bool:
