@@ -36,7 +36,7 @@ from azure.data.tables import (
     generate_table_sas,
 )
 from azure.data.tables.aio import TableServiceClient as AsyncTableServiceClient
-from support.process import ServerProcess
+from support.process import ServerProcess, run_armillary
 
 _numbers = count(1)
 ACCOUNT = "localhost"
@@ -342,4 +342,28 @@ def test_tables_and_sql_see_the_same(server: ServerProcess, service: TableServic
         assert [each["RowKey"] for each in table.query_entities("Age lt 10")] == ["Ann"]
         rows = container.query_items('SELECT VALUE c.id FROM c WHERE c.Age["$v"] > 10', partition_key="Smith")
         assert list(rows) == ["Ben"]
+    table.delete_table()
+
+
+def test_tables_go_on_while_they_split(server: ServerProcess, service: TableServiceClient) -> None:
+    name = f"split{next(_numbers)}"
+    table = service.create_table(name)
+    for key in range(20):
+        table.submit_transaction(
+            [("create", {"PartitionKey": f"p{key}", "RowKey": f"{row:02}", "n": row}) for row in range(10)]
+        )
+    pages = table.query_entities("n lt 9", results_per_page=25).by_page()
+    seen = [(entity["PartitionKey"], entity["RowKey"]) for entity in next(pages)]
+    etag = table.get_entity("p3", "05").metadata["etag"]
+    split = run_armillary("split", f"TablesDB/{name}", "--data", str(server.directory))
+    assert split.returncode == 0, split.stderr
+    seen += [(entity["PartitionKey"], entity["RowKey"]) for page in pages for entity in page]
+    assert sorted(seen) == sorted((f"p{key}", f"{row:02}") for key in range(20) for row in range(9))
+    table.update_entity(
+        {"PartitionKey": "p3", "RowKey": "05", "n": 1}, etag=etag, match_condition=MatchConditions.IfNotModified
+    )
+    with CosmosClient(server.url, server.key) as client:
+        container = client.get_database_client("TablesDB").get_container_client(name)
+        assert len(list(container.read_feed_ranges())) == 2
+        assert list(container.query_items("SELECT VALUE COUNT(1) FROM c", enable_cross_partition_query=True)) == [200]
     table.delete_table()

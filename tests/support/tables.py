@@ -17,7 +17,7 @@ import orjson
 from support.process import KEY
 
 from armillary.account import containers, feeds, items
-from armillary.account.account import Account
+from armillary.account.account import Account, AccountSettings
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
 from armillary.account.items import ItemOptions
@@ -81,9 +81,11 @@ class TableHouse:
         self.door = TableDoor(account, Keys([KEY], [READ_ONLY_KEY]), settings, signing_clock=account.clock)
 
     @classmethod
-    async def open(cls, engine: MemoryEngine | None = None, **settings: Any) -> Self:
+    async def open(
+        cls, engine: MemoryEngine | None = None, account_settings: AccountSettings | None = None, **settings: Any
+    ) -> Self:
         engine = engine or MemoryEngine()
-        account = await Account.open(engine, VirtualClock())
+        account = await Account.open(engine, VirtualClock(), account_settings)
         return cls(account, engine, TableSettings(**settings))
 
     async def close(self) -> None:

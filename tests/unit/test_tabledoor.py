@@ -15,6 +15,7 @@ from support.process import KEY
 from support.tables import READ_ONLY_KEY, TableHouse, error_of, header
 
 from armillary.account import items
+from armillary.account.account import AccountSettings
 from armillary.account.items import ItemOptions
 from armillary.doors.table.errors import ROWS, refusal_of
 from armillary.errors import Failure, Kind
@@ -370,6 +371,17 @@ async def test_items_of_other_doors_are_entities_if_they_look_so(house: TableHou
     answer = orjson.loads((await house.ask("GET", "/people()")).body)["value"]
     assert [(each["RowKey"], each["Born"], each["ttl"]) for each in answer] == [("good", "2024-01-06T00:00:00Z", 5)]
     assert (await house.ask("GET", "/people(PartitionKey='p',RowKey='plain')")).status == 404
+
+
+async def test_a_spent_budget_is_said_with_the_time_to_wait() -> None:
+    house = await TableHouse.open(account_settings=AccountSettings(throughput_mode="enforce"))
+    await house.ask("POST", "/Tables", {"TableName": "people"})
+    answers = [await house.ask("PUT", ENTITY, {"n": number}) for number in range(200)]
+    refused = [answer for answer in answers if answer.status != 204]
+    assert 0 < len(refused) < 200
+    assert {error_of(answer)[:2] for answer in refused} == {(429, "TooManyRequests")}
+    assert 0 < int(header(refused[0], "x-ms-retry-after-ms") or 0) <= 1000
+    await house.close()
 
 
 # The storage flavour.
