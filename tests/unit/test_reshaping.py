@@ -42,6 +42,9 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COPY_PORTION_ENTRIES", 7)
     monkeypatch.setattr(limits, "CATCH_UP_ENTRIES", 3)
     monkeypatch.setattr(limits, "CATCH_UP_ENTRIES_MAX", 10)
+    monkeypatch.setattr(limits, "CUT_OVER_ENTRIES", 3)
+    monkeypatch.setattr(limits, "BRAKE_ENTRIES", 5)
+    monkeypatch.setattr(limits, "BRAKE_OPEN_SECONDS", 0.0)
     monkeypatch.setattr(limits, "RESHAPE_POLL_SECONDS", 0.0)
     monkeypatch.setattr(limits, "RESHAPE_RETRY_SECONDS", 0.0)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,7 @@ class Reshape:
         self._switched = switched
         self._pace = pace
         self._transfer = self._new_transfer(entry)
+        self._written_meanwhile = 0  # in the moment after the last hold
         self._is_fresh = is_fresh  # the children's stores are known to be empty
 
     @property
@@ -149,28 +151,32 @@ class Reshape:
         await self._account.catalog.collect_garbage()
 
     async def _catch_up(self) -> None:
-        """Until few changes are missing. Where writers write faster than that goes, they wait in between."""
-        rounds, least = 0, -1
+        """Until few changes are missing. Where writers write faster than that goes, they wait for short moments."""
+        rounds: deque[int] = deque(maxlen=limits.CATCH_UP_ROUNDS)  # how many were missing after each
         while True:
-            await self._transfer.catch_up(self._pace.rest)
-            behind = self._transfer.behind()
-            if behind <= limits.CATCH_UP_ENTRIES:
+            if len(rounds) == rounds.maxlen and rounds[-1] > rounds[0] * 0.9:
+                await self._brake()
+            else:
+                await self._transfer.catch_up(self._pace.rest)
+            rounds.append(self._transfer.behind())
+            if rounds[-1] <= limits.CUT_OVER_ENTRIES:
                 return
-            rounds += 1
-            if rounds % limits.CATCH_UP_ROUNDS == 0:
-                if 0 <= least <= behind:
-                    await self._brake()
-                least = behind
             await self._pace.rest()
 
     async def _brake(self) -> None:
-        end_s = self._account.clock.elapsed_s() + limits.BRAKE_SECONDS
+        """Hold the writers until twice as much is applied as they write in the moment that follows."""
+        elapsed_s = self._account.clock.elapsed_s
+        begun_s, left = elapsed_s(), max(limits.BRAKE_ENTRIES, 2 * self._written_meanwhile)
         self._hold()
         try:
-            while self._account.clock.elapsed_s() < end_s and await self._transfer.catch_up(_no_rest):
-                pass
+            while left > 0 and elapsed_s() - begun_s < limits.BRAKE_SECONDS_MAX:
+                applied = await self._transfer.catch_up(_no_rest)
+                left -= applied or left
         finally:
             self._release()
+        behind = self._transfer.behind()
+        await asyncio.sleep(limits.BRAKE_OPEN_SECONDS)  # all that waited are served before the next hold
+        self._written_meanwhile = self._transfer.behind() - behind
 
     # Cutting over.
 

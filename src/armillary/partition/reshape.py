@@ -264,14 +264,14 @@ class Transfer:
             for source in self.sources
         )
 
-    async def catch_up(self, rest: Rest) -> int:
+    async def catch_up(self, rest: Rest, entries_max: int = limits.CATCH_UP_ENTRIES_MAX) -> int:
         """Apply the next changes, as many as fit a moment. Returns how many there were. After a failure, `resume` finds
         out how far that went."""
         applied = 0
         for source in self.sources:
             range_id = source.range.id
             start = min(target.places[range_id] for target in self.targets)
-            changes = await source.store.read(lambda view, start=start: _changes(view, start))  # type: ignore[misc]
+            changes = await source.store.read(lambda view, start=start: _changes(view, start, entries_max))  # type: ignore[misc]
             if not changes:
                 continue
             await rest()
@@ -358,11 +358,11 @@ def _put(loaders: Sequence[Loader], parts: Sequence[list[tuple[bytes, bytes]]]) 
         loader.put(part)
 
 
-def _changes(view: View, start: bytes) -> list[tuple[bytes, bytes, bytes | None]]:
+def _changes(view: View, start: bytes, entries_max: int) -> list[tuple[bytes, bytes, bytes | None]]:
     """The next entries of a log, with the items that were written."""
     changes: list[tuple[bytes, bytes, bytes | None]] = []
     size_bytes = 0
-    for key, value in islice(view.scan(start, layout.space_end(layout.CHANGES)), limits.CATCH_UP_ENTRIES_MAX):
+    for key, value in islice(view.scan(start, layout.space_end(layout.CHANGES)), entries_max):
         stored = None
         if value == log.WRITTEN:
             stored = view.get(layout.ITEMS + key[-layout.RID_BYTES :])
