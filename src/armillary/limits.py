@@ -239,3 +239,28 @@ OUTGROWN_SHARE = 20  # a twentieth more, and one that could not be divided is lo
 MERGE_PARTITION_RU_MAX = 3_000  # service: partitions with less throughput may be merged
 MERGE_STORAGE_SHARE_MAX = 0.4  # service: 20 of 50 GB
 HOLD_SECONDS_MAX = 30.0  # how long a writer waits for a cut-over, which takes milliseconds unless a test stops it
+
+# Aggregation of MongoDB (its limits; it can go to disk beyond the first, which we cannot).
+MONGO_STAGE_BYTES_MAX = 100 * MB  # that a sort, a group or another stage that waits for its input holds
+MONGO_STAGES_MAX = 1_000
+MONGO_PIPELINE_DEPTH_MAX = 20  # pipelines inside pipelines
+MONGO_RANGE_MAX = 1_000_000  # ours: numbers that $range makes
+MONGO_BATCH_DOCUMENTS = 500  # ours: handed from one stage to the next
+MONGO_DENSIFIED_MAX = 500_000  # that $densify makes
+
+# Gremlin (ours unless said otherwise).
+GREMLIN_SCRIPT_BYTES_MAX = 64 * KB  # service
+GREMLIN_WORDS_MAX = 20_000
+GREMLIN_STATEMENTS_MAX = 100
+GREMLIN_STEPS_MAX = 2_000  # service: 400 operators
+GREMLIN_DEPTH_MAX = 40  # traversals and lists in one another; each takes some frames of the interpreter
+GREMLIN_DIGITS_MAX = 1_000  # of a number in a text
+GREMLIN_RANGE_MAX = 10_000  # values of 1..n
+GREMLIN_MESSAGE_DEPTH_MAX = 100  # of GraphSON and GraphBinary values
+GREMLIN_BATCH = 256  # traversers that go from step to step together
+GREMLIN_MERGE = 2_500  # traversers that a step may hold back to merge equal ones (TinkerPop's number)
+GREMLIN_HELD_MAX = 1_000_000  # traversers or values that barriers, side effects and repeat() may hold at a time
+GREMLIN_TEXT_CHARACTERS_MAX = 1_000_000  # of a text that concat(), replace() and the rest make
+GREMLIN_LIST_MAX = 1_000_000  # of a list that combine(), product() and the rest make
+GREMLIN_NUMBER_BITS_MAX = 4_096  # of whole numbers in arithmetic
+GREMLIN_MATCH_BINDINGS_MAX = 200_000

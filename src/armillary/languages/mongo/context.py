@@ -74,7 +74,7 @@ class Context:
         self.values[:] = values
 
     def scope(self, document: Document) -> Scope:
-        """Where an expression over this document is evaluated. It may be used again: put another document at 0 and 1."""
+        """Where an expression over this document is evaluated. It may be used again with another at 0 and 1."""
         return [document, document, *[None] * (self._frame[0] - 2)]
 
     # While compiling.

@@ -1,0 +1,32 @@
+"""Expressions of aggregation: families of operators, and the compiler that they are made known to here."""
+
+from armillary.languages.mongo.expressions import (
+    aggregates,
+    arithmetic,
+    arrays,
+    compiling,
+    conditional,
+    conversion,
+    dates,
+    objects,
+    sets,
+    strings,
+    trigonometry,
+)
+from armillary.languages.mongo.expressions.compiling import compile_expression, compile_over_documents
+
+for _family in (
+    aggregates,
+    arithmetic,
+    arrays,
+    conditional,
+    conversion,
+    dates,
+    objects,
+    sets,
+    strings,
+    trigonometry,
+):
+    compiling.define(_family.OPERATORS)
+
+__all__ = ["compile_expression", "compile_over_documents"]

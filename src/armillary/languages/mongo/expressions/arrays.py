@@ -1,0 +1,418 @@
+"""Arrays: elements, parts, searching, mapping, sorting, ranges, and arrays of pairs as objects. What binds a variable
+for each element evaluates its expression in the scope around it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from itertools import zip_longest
+from typing import Any, Final
+
+from armillary import limits
+from armillary.languages.mongo.context import Context, Expression, Scope
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expressions.compiling import (
+    Constant,
+    Function,
+    Named,
+    Operator,
+    check_variable_name,
+    compile_expression,
+    named_arguments,
+)
+from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, as_whole, is_nullish, truth
+from armillary.languages.mongo.expressions.strings import bound
+from armillary.languages.mongo.sorting import compile_sort_by
+from armillary.model.bson_values import INT64_MAX, MISSING, shell_text, type_name
+
+KeyOf = Callable[[Any], Any]
+
+
+def _array_elem_at(array: Any, index: Any) -> Any:
+    if is_nullish(array) or is_nullish(index):
+        return None
+    if type(array) is not list:
+        raise refusal(28689, f"$arrayElemAt's first argument must be an array, but is {type_name(array)}")
+    if type(index) not in RANKS:
+        raise refusal(28690, f"$arrayElemAt's second argument must be a numeric value, but is {type_name(index)}")
+    place = as_int32(index)
+    if place is None:
+        raise refusal(
+            28691,
+            "$arrayElemAt's second argument must be representable as a 32-bit integer: " + shell_text(index),
+        )
+    return array[place] if -len(array) <= place < len(array) else MISSING
+
+
+def _end_element(name: str, place: int) -> Callable[[Any], Any]:
+    def evaluate(array: Any) -> Any:
+        if is_nullish(array):
+            return None
+        if type(array) is not list:
+            raise refusal(28689, f"{name}'s argument must be an array, but is {type_name(array)}")
+        return array[place] if array else MISSING
+
+    return evaluate
+
+
+def _concat_arrays(*arrays: Any) -> Any:
+    joined: list[Any] = []
+    for array in arrays:
+        if is_nullish(array):
+            return None
+        if type(array) is not list:
+            raise refusal(28664, f"$concatArrays only supports arrays, not {type_name(array)}")
+        joined += array
+    return joined
+
+
+def _size(array: Any) -> int:
+    if type(array) is not list:
+        raise refusal(17124, f"The argument to $size must be an array, but was of type: {type_name(array)}")
+    return len(array)
+
+
+def _reverse(array: Any) -> Any:
+    if is_nullish(array):
+        return None
+    if type(array) is not list:
+        raise refusal(34435, f"The argument to $reverseArray must be an array, but was of type: {type_name(array)}")
+    return array[::-1]
+
+
+def _slice(array: Any, second: Any, third: Any = MISSING) -> Any:
+    if is_nullish(array) or is_nullish(second) or third is None:
+        return None
+    if type(array) is not list:
+        raise refusal(28724, f"First argument to $slice must be an array, but is of type: {type_name(array)}")
+    if type(second) not in RANKS:
+        raise refusal(28725, f"Second argument to $slice must be a numeric value, but is of type: {type_name(second)}")
+    place = as_int32(second)
+    if place is None:
+        raise refusal(28726, f"Second argument to $slice can't be represented as a 32-bit integer: {second}")
+    if third is MISSING:
+        return array[:place] if place >= 0 else array[place:]
+    if type(third) not in RANKS:
+        raise refusal(28727, f"Third argument to $slice must be numeric, but is of type: {type_name(third)}")
+    count = as_int32(third)
+    if count is None:
+        raise refusal(28728, f"Third argument to $slice can't be represented as a 32-bit integer: {third}")
+    if count <= 0:
+        raise refusal(28729, f"Third argument to $slice must be positive: {count}")
+    first = place if place >= 0 else max(0, len(array) + place)
+    return array[first : first + count]
+
+
+def _range(start: Any, end: Any, step: Any = 1) -> list[int]:
+    numbers = []
+    for value, what, code in (
+        (start, "starting value", 34443),
+        (end, "ending value", 34445),
+        (step, "step value", 34447),
+    ):
+        if type(value) not in RANKS:
+            raise refusal(code, f"$range requires a numeric {what}, found value of type: {type_name(value)}")
+        number = as_int32(value)
+        if number is None:
+            raise refusal(
+                code + 1, f"$range requires a {what} that can be represented as a 32-bit integer, found value: {value}"
+            )
+        numbers.append(number)
+    if numbers[2] == 0:
+        raise refusal(34449, "$range requires a non-zero step value")
+    found = range(*numbers)
+    if len(found) > limits.MONGO_RANGE_MAX:
+        raise refusal(146, f"$range would use too much memory: {len(found)} numbers, at most {limits.MONGO_RANGE_MAX}")
+    return list(found)
+
+
+def _index_of_array(key: KeyOf, array: Any, wanted: Any, start: Any = 0, end: Any = MISSING) -> Any:
+    if is_nullish(array):
+        return None
+    if type(array) is not list:
+        raise refusal(40090, f"$indexOfArray requires an array as a first argument, found: {type_name(array)}")
+    first = bound("$indexOfArray", start, "starting")
+    last = len(array) if end is MISSING else min(len(array), bound("$indexOfArray", end, "ending"))
+    wanted_key = key(wanted)
+    for place in range(first, last):
+        if key(array[place]) == wanted_key:
+            return place
+    return -1
+
+
+def _in(key: KeyOf, wanted: Any, array: Any) -> bool:
+    if type(array) is not list:
+        raise refusal(40081, f"$in requires an array as a second argument, found: {type_name(array)}")
+    wanted_key = key(wanted)
+    return any(key(each) == wanted_key for each in array)
+
+
+# For each element.
+
+
+def _filter(name: str, spec: Any, context: Context) -> Expression:
+    given = named_arguments(name, spec, {"input": 28648, "cond": 28650}, ("as", "limit"), 28646, 28647)
+    array_of = compile_expression(given["input"], context)
+    limit_of = compile_expression(given["limit"], context) if "limit" in given else Constant(None)
+    inner, (place,) = context.bind(check_variable_name(given.get("as", "this")))
+    condition = compile_expression(given["cond"], inner)
+
+    def evaluate(scope: Scope) -> Any:
+        array = array_of(scope)
+        if is_nullish(array):
+            return None
+        if type(array) is not list:
+            raise refusal(28651, f"input to $filter must be an array not {type_name(array)}")
+        limit = limit_of(scope)
+        most = INT64_MAX if is_nullish(limit) else as_int32(limit)
+        if most is None:
+            raise refusal(327391, f"$filter: limit must be represented as a 32-bit integral value: {shell_text(limit)}")
+        if most < 1:
+            raise refusal(327392, f"$filter: limit must be greater than 0: {most}")
+        kept = []
+        for each in array:
+            scope[place] = each
+            if truth(condition(scope)):
+                kept.append(each)
+                if len(kept) == most:
+                    break
+        return kept
+
+    return evaluate
+
+
+def _map(name: str, spec: Any, context: Context) -> Expression:
+    given = named_arguments(name, spec, {"input": 16880, "in": 16882}, ("as",), 16878, 16879)
+    array_of = compile_expression(given["input"], context)
+    inner, (place,) = context.bind(check_variable_name(given.get("as", "this")))
+    body = compile_expression(given["in"], inner)
+
+    def evaluate(scope: Scope) -> Any:
+        array = array_of(scope)
+        if is_nullish(array):
+            return None
+        if type(array) is not list:
+            raise refusal(16883, f"input to $map must be an array not {type_name(array)}")
+        made = []
+        for each in array:
+            scope[place] = each
+            value = body(scope)
+            made.append(None if value is MISSING else value)
+        return made
+
+    return evaluate
+
+
+def _reduce(name: str, spec: Any, context: Context) -> Expression:
+    given = named_arguments(name, spec, {"input": 40077, "initialValue": 40078, "in": 40079}, (), 40075, 40076)
+    array_of = compile_expression(given["input"], context)
+    initial = compile_expression(given["initialValue"], context)
+    inner, (this, so_far) = context.bind("this", "value")
+    body = compile_expression(given["in"], inner)
+
+    def evaluate(scope: Scope) -> Any:
+        array = array_of(scope)
+        if is_nullish(array):
+            return None
+        if type(array) is not list:
+            raise refusal(40080, f"$reduce requires that 'input' be an array, found: {shell_text(array)}")
+        value = initial(scope)
+        for each in array:
+            scope[this], scope[so_far] = each, value
+            value = body(scope)
+        return value
+
+    return evaluate
+
+
+def _zip(name: str, spec: Any, context: Context) -> Expression:
+    given = named_arguments(name, spec, {"inputs": 34465}, ("useLongestLength", "defaults"), 34460, 34464)
+    inputs, defaults = given["inputs"], given.get("defaults", [])
+    if type(inputs) is not list:
+        raise refusal(34461, f"inputs must be an array of expressions, found {type_name(inputs)}")
+    if not inputs:
+        raise refusal(34465, "$zip requires at least one input array")
+    if type(defaults) is not list:
+        raise refusal(34462, f"defaults must be an array of expressions, found {type_name(defaults)}")
+    is_longest = given.get("useLongestLength", False)
+    if type(is_longest) is not bool:
+        raise refusal(34463, f"useLongestLength must be a bool, found {type_name(is_longest)}")
+    if defaults and not is_longest:
+        raise refusal(34466, "cannot specify defaults unless useLongestLength is true")
+    if defaults and len(defaults) != len(inputs):
+        raise refusal(34467, "defaults and inputs must have the same length")
+    parts = [compile_expression(each, context) for each in inputs]
+    fillers = [compile_expression(each, context) for each in defaults] or [Constant(None)] * len(parts)
+
+    def evaluate(scope: Scope) -> Any:
+        arrays = []
+        for part in parts:
+            array = part(scope)
+            if is_nullish(array):
+                return None
+            if type(array) is not list:
+                raise refusal(34468, f"$zip found a non-array expression in input: {shell_text(array)}")
+            arrays.append(array)
+        if not is_longest:
+            return [list(each) for each in zip(*arrays, strict=False)]
+        fills = [None if (value := each(scope)) is MISSING else value for each in fillers]
+        return [
+            [fill if value is MISSING else value for value, fill in zip(row, fills, strict=True)]
+            for row in zip_longest(*arrays, fillvalue=MISSING)
+        ]
+
+    return evaluate
+
+
+# Some of the elements.
+
+
+def check_n(value: Any) -> int:
+    number = as_whole(value)
+    if number is None:
+        raise refusal(5787902, f"Value for 'n' must be of integral type, but found {shell_text(value)}")
+    if number <= 0:
+        raise refusal(5787908, f"'n' must be greater than 0, found {number}")
+    return number
+
+
+def _some(name: str, choose: Callable[[KeyOf, list[Any], int], list[Any]]) -> Operator:
+    def evaluate(key: KeyOf, n: Any, array: Any) -> list[Any]:
+        count = check_n(n)
+        if type(array) is not list:
+            raise refusal(5788200, f"Input must be an array, but found {type_name(array)}")
+        return choose(key, array, count)
+
+    return Named(evaluate, {"n": 5787906, "input": 5787907}, (), 5787900, 5787901, is_keyed=True)
+
+
+def least(key: KeyOf, values: list[Any], count: int) -> list[Any]:
+    return heapq.nsmallest(count, [value for value in values if not is_nullish(value)], key=key)
+
+
+def greatest(key: KeyOf, values: list[Any], count: int) -> list[Any]:
+    return heapq.nlargest(count, [value for value in values if not is_nullish(value)], key=key)
+
+
+def _sort_array(name: str, spec: Any, context: Context) -> Expression:
+    given = named_arguments(name, spec, {"input": 2942502, "sortBy": 2942503}, (), 2942500, 2942501)
+    array_of = compile_expression(given["input"], context)
+    order = given["sortBy"]
+    key: Callable[[Any], Any] = context.key
+    is_reversed = False
+    if type(order) is dict:
+        by_fields = compile_sort_by(order, context.key).key
+        key = lambda value: by_fields(value if type(value) is dict else {})  # noqa: E731
+    elif as_int32(order) in (1, -1):
+        is_reversed = as_int32(order) == -1
+    else:
+        raise refusal(2942505, f"The $sort element value must be either 1 or -1, not {shell_text(order)}")
+
+    def evaluate(scope: Scope) -> Any:
+        array = array_of(scope)
+        if is_nullish(array):
+            return None
+        if type(array) is not list:
+            raise refusal(
+                2942504, f"The input argument to $sortArray must be an array, but was of type: {type_name(array)}"
+            )
+        return sorted(array, key=key, reverse=is_reversed)
+
+    return evaluate
+
+
+# Arrays and objects.
+
+
+def _array_to_object(array: Any) -> Any:
+    if is_nullish(array):
+        return None
+    if type(array) is not list:
+        raise refusal(40386, f"$arrayToObject requires an array input, found: {type_name(array)}")
+    made: dict[str, Any] = {}
+    if not array:
+        return made
+    is_pairs = type(array[0]) is list
+    if not is_pairs and type(array[0]) is not dict:
+        raise refusal(40398, f"Unrecognised input type format for $arrayToObject: {type_name(array[0])}")
+    for each in array:
+        name, value = _pair(each) if is_pairs else _member(each)
+        if "\0" in name:
+            raise refusal(4940401 if is_pairs else 4940400, "Key field cannot contain an embedded null byte")
+        made[name] = value
+    return made
+
+
+def _pair(each: Any) -> tuple[str, Any]:
+    if type(each) is not list:
+        raise refusal(
+            40396,
+            "$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. Array "
+            f"was detected, now found: {type_name(each)}",
+        )
+    if len(each) != 2:
+        raise refusal(
+            40397,
+            "$arrayToObject requires an array of size 2 arrays,found array of size: " + str(len(each)),
+        )
+    name, value = each
+    if type(name) is not str:
+        raise refusal(
+            40395,
+            "$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key "
+            f"type: {type_name(name)}",
+        )
+    return name, value
+
+
+def _member(each: Any) -> tuple[str, Any]:
+    if type(each) is not dict:
+        raise refusal(
+            40391,
+            "$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. Object "
+            f"was detected, now found: {type_name(each)}",
+        )
+    if len(each) != 2:
+        raise refusal(
+            40392,
+            "$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:" + str(len(each)),
+        )
+    if "k" not in each or "v" not in each:
+        raise refusal(
+            40393,
+            "$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both keys from: "
+            + shell_text(each),
+        )
+    if type(each["k"]) is not str:
+        raise refusal(
+            40394,
+            "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. "
+            f"Found type: {type_name(each['k'])}",
+        )
+    return each["k"], each["v"]
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "$arrayElemAt": Function(_array_elem_at, 2, 2),
+    "$arrayToObject": Function(_array_to_object),
+    "$concatArrays": Function(_concat_arrays, 0, None),
+    "$filter": _filter,
+    "$first": Function(_end_element("$first", 0)),
+    "$last": Function(_end_element("$last", -1)),
+    "$firstN": _some("$firstN", lambda key, array, count: array[:count]),
+    "$lastN": _some("$lastN", lambda key, array, count: array[-count:]),
+    "$maxN": _some("$maxN", greatest),
+    "$minN": _some("$minN", least),
+    "$in": Function(_in, 2, 2, is_keyed=True),
+    "$indexOfArray": Function(_index_of_array, 2, 4, is_keyed=True),
+    "$isArray": Function(lambda value: type(value) is list),
+    "$map": _map,
+    "$range": Function(_range, 2, 3),
+    "$reduce": _reduce,
+    "$reverseArray": Function(_reverse),
+    "$size": Function(_size),
+    "$slice": Function(_slice, 2, 3),
+    "$sortArray": _sort_array,
+    "$zip": _zip,
+}

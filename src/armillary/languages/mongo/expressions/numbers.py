@@ -1,0 +1,163 @@
+"""Numbers of four types: which type a result has, and sums, products and quotients of it. int32 and int64 stay whole
+until they do not fit, doubles win over whole numbers, decimals over all. Which operators refuse what is theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any, Final
+
+from bson.decimal128 import Decimal128, create_decimal128_context
+from bson.int64 import Int64
+
+from armillary.model.bson_values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, MISSING, to_decimal
+
+INT, LONG, DOUBLE, DECIMAL = range(4)
+RANKS: Final[dict[type, int]] = {int: INT, Int64: LONG, float: DOUBLE, Decimal128: DECIMAL}
+CONTEXT: Final = create_decimal128_context()
+
+_EXACT_MAX: Final = 1 << 53
+
+
+def is_nullish(value: Any) -> bool:
+    return value is None or value is MISSING
+
+
+def is_number(value: Any) -> bool:
+    return type(value) in RANKS
+
+
+def widest(values: Iterable[Any]) -> int:
+    return max((RANKS[type(value)] for value in values), default=INT)
+
+
+def integer(number: int, rank: int) -> Any:
+    """A whole result: of the smallest type at least as wide as the operands that holds it, a double if none does."""
+    if rank == INT and INT32_MIN <= number <= INT32_MAX:
+        return int(number)
+    if INT64_MIN <= number <= INT64_MAX:
+        return Int64(number)
+    return float(number)
+
+
+def decimal128(number: Decimal) -> Decimal128:
+    return Decimal128(CONTEXT.plus(number) if number.is_finite() else number)
+
+
+def exact_decimal(value: Any) -> Decimal:
+    """As sums take doubles: all the digits that a decimal has room for."""
+    return CONTEXT.plus(Decimal(value)) if type(value) is float else to_decimal(value)
+
+
+def total(values: list[Any]) -> Any:
+    """The sum of numbers."""
+    rank = widest(values)
+    if rank <= LONG:
+        return integer(sum(values), rank)
+    if rank == DOUBLE:
+        return double_sum(values)
+    result = Decimal(0)
+    for value in values:
+        result = CONTEXT.add(result, exact_decimal(value))
+    return decimal128(result)
+
+
+def double_sum(values: Iterable[Any]) -> float:
+    parts: list[float] = []
+    for value in values:
+        if type(value) is not float and abs(value) > _EXACT_MAX:
+            high = float(value)
+            parts += (high, float(value - int(high)))
+        else:
+            parts.append(float(value))
+    try:
+        return math.fsum(parts)
+    except (OverflowError, ValueError):  # infinities
+        return sum(parts)
+
+
+def product(left: Any, right: Any) -> Any:
+    rank = max(RANKS[type(left)], RANKS[type(right)])
+    if rank <= LONG:
+        return integer(int(left) * int(right), rank)
+    if rank == DOUBLE:
+        return float(left) * float(right)
+    return decimal128(CONTEXT.multiply(to_decimal(left), to_decimal(right)))
+
+
+def difference(left: Any, right: Any) -> Any:
+    rank = max(RANKS[type(left)], RANKS[type(right)])
+    if rank <= LONG:
+        return integer(int(left) - int(right), rank)
+    if rank == DOUBLE:
+        return float(left) - float(right)
+    return decimal128(CONTEXT.subtract(to_decimal(left), to_decimal(right)))
+
+
+def quotient(left: Any, right: Any) -> Any:
+    """Of numbers, the second not 0; never a whole number's type."""
+    if DECIMAL in (RANKS[type(left)], RANKS[type(right)]):
+        return decimal128(CONTEXT.divide(to_decimal(left), to_decimal(right)))
+    try:
+        return float(left) / float(right)
+    except OverflowError:
+        return math.inf
+
+
+def is_zero(number: Any) -> bool:
+    return bool(to_decimal(number) == 0) if type(number) is Decimal128 else bool(number == 0)
+
+
+def as_double(number: Any) -> float:
+    return float(number.to_decimal()) if type(number) is Decimal128 else float(number)
+
+
+def as_whole(value: Any) -> int | None:
+    """The integer that a number is equal to, None if it is none."""
+    kind = type(value)
+    if kind is int or kind is Int64:
+        return int(value)
+    if kind is float:
+        return int(value) if value.is_integer() else None
+    if kind is Decimal128:
+        number = value.to_decimal()
+        return int(number) if number.is_finite() and number == number.to_integral_value() else None
+    return None
+
+
+def as_int32(value: Any) -> int | None:
+    number = as_whole(value)
+    return number if number is not None and INT32_MIN <= number <= INT32_MAX else None
+
+
+def truth(value: Any) -> bool:
+    """False are false, 0, null and what is missing; everything else is true."""
+    if value is True or value is False:
+        return value
+    if value is None or value is MISSING:
+        return False
+    return not (type(value) in RANKS and is_zero(value))
+
+
+def quantized(number: Decimal, places: int, rounding: str = ROUND_HALF_EVEN) -> Decimal:
+    """Rounded to so many places after the point, before it if negative."""
+    if not number.is_finite():
+        return number
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and exponent >= -places:
+        return number  # it has no more digits than are asked for
+    if number.adjusted() < -places - 1:
+        return Decimal(0)
+    return number.quantize(Decimal(1).scaleb(-places), rounding=rounding)
+
+
+def double_text(number: float) -> str:
+    """As conversions to strings have it: whole doubles without a point."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    text = repr(number)
+    return text[:-2] if text.endswith(".0") else text

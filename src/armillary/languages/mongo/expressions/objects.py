@@ -1,0 +1,116 @@
+"""Objects: merging them, and fields by names that are no paths: with dots and dollar signs in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from armillary.languages.mongo.context import Context, Expression, Scope
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expressions.compiling import (
+    Constant,
+    Function,
+    Operator,
+    compile_expression,
+    named_arguments,
+)
+from armillary.languages.mongo.expressions.numbers import is_nullish
+from armillary.model.bson_values import MISSING, Document, shell_text, type_name
+
+
+def merge_objects(*values: Any) -> Document:
+    merged: Document = {}
+    for value in values[0] if len(values) == 1 and type(values[0]) is list else values:
+        if type(value) is dict:
+            merged.update(value)
+        elif not is_nullish(value):
+            raise refusal(
+                40400,
+                f"$mergeObjects requires object inputs, but input {shell_text(value)} is of type {type_name(value)}",
+            )
+    return merged
+
+
+def _object_to_array(value: Any) -> Any:
+    if is_nullish(value):
+        return None
+    if type(value) is not dict:
+        raise refusal(40390, f"$objectToArray requires a document input, found: {type_name(value)}")
+    return [{"k": name, "v": each} for name, each in value.items()]
+
+
+def _field_name(name: str, spec: Any, context: Context) -> Expression:
+    """What names the field; texts that look like paths are refused, as whoever writes them means a name."""
+    expression = compile_expression(spec, context)
+    if isinstance(expression, Constant) and type(expression.value) is not str:
+        raise refusal(
+            5654602 if name == "$getField" else 4161107,
+            f"{name} requires 'field' to evaluate to a constant String, but got {type_name(expression.value)}",
+        )
+    return expression
+
+
+def _text(name: str, value: Any) -> str:
+    if type(value) is not str:
+        raise refusal(
+            3041704 if name == "$getField" else 4161107,
+            f"{name} requires 'field' to evaluate to type String, but got {type_name(value)}",
+        )
+    return value
+
+
+def _get_field(name: str, spec: Any, context: Context) -> Expression:
+    if type(spec) is dict and not next(iter(spec), "").startswith("$"):
+        given = named_arguments(name, spec, {"field": 3041702}, ("input",), 3041701, 3041701)
+        if "input" not in given:
+            raise refusal(3041703, f"{name} requires 'input' to be specified")
+        input_of = compile_expression(given["input"], context)
+        field_of = _field_name(name, given["field"], context)
+    else:
+        input_of = compile_expression("$$CURRENT", context)
+        field_of = _field_name(name, spec, context)
+
+    def evaluate(scope: Scope) -> Any:
+        field = _text(name, field_of(scope))
+        value = input_of(scope)
+        if is_nullish(value):
+            return value
+        return value.get(field, MISSING) if type(value) is dict else MISSING
+
+    return evaluate
+
+
+def _set_field(name: str, spec: Any, context: Context) -> Expression:
+    required = {"field": 4161102, "input": 4161109}
+    if name == "$setField":
+        required["value"] = 4161103
+    given = named_arguments(name, spec, required, (), 4161100, 4161101)
+    field_of = _field_name(name, given["field"], context)
+    input_of = compile_expression(given["input"], context)
+    value_of = compile_expression(given["value"], context) if name == "$setField" else Constant(MISSING)
+
+    def evaluate(scope: Scope) -> Any:
+        field = _text(name, field_of(scope))
+        target = input_of(scope)
+        if is_nullish(target):
+            return None
+        if type(target) is not dict:
+            raise refusal(4161105, f"{name} requires 'input' to evaluate to type Object")
+        value = value_of(scope)
+        made = dict(target)
+        if value is MISSING:
+            made.pop(field, None)
+        else:
+            made[field] = value
+        return made
+
+    return evaluate
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "$mergeObjects": Function(merge_objects, 0, None),
+    "$objectToArray": Function(_object_to_array),
+    "$getField": _get_field,
+    "$setField": _set_field,
+    "$unsetField": _set_field,
+}

@@ -1,0 +1,101 @@
+"""Arrays as sets: each value once, whatever its numeric type; the order is that of the first appearance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expressions.compiling import Function, Operator
+from armillary.languages.mongo.expressions.numbers import is_nullish, truth
+from armillary.model.bson_values import type_name
+
+KeyOf = Callable[[Any], Any]
+
+
+def _keys(key: KeyOf, values: list[Any]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for value in values:
+        found.setdefault(key(value), value)
+    return found
+
+
+def _equals(key: KeyOf, *arrays: Any) -> bool:
+    for array in arrays:
+        if type(array) is not list:
+            raise refusal(
+                17044, f"All operands of $setEquals must be arrays. One argument is of type: {type_name(array)}"
+            )
+    first, *others = [{key(value) for value in array} for array in arrays]
+    return all(other == first for other in others)
+
+
+def _intersection(key: KeyOf, *arrays: Any) -> Any:
+    if any(is_nullish(array) for array in arrays):
+        return None
+    kept: dict[Any, Any] | None = None
+    for array in arrays:
+        if type(array) is not list:
+            raise refusal(
+                17047, f"All operands of $setIntersection must be arrays. One argument is of type: {type_name(array)}"
+            )
+        present = _keys(key, array)
+        kept = present if kept is None else {name: value for name, value in kept.items() if name in present}
+    return list((kept or {}).values())
+
+
+def _union(key: KeyOf, *arrays: Any) -> Any:
+    if any(is_nullish(array) for array in arrays):
+        return None
+    found: dict[Any, Any] = {}
+    for array in arrays:
+        if type(array) is not list:
+            raise refusal(
+                17043, f"All operands of $setUnion must be arrays. One argument is of type: {type_name(array)}"
+            )
+        for value in array:
+            found.setdefault(key(value), value)
+    return list(found.values())
+
+
+def _difference(key: KeyOf, left: Any, right: Any) -> Any:
+    if is_nullish(left) or is_nullish(right):
+        return None
+    for array, which, code in ((left, "First", 17048), (right, "Second", 17049)):
+        if type(array) is not list:
+            raise refusal(
+                code,
+                f"both operands of $setDifference must be arrays. {which} argument is of type: {type_name(array)}",
+            )
+    without = {key(value) for value in right}
+    return [value for name, value in _keys(key, left).items() if name not in without]
+
+
+def _is_subset(key: KeyOf, left: Any, right: Any) -> bool:
+    for array, which, code in ((left, "First", 17046), (right, "Second", 17042)):
+        if type(array) is not list:
+            raise refusal(
+                code,
+                f"both operands of $setIsSubset must be arrays. {which} argument is of type: {type_name(array)}",
+            )
+    return {key(value) for value in left} <= {key(value) for value in right}
+
+
+def _elements(name: str, code: int, decide: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def evaluate(array: Any) -> bool:
+        if type(array) is not list:
+            raise refusal(code, f"{name}'s argument must be an array, but is {type_name(array)}")
+        return decide(truth(value) for value in array)
+
+    return evaluate
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "$setEquals": Function(_equals, 2, None, 17045, is_keyed=True),
+    "$setIntersection": Function(_intersection, 0, None, is_keyed=True),
+    "$setUnion": Function(_union, 0, None, is_keyed=True),
+    "$setDifference": Function(_difference, 2, 2, is_keyed=True),
+    "$setIsSubset": Function(_is_subset, 2, 2, is_keyed=True),
+    "$anyElementTrue": Function(_elements("$anyElementTrue", 17041, any)),
+    "$allElementsTrue": Function(_elements("$allElementsTrue", 17040, all)),
+}
