@@ -231,14 +231,14 @@ def whole(number: int, *, is_long: bool = False) -> int:
 
 
 def to_decimal(value: Any) -> Decimal:
-    """Any number as a decimal; doubles by their first 15 digits, as the server has it."""
+    """Any number as a decimal; doubles with their first 15 digits, zeros included, as the server has it."""
     match value:
         case Decimal128():
             return value.to_decimal()
         case float():
             if math.isnan(value) or math.isinf(value):
                 return Decimal(repr(value))
-            return Decimal(f"{value:.15g}")
+            return Decimal(f"{value:.14e}")
     return Decimal(int(value))
 
 
