@@ -67,6 +67,17 @@ def start_armillary(directory: Path, durability: str = "full") -> Server:
     return _start_saying(f"armillary, {durability}", [sys.executable, "-m", "armillary", *arguments])
 
 
+def start_tables(directory: Path, durability: str, account: str, key: str) -> Server:
+    """The same server, reached through its Table door."""
+    arguments = ["serve", "--data", str(directory), "--sql-port", "0", "--durability", durability, "--account", account]
+    return _start_saying(
+        f"armillary, {durability}",
+        [sys.executable, "-m", "armillary", *arguments],
+        {"ARMILLARY_KEY": key},
+        door="table",
+    )
+
+
 def start_bare() -> Server:
     return _start_saying("bare HTTP", [sys.executable, "-m", "bench.bare"])
 
@@ -124,11 +135,13 @@ def _build_cosmium() -> Path:
     return program
 
 
-def _start_saying(name: str, command: list[str], environment: dict[str, str] | None = None) -> Server:
+def _start_saying(
+    name: str, command: list[str], environment: dict[str, str] | None = None, *, door: str = ""
+) -> Server:
     process = _spawn(command, environment or {})
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.search(r"http://[^ ]*:([0-9]+)", line)
+    found = re.search(door + r"=?http://[^ ]*:([0-9]+)" if door else r"http://[^ ]*:([0-9]+)", line)
     if not line.startswith("ready") or found is None:
         process.kill()
         raise Unavailable(f"{name} does not start: {line!r}")

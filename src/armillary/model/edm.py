@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from armillary.model.items import SYSTEM_PROPERTIES
 
@@ -184,9 +184,11 @@ def number_of(member: Any) -> int | float | None:
         if value.__class__ is float or value.__class__ is int:
             return value
         return SPECIAL_DOUBLES.get(value) if value.__class__ is str else None
-    if kind == INT64 and value.__class__ is str and _CANONICAL_INT.fullmatch(value):
-        return int(value)
-    return None
+    return int(value) if kind == INT64 and is_stored_int64(value) else None
+
+
+def is_stored_int64(value: Any) -> TypeGuard[str]:
+    return value.__class__ is str and _CANONICAL_INT.fullmatch(value) is not None
 
 
 def text_of(member: Any, kind: int) -> str | None:

@@ -331,7 +331,8 @@ class _Finder:
             candidates.append(scope)
         for candidate in candidates:
             found: set[int] = set()
-            self._allowance = gather_max
+            # What has more than the best so far is not worth reading to its end.
+            self._allowance = gather_max if best is None else min(gather_max, len(best))
             try:
                 if isinstance(candidate, ComposedFilter):
                     self._gather_composed(candidate, found)

@@ -6,18 +6,20 @@ A position is an item's key in that order. It holds on other snapshots, after re
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Protocol
-
-import orjson
 
 from armillary import limits
 from armillary.model import layout
-from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.documents import item_id
+from armillary.model.encoding import unpack_header
 from armillary.model.values import UNDEFINED
 from armillary.query.access import Candidate, Index, Scope, find_rids, loaded
-from armillary.query.conditions import ALL, And, Condition, Equal, Range, both, pinned_ids
+from armillary.query.conditions import ALL, And, Condition, Range, both, pinned_ids
+from armillary.query.selection import Selection
 from armillary.storage.engine import View
 
 _ID = "/id"
@@ -31,26 +33,58 @@ class Position(Protocol):
     def order(self) -> bytes: ...
 
 
-def keyed_candidates(
-    view: View, condition: Condition, scope: Scope, index: Index, position: Position, max_items: int
-) -> Iterator[Candidate]:
-    """Every item after a position that may be an answer, by effective key and id. A candidate without an item only says
-    how far the walk has come."""
-    points = _points(condition, scope)
-    if points is not None:
-        yield from loaded(view, iter(_found(view, points, position)), max_items)
-        return
-    wanted = _wanted(view, condition, scope, index)
-    if wanted is not None and len(wanted) <= limits.QUERY_FEW_ITEMS:
-        yield from _sorted(view, wanted, position)
-        return
-    low, high = _bounds(condition, scope)
-    if position.rid >= 0:
-        low = max(low, layout.IDS + position.order + b"\x00")
-    if wanted is None:
-        yield from loaded(view, _places(view, low, high), max_items)
-    else:
-        yield from _chosen(view, _places(view, low, high), frozenset(wanted))
+class KeyedWalk:
+    """The items that may be answers, by effective key and id, a slice of time after the other. What an index says is
+    asked once: items that come later are for a later page, as with a sort."""
+
+    def __init__(self, selection: Selection, scope: Scope, index: Index) -> None:
+        self._scope = scope
+        self._index = index
+        self._condition = selection.condition
+        self._asked = _beside_keys(selection, scope)
+        self._is_asked = False
+        self._places: list[tuple[bytes, int]] | None = None  # few, in order
+        self._wanted: frozenset[int] | None = None  # some; None: all
+
+    def candidates(self, view: View, position: Position, max_items: int) -> Iterator[Candidate]:
+        """Every item after a position. A candidate without an item only says how far the walk has come."""
+        points = _points(self._condition, self._scope)
+        if points is not None:
+            yield from loaded(view, iter(_found(view, points, position)), max_items)
+            return
+        if not self._is_asked:
+            self._is_asked = True
+            self._ask(view)
+        if self._places is not None:
+            at = bisect_right(self._places, position.order, key=itemgetter(0)) if position.rid >= 0 else 0
+            yield from loaded(view, iter(self._places[at:]), max_items)
+            return
+        low, high = _bounds(self._condition, self._scope)
+        if position.rid >= 0:
+            low = max(low, layout.IDS + position.order + b"\x00")
+        places = _places(view, low, high)
+        yield from loaded(view, places, max_items) if self._wanted is None else _chosen(view, places, self._wanted)
+
+    def _ask(self, view: View) -> None:
+        """Find what an index knows, if what is asked beside the keys is worth asking it."""
+        if self._asked == ALL:
+            return
+        rids = find_rids(view, self._asked, self._scope, self._index, -1)
+        if rids is None:
+            return
+        found = list(islice(rids, limits.QUERY_GATHER_MAX + 1))
+        if len(found) <= limits.QUERY_FEW_ITEMS:
+            self._places = _sorted(view, found)
+        elif len(found) <= limits.QUERY_GATHER_MAX:
+            self._wanted = frozenset(found)
+
+
+def _beside_keys(selection: Selection, scope: Scope) -> Condition:
+    """The condition without what the walk over keys sees to by itself."""
+    paths = (_ID, *selection.by_key) if scope.epk is not None else ()
+    condition = selection.condition
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    return both([part for part in parts if getattr(part, "path", None) not in paths])
 
 
 def _points(condition: Condition, scope: Scope) -> Sequence[tuple[bytes, str]] | None:
@@ -68,32 +102,13 @@ def _found(view: View, points: Sequence[tuple[bytes, str]], position: Position) 
     return [(key[1:], int.from_bytes(rid, "big")) for key, rid in zip(keys, rids, strict=True) if rid is not None]
 
 
-def _wanted(view: View, condition: Condition, scope: Scope, index: Index) -> list[int] | None:
-    """The rids that an index finds, if what is asked beside the id is worth asking it."""
-    asked = _without_ids(condition)
-    if asked == ALL:
-        return None
-    rids = find_rids(view, asked, scope, index, -1)
-    if rids is None:
-        return None
-    found = list(islice(rids, limits.QUERY_GATHER_MAX + 1))
-    return found if len(found) <= limits.QUERY_GATHER_MAX else None
-
-
-def _without_ids(condition: Condition) -> Condition:
-    parts = condition.parts if isinstance(condition, And) else (condition,)
-    return both([part for part in parts if not (isinstance(part, Equal | Range) and part.path == _ID)])
-
-
-def _sorted(view: View, rids: list[int], position: Position) -> Iterator[Candidate]:
-    """A few items, put in order here."""
-    found: list[Candidate] = []
+def _sorted(view: View, rids: list[int]) -> list[tuple[bytes, int]]:
+    """The places of a few items, put in order here."""
+    places = []
     for _, rid, stored in loaded(view, ((b"", rid) for rid in rids), len(rids)):
         assert stored is not None
-        order = unpack_header(stored).epk + orjson.loads(payload_of(stored))["id"].encode()
-        if position.rid < 0 or order > position.order:
-            found.append((order, rid, stored))
-    yield from sorted(found, key=lambda candidate: candidate[0])
+        places.append((unpack_header(stored).epk + item_id(stored).encode(), rid))
+    return sorted(places)
 
 
 def _bounds(condition: Condition, scope: Scope) -> tuple[bytes, bytes]:

@@ -120,7 +120,9 @@ class Selection:
     take: int | None = None
     is_exact: bool = False  # the condition is the whole filter: an index that serves it needs no look at the items
     meter: Meter = field(default_factory=Meter)
-    is_by_key: bool = False  # rows come by effective key and id, not by when their items were made; without an ordering
+    # Rows come by effective key and id, not by when their items were made; without an ordering. These are the paths of
+    # the partition key: inside one logical partition there is nothing to ask about them. Empty: not by key.
+    by_key: tuple[str, ...] = ()
 
     @property
     def is_streaming(self) -> bool:

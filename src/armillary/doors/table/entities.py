@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -177,17 +178,21 @@ def entity_json(document: Mapping[str, Any], form: Form) -> dict[str, Any] | Non
         if form.level == "full":
             entity[_TIMESTAMP + _ANNOTATION] = "Edm.DateTime"
         entity[_TIMESTAMP] = moment
+    is_typed = form.level != "no"
     for member, value in document.items():
         if member in _NOT_PROPERTIES:
             continue
-        name = edm.property_name(member)
-        shown = _shown(value)
-        if name is None or shown is None:
+        name = member if member[:1] != "$" else edm.property_name(member)
+        if name is None or value.__class__ is not dict or len(value) != 2:
+            return None
+        show = _SHOWN.get(value.get("$t"))
+        shown = show(value.get("$v")) if show is not None else None
+        if shown is None:
             return None
         if wanted is not None and name not in wanted:
             continue
         annotation, plain = shown
-        if annotation is not None and form.level != "no":
+        if annotation is not None and is_typed:
             entity[name + _ANNOTATION] = annotation
         entity[name] = plain
     return entity
@@ -198,33 +203,44 @@ _NOT_PROPERTIES: Final = frozenset(
 )
 
 
-def _shown(member: Any) -> tuple[str | None, Any] | None:
-    """The annotation and the value of a stored member; None if it is no value of an entity."""
-    if member.__class__ is not dict or len(member) != 2:
-        return None
-    kind, value = member.get("$t"), member.get("$v")
-    if kind == edm.STRING:
-        return (None, value) if value.__class__ is str else None
-    if kind == edm.INT32:
-        return (None, value) if value.__class__ is int and edm.INT32_MIN <= value <= edm.INT32_MAX else None
-    if kind == edm.BOOLEAN:
-        return (None, value) if value.__class__ is bool else None
-    if kind == edm.DATETIME:
-        ticks = edm.ticks_in(value)
-        return ("Edm.DateTime", edm.moment_text(ticks)) if ticks is not None else None
-    if kind == edm.DOUBLE or kind == edm.INT64:
-        number = edm.number_of(member)
-        if number is None:
-            return None
-        if kind == edm.INT64:
-            return "Edm.Int64", value
-        if value.__class__ is str:
-            return "Edm.Double", value
+# The annotation and the value that is shown of a stored one; None if it is no value of its type.
+_Shown = tuple[str | None, Any] | None
+
+
+def _shown_double(value: Any) -> _Shown:
+    if value.__class__ is float:
         # A client that knows one type of numbers only would take it for a whole one.
-        return ("Edm.Double" if number == int(number) else None), float(number)
-    if kind in (edm.GUID, edm.BINARY):
-        return (edm.NAMES[kind], value) if value.__class__ is str else None
-    return None
+        return ("Edm.Double" if value.is_integer() else None), value
+    if value.__class__ is int:
+        return "Edm.Double", float(value)
+    return ("Edm.Double", value) if value in edm.SPECIAL_DOUBLES else None
+
+
+def _shown_moment(value: Any) -> _Shown:
+    text = _moment_text(value) if value.__class__ is str else None
+    return ("Edm.DateTime", text) if text is not None else None
+
+
+@lru_cache(maxsize=4096)
+def _moment_text(stored: str) -> str | None:
+    ticks = edm.ticks_in(stored)
+    return edm.moment_text(ticks) if ticks is not None else None
+
+
+def _shown_int32(value: Any) -> _Shown:
+    return (None, value) if value.__class__ is int and edm.INT32_MIN <= value <= edm.INT32_MAX else None
+
+
+_SHOWN: Final[Mapping[Any, Callable[[Any], _Shown]]] = {
+    edm.STRING: lambda value: (None, value) if value.__class__ is str else None,
+    edm.INT32: _shown_int32,
+    edm.BOOLEAN: lambda value: (None, value) if value.__class__ is bool else None,
+    edm.DATETIME: _shown_moment,
+    edm.DOUBLE: _shown_double,
+    edm.INT64: lambda value: ("Edm.Int64", value) if edm.is_stored_int64(value) else None,
+    edm.GUID: lambda value: ("Edm.Guid", value) if value.__class__ is str else None,
+    edm.BINARY: lambda value: ("Edm.Binary", value) if value.__class__ is str else None,
+}
 
 
 def etag_text(moment: str) -> str:

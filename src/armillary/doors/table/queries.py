@@ -14,10 +14,11 @@ from armillary.doors.table.rows import selected
 from armillary.doors.table.tables import top_of
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.compile import compile_filter
+from armillary.languages.odata.filters import KEY_PATHS
 from armillary.net.http import Response
 from armillary.query.selection import Selection
 
-_ALL = Selection(is_by_key=True)
+_ALL = Selection(by_key=KEY_PATHS)
 _ROW_KEY_TOKEN = "-"  # one token is enough; some clients go on only if there are two
 _HEAD, _FOOT = '{"token":"', '"}'
 

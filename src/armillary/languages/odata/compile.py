@@ -13,7 +13,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.languages.odata.filters import OPPOSITES, TIMESTAMP, condition_of, has_high_characters
+from armillary.languages.odata.filters import KEY_PATHS, OPPOSITES, TIMESTAMP, condition_of, has_high_characters
 from armillary.languages.odata.lexer import filter_error
 from armillary.languages.odata.parser import parse_filter
 from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Literal, Not, Or
@@ -39,9 +39,12 @@ _LIST_KEYS = {"TableName": "TableName"}
 class Filter:
     condition: Condition
     predicate: Predicate
+    is_one_key: bool = False  # it asks for one partition key, and nothing else
 
     def selection(self) -> Selection:
-        return Selection(self.condition, (Stage(predicate=self.predicate),), is_by_key=True)
+        # Of one logical partition, which is all that is read of such a filter, every entity is an answer.
+        predicate = self.predicate if not self.is_one_key else None
+        return Selection(self.condition, (Stage(predicate=predicate),), by_key=KEY_PATHS)
 
 
 def compile_filter(text: str) -> Filter:
@@ -80,9 +83,17 @@ def _compile(text: str, *, is_list: bool) -> Filter:
         source = f"def bind(C):\n{unpacked}    def predicate(d):\n        return {body}\n    return predicate\n"
         namespace = dict(_NAMESPACE)
         exec(compile(source, "<filter>", "exec"), namespace)  # noqa: S102 (of our own making: names and places only)
-        return Filter(condition_of(tree), namespace["bind"](emitter.constants))
+        return Filter(condition_of(tree), namespace["bind"](emitter.constants), not is_list and _is_one_key(tree))
     except (RecursionError, MemoryError):
         raise filter_error("it nests too many expressions", 0) from None
+
+
+def _is_one_key(tree: Expression) -> bool:
+    return (
+        isinstance(tree, Comparison)
+        and (tree.property, tree.operator) == ("PartitionKey", "eq")
+        and tree.literal.kind == edm.STRING
+    )
 
 
 class _Emitter:

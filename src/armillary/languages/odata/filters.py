@@ -11,10 +11,12 @@ from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Li
 from armillary.model import edm
 from armillary.model.index_paths import path_text
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value
+from armillary.query import conditions
 from armillary.query.conditions import ALL, NOTHING, Condition, Defined, Equal, In, Range, both, either
 
 OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
-_PARTITION_KEY_PATH, _ID_PATH = path_text([edm.PARTITION_KEY]), path_text(["id"])
+KEY_PATHS = (path_text([edm.PARTITION_KEY]),)  # of the partition key
+_ID_PATH = path_text(["id"])
 TIMESTAMP = "Timestamp"
 _TS_PATH = path_text(["_ts"])
 
@@ -26,7 +28,7 @@ def condition_of(node: Expression, *, is_wanted: bool = True) -> Condition:
             return condition_of(node.operand, is_wanted=not is_wanted)
         case And() | Or():
             parts = [condition_of(operand, is_wanted=is_wanted) for operand in node.operands]
-            return both(parts) if isinstance(node, And) == is_wanted else either(parts)
+            return both(_joined(parts)) if isinstance(node, And) == is_wanted else either(parts)
         case Flag():
             return Equal(value_path(node.property), is_wanted)
         case Comparison():
@@ -46,7 +48,7 @@ def _comparison(name: str, operator: str, literal: Literal) -> Condition:
         if operator == "ne":
             return ALL  # everything has keys: an index has nothing to say
         if name == "PartitionKey":
-            return _text(_PARTITION_KEY_PATH, operator, text)
+            return _text(KEY_PATHS[0], operator, text)
         # The id is the row key, but for the empty one; whatever is beside that one is beside its id too.
         if operator == "eq":
             return Equal(_ID_PATH, edm.item_id(text))
@@ -91,8 +93,26 @@ def _number(path: str, operator: str, number: int | float) -> Condition:
         return In(path, (number, str(int(number)))) if number == int(number) else Equal(path, number)
     # A whole number that is no double has a neighbour for a bound, which may be the very value that is asked for.
     includes = operator in ("ge", "le") or abs(number) > EXACT_INT_MAX
-    texts = (Range(path, "-", ":", includes_high=False), In(path, tuple(edm.SPECIAL_DOUBLES)))
-    return either([_range(path, operator, float(number), includes=includes), *texts])
+    return _numbers(path, _range(path, operator, float(number), includes=includes))
+
+
+def _numbers(path: str, numbers: Condition) -> Condition:
+    """Numbers in a range, and all texts that a number may be kept as."""
+    return either([numbers, Range(path, "-", ":", includes_high=False), In(path, tuple(edm.SPECIAL_DOUBLES))])
+
+
+def _joined(parts: list[Condition]) -> list[Condition]:
+    """Conditions that hold together, with ranges of numbers on one path made into one: each alone may be half of all
+    there is."""
+    joined: list[Condition] = []
+    ranges: dict[str, list[Condition]] = {}
+    for part in parts:
+        numbers = part.parts[0] if isinstance(part, conditions.Or) else None
+        if isinstance(numbers, Range) and part == _numbers(numbers.path, numbers):
+            ranges.setdefault(numbers.path, []).append(numbers)
+        else:
+            joined.append(part)
+    return joined + [_numbers(path, both(found)) for path, found in ranges.items()]
 
 
 def _written(operator: str, literal: Literal) -> Condition:
