@@ -23,6 +23,7 @@ AREAS = {
     "items": "Items: create, read, replace, upsert, delete",
     "partition_keys": "Partition keys: every type and path, hierarchical",
     "ranges": "Physical partitions and feed ranges",
+    "splits": "Partitions that split under the clients",
     "patch": "Patch",
     "batch": "Transactional batch",
     "bulk": "Bulk",
