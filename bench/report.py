@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 from bench.idle import Idle
 from bench.load import Measured
 from bench.queries import COUNT, EQUALITY, ORDER, RANGE, QueryFigures
+from bench.splits import SplitFigures
+from bench.splits import lines as split_lines
 
 CONNECTIONS: Final = (1, 16, 64)
 
@@ -59,6 +61,7 @@ def render(
     results: Results,
     idle: Idle,
     queries: QueryFigures | None,
+    splits: SplitFigures | None,
     *,
     large: int,
     puts_per_item: float,
@@ -93,6 +96,8 @@ def render(
             lines.append(_row(f"  {over} / {under}", ["-" if each is None else f"{each:.2f}" for each in ratios]))
     if queries is not None:
         lines += _query_lines(queries)
+    if splits is not None:
+        lines += split_lines(splits)
     lines += [
         "",
         f"Start to ready: median {idle.start_median_s:.2f} s, worst {idle.start_worst_s:.2f} s. "
@@ -100,7 +105,11 @@ def render(
         "",
         "Aims",
     ]
-    for aim in [*aims(results, idle, large), *(query_aims(queries) if queries is not None else ())]:
+    for aim in [
+        *aims(results, idle, large),
+        *(query_aims(queries) if queries is not None else ()),
+        *(split_aims(splits) if splits is not None else ()),
+    ]:
         verdict = "not measured" if aim.found is None else "PASS" if aim.is_reached else "miss"
         found = "" if aim.found is None else f"{aim.found:.2f}"
         lines.append(f"  {verdict:<12} {aim.text:<76} {'≤' if aim.is_most else '≥'} {aim.wanted:g}: {found}")
@@ -144,6 +153,13 @@ def query_aims(figures: QueryFigures) -> Iterator[Aim]:
     yield Aim("peak memory of the scan above idle, MB", figures.peak_mb - figures.idle_mb, 200, is_most=True)
 
 
+def split_aims(figures: SplitFigures) -> Iterator[Aim]:
+    yield Aim("copy of a partition without load, items/s", figures.copied_per_s, 20_000)
+    yield Aim("the smaller child's share of the bytes", figures.balance, 0.4)
+    yield Aim("longest pause of a writer during a split, s", figures.longest_write_ms / 1000, 1, is_most=True)
+    yield Aim("99th percentile during / before a split", figures.during_p99_ms / figures.before_p99_ms, 5, is_most=True)
+
+
 def _query_lines(figures: QueryFigures) -> Iterator[str]:
     yield ""
     yield "queries with one connection, requests/s, by the number of items"
@@ -157,7 +173,9 @@ def _query_lines(figures: QueryFigures) -> Iterator[str]:
     yield f"The first ORDER BY over a path after a start, with {figures.sizes[-1]:,} items: {first_s:.2f} s."
 
 
-def to_json(results: Results, idle: Idle, queries: QueryFigures | None, skipped: list[str]) -> dict[str, object]:
+def to_json(
+    results: Results, idle: Idle, queries: QueryFigures | None, splits: SplitFigures | None, skipped: list[str]
+) -> dict[str, object]:
     return {
         "results": {
             title: {
@@ -168,6 +186,7 @@ def to_json(results: Results, idle: Idle, queries: QueryFigures | None, skipped:
         },
         "idle": idle.to_json(),
         "queries": queries.to_json() if queries is not None else None,
+        "splits": splits.to_json() if splits is not None else None,
         "skipped": skipped,
     }
 

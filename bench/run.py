@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import load, queries, report, servers
+from bench import load, queries, report, servers, splits
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
@@ -24,6 +24,7 @@ from bench.queries import QueryFigures
 from bench.raw_rocks import RawRocks
 from bench.report import CONNECTIONS, Results
 from bench.servers import Server, Unavailable
+from bench.splits import SplitFigures
 
 SMALL = 10_000
 OUT = servers.ROOT / "bench/out"
@@ -51,6 +52,7 @@ class Benchmark:
         self._next_number = NUMBER_FIRST + 10 * NUMBERS_PER_RUN
         self.results: Results = {}
         self.query_figures: QueryFigures | None = None
+        self.split_figures: SplitFigures | None = None
         self.servers: list[Server] = []
         self.raw: list[tuple[str, RawRocks]] = []
 
@@ -124,6 +126,12 @@ class Benchmark:
         seconds, rounds = self._plan.seconds, self._plan.rounds
         self.query_figures = queries.measure(
             self._directory / "queries", sizes, seconds=seconds, rounds=rounds, say=_say
+        )
+
+    def splits(self) -> None:
+        # A gigabyte, or what there is time for.
+        self.split_figures = splits.measure(
+            self._directory / "splits", self._plan.large, seconds=self._plan.seconds, say=_say
         )
 
     # Measurements, one for each number of connections. Scripts are made anew for each: signatures grow old.
@@ -211,6 +219,7 @@ def main() -> None:
             "batch": benchmark.batches,
             "large": benchmark.large,
             "query": benchmark.queries,
+            "split": benchmark.splits,
         }
         for contest in options.only or contests:
             contests[contest]()
@@ -219,6 +228,7 @@ def main() -> None:
         benchmark.results,
         idle,
         benchmark.query_figures,
+        benchmark.split_figures,
         large=plan.large,
         puts_per_item=puts,
         skipped=skipped,
@@ -228,7 +238,7 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     stem = time.strftime("%Y%m%d-%H%M%S")
     (OUT / f"{stem}.txt").write_text(text + "\n")
-    figures = report.to_json(benchmark.results, idle, benchmark.query_figures, skipped)
+    figures = report.to_json(benchmark.results, idle, benchmark.query_figures, benchmark.split_figures, skipped)
     (OUT / f"{stem}.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
@@ -238,7 +248,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=["read", "create", "upsert", "batch", "large", "query"],
+        choices=["read", "create", "upsert", "batch", "large", "query", "split"],
         help="one contest; repeatable",
     )
     parser.add_argument("--cosmium", type=Path, help="a cosmium server that is already built")

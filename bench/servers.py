@@ -62,9 +62,10 @@ class Server:
             self.process.stdout.close()
 
 
-def start_armillary(directory: Path, durability: str = "full") -> Server:
+def start_armillary(directory: Path, durability: str = "full", control_key: str = "") -> Server:
     arguments = ["serve", "--data", str(directory), "--sql-port", "0", "--durability", durability]
-    return _start_saying(f"armillary, {durability}", [sys.executable, "-m", "armillary", *arguments])
+    environment = {"ARMILLARY_CONTROL_KEY": control_key} if control_key else {}
+    return _start_saying(f"armillary, {durability}", [sys.executable, "-m", "armillary", *arguments], environment)
 
 
 def start_tables(directory: Path, durability: str, account: str, key: str) -> Server:
