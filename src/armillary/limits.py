@@ -64,6 +64,26 @@ RESOURCE_TOKEN_SECONDS_DEFAULT = 3600
 RESOURCE_TOKEN_SECONDS_MIN = 10
 RESOURCE_TOKEN_SECONDS_MAX = 86_400
 
+# The MongoDB wire (the protocol's own limits unless said otherwise).
+MONGO_MESSAGE_BYTES_MAX = 48_000_000
+MONGO_DOCUMENT_BYTES_MAX = 16 * MB
+MONGO_REPLY_BYTES_MAX = 16 * MB  # documents of one batch
+MONGO_BATCH_OPERATIONS_MAX = 100_000
+MONGO_FIRST_BATCH = 101
+MONGO_STRANGER_BYTES_MAX = 64 * KB  # ours: of a message before its sender is known; handshakes have some hundreds
+MONGO_CHECKED_BYTES_MAX = 256 * KB  # ours: longer messages' checksums are not looked at; some 20 ms
+MONGO_SESSION_SECONDS = 30 * 60
+MONGO_SESSIONS_MAX = 1_000_000
+MONGO_CURSOR_SECONDS = 10 * 60
+MONGO_CURSORS_MAX = 10_000  # ours
+MONGO_AWAIT_SECONDS = 1.0  # how long a getMore that may wait does so unless it says otherwise
+MONGO_HELLO_SECONDS_MAX = 60.0  # ours: how long an awaitable hello is held at most
+MONGO_TRANSACTION_SECONDS = 60.0
+MONGO_TRANSACTION_OPERATIONS_MAX = 100_000
+MONGO_FAIL_POINTS_MAX = 100
+MONGO_SCRAM_256_ITERATIONS = 15_000
+MONGO_SCRAM_1_ITERATIONS = 10_000
+
 # Tables (service limits; 1 KB keys and 255 characters of a name are Azure Storage's too).
 TABLE_NAME_CHARACTERS_MAX = 254
 TABLE_PARTITION_KEY_BYTES_MAX = KB

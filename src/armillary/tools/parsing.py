@@ -91,6 +91,16 @@ def host(text: str) -> str:
     return text
 
 
+def host_and_port(text: str) -> str:
+    name, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host(text.strip("[]"))
+        return text
+    whole_number(1, 65535)(port)
+    host(name.strip("[]"))
+    return text
+
+
 def is_loopback(host: str) -> bool:
     """A name other than localhost counts as public: what it stands for may change after we looked."""
     try:

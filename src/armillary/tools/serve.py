@@ -12,6 +12,7 @@ import logging
 import signal
 import ssl
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import uvloop
@@ -21,6 +22,8 @@ from armillary.account.account import Account, AccountSettings
 from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.control.door import ControlDoor
+from armillary.doors.mongo.connection import Connection as MongoConnection
+from armillary.doors.mongo.door import MongoDoor, MongoSettings
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
 from armillary.doors.table.authentication import Keys as TableKeys
@@ -28,14 +31,16 @@ from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure
 from armillary.net.certificate import development_context
-from armillary.net.listen import Listener, listen
+from armillary.net.http import Patience
+from armillary.net.listen import Listener, listen, listen_for_frames
 from armillary.net.reception import Reception
+from armillary.net.service import Roster
 from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.control_file import Control, local_host, write_control
 from armillary.tools.control_file import control_key as made_key
-from armillary.tools.settings import TABLE_PORT, Settings
+from armillary.tools.settings import MONGO_PORT, TABLE_PORT, Settings
 from armillary.tools.trust import certificate_hosts
 
 log = logging.getLogger("armillary")
@@ -72,7 +77,13 @@ async def serve(settings: Settings) -> None:
         if table is not None:
             opened.push_async_callback(table.close, _GRACE_S)
             doors["table"] = table
-        _announce(settings, **{name: f"http://{_in_url(settings.host)}:{door.port}" for name, door in doors.items()})
+        mongo = await _open_mongo_door(settings, account, machine, opened)
+        if mongo is not None:
+            doors["mongo"] = mongo
+        _announce(
+            settings,
+            **{name: f"{_scheme(name)}://{_in_url(settings.host)}:{door.port}" for name, door in doors.items()},
+        )
         # What was made until now stays: the collector need not look at it again in every full pass.
         gc.collect()
         gc.freeze()
@@ -158,27 +169,78 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock) -> L
 
 async def _open_table_door(settings: Settings, account: Account, machine: Clock) -> Listener | None:
     """None: nobody asked for its usual port, and that is taken."""
-    owners, readers = (settings.key, settings.secondary_key), (settings.read_only_key, settings.secondary_read_only_key)
+    owners, readers = _keys(settings)
     options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
     door = TableDoor(account, TableKeys(owners, readers), options, signing_clock=machine)
-    port = settings.table_port
-    usual = TABLE_PORT if settings.sql_port else 0
-    try:
-        return await listen(
+    return await _usual_port(
+        settings,
+        "Table",
+        settings.table_port,
+        TABLE_PORT,
+        lambda port: listen(
             settings.host,
-            usual if port is None else port,
+            port,
             door.answer,
             tls=lambda: _tls(settings, machine),
             refuse=door.refuse,
             on_crash=door.on_crash,
             constant_headers=door.constant_headers,
             clock=machine,
-        )
+        ),
+    )
+
+
+async def _open_mongo_door(
+    settings: Settings, account: Account, machine: Clock, opened: AsyncExitStack
+) -> Listener | None:
+    """The same of the MongoDB door."""
+    options = MongoSettings(
+        version=settings.mongo_version,
+        needs_authentication=settings.mongo_auth == "on",
+        advertised_host=settings.mongo_advertised_host,
+        has_test_commands=settings.has_mongo_test_commands,
+        transaction_s=float(settings.mongo_transaction_s),
+        throughput_ru=settings.mongo_throughput_ru,
+    )
+    door = MongoDoor(account, *_keys(settings), options, machine=machine)
+    roster = Roster(patience=Patience(idle_s=float(settings.mongo_idle_s)), clock=machine)
+    listener = await _usual_port(
+        settings,
+        "MongoDB",
+        settings.mongo_port,
+        MONGO_PORT,
+        lambda port: listen_for_frames(
+            settings.host, port, roster, lambda: MongoConnection(door, roster), tls=lambda: _tls(settings, machine)
+        ),
+    )
+    if listener is not None:
+        door.start()
+        opened.push_async_callback(door.close)
+        opened.push_async_callback(listener.close, _GRACE_S)
+    return listener
+
+
+async def _usual_port(
+    settings: Settings, name: str, wanted: int | None, usual: int, opening: Callable[[int], Awaitable[Listener]]
+) -> Listener | None:
+    """A door at the port that was asked for, or at its usual one unless that is taken."""
+    try:
+        return await opening(wanted if wanted is not None else usual if settings.sql_port else 0)
     except Failure as failure:
-        if port is not None:
+        if wanted is not None:
             raise
-        log.warning("The Table door stays closed: %s --table-port gives it another port.", failure.message)
+        option = f"--{name.lower().removesuffix('db')}-port"
+        log.warning("The %s door stays closed: %s %s gives it another port.", name, failure.message, option)
         return None
+
+
+def _keys(settings: Settings) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
+    """Those that may do everything, and those that may only read."""
+    return (settings.key, settings.secondary_key), (settings.read_only_key, settings.secondary_read_only_key)
+
+
+def _scheme(door: str) -> str:
+    return "mongodb" if door == "mongo" else "http"
 
 
 def _tls(settings: Settings, clock: Clock) -> ssl.SSLContext:

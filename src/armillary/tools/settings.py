@@ -21,6 +21,7 @@ WELL_KNOWN_KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD
 ENVIRONMENT_PREFIX: Final = "ARMILLARY_"
 
 TABLE_PORT: Final = 8902
+MONGO_PORT: Final = 10255
 
 _CONSISTENCY: Final = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")
 
@@ -118,6 +119,68 @@ class Settings:
         f"a whole number from {limits.THROUGHPUT_MIN_RU} to {limits.THROUGHPUT_MAX_RU}",
         "Request units a second of tables that are made without saying how many (TableThroughput).",
         is_number=True,
+    )
+    mongo_port: int | None = _setting(
+        "mongo-port",
+        None,
+        parsing.whole_number(0, 65535),
+        "a port from 0 to 65535",
+        "The port of the MongoDB door; 0 picks a free one, as it does without this setting where the SQL door's is 0.",
+        default_text=str(MONGO_PORT),
+        is_number=True,
+    )
+    mongo_auth: str = _setting(
+        "mongo-auth",
+        "on",
+        **_choice("on", "off"),
+        meaning="off: clients of the MongoDB door need no credentials; on loopback only.",
+    )
+    mongo_version: str = _setting(
+        "mongo-server-version",
+        "7.0",
+        **_choice("4.2", "4.4", "5.0", "6.0", "7.0", "8.0"),
+        meaning="The MongoDB release that the MongoDB door answers for. Current drivers want at least 4.4.",
+    )
+    mongo_advertised_host: str | None = _setting(
+        "mongo-advertised-host",
+        None,
+        parsing.host_and_port,
+        "a host name or address, perhaps with a port",
+        "What clients of the MongoDB door are told to reach it at, where that is not the address they came to, as "
+        "behind a mapped port.",
+        default_text="the address that was reached",
+    )
+    mongo_idle_s: int = _setting(
+        "mongo-idle-timeout",
+        0,
+        parsing.whole_number(0, 86_400),
+        "a whole number of seconds from 0 to 86400",
+        "After how long a silent connection of the MongoDB door is closed (240 in the service); 0: never.",
+        is_number=True,
+    )
+    mongo_throughput_ru: int = _setting(
+        "mongo-throughput",
+        limits.THROUGHPUT_MIN_RU,
+        parsing.whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU),
+        f"a whole number from {limits.THROUGHPUT_MIN_RU} to {limits.THROUGHPUT_MAX_RU}",
+        "Request units a second of collections that are made without saying how many.",
+        is_number=True,
+    )
+    mongo_transaction_s: int = _setting(
+        "mongo-transaction-limit",
+        int(limits.MONGO_TRANSACTION_SECONDS),
+        parsing.whole_number(1, 3600),
+        "a whole number of seconds from 1 to 3600",
+        "How long a transaction of the MongoDB door may stay open (5 in the service).",
+        is_number=True,
+    )
+    has_mongo_test_commands: bool = _setting(
+        "mongo-test-commands",
+        False,
+        parsing.truth,
+        "true or false",
+        "Offer configureFailPoint, which makes commands fail: for tests of drivers.",
+        default_text="false",
     )
     account: str = _setting(
         "account",
@@ -257,6 +320,11 @@ class Settings:
                 f"The host {self.host} can be reached from other machines, and the emulator's well-known key is known "
                 "to everybody. Set ARMILLARY_KEY to a key of your own (openssl rand -base64 64 makes one), or use the "
                 "host 127.0.0.1."
+            )
+        if self.is_public and self.mongo_auth == "off":
+            raise bad_request(
+                f"The host {self.host} can be reached from other machines: --mongo-auth off would let everybody in. "
+                "Use the host 127.0.0.1, or leave it on."
             )
 
     @property

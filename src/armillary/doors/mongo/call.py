@@ -1,0 +1,121 @@
+"""One command on its way through the MongoDB door: what it says, who sends it, within which session, and what it has
+cost so far.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from armillary.account.account import Account
+from armillary.clock import Clock
+from armillary.doors.mongo.answers import Elements, Reply
+from armillary.doors.mongo.client import Client
+from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.wire import Request
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson_values import Document, type_name
+
+if TYPE_CHECKING:
+    from armillary.doors.mongo.door import MongoDoor
+    from armillary.doors.mongo.sessions import Session
+
+__all__ = ["Call", "Elements", "Reply"]
+
+_NOT_IN_DATABASES: Final = frozenset('/\\. "$*<>:|?\x00')
+_DATABASE_BYTES_MAX: Final = 63
+_NAMESPACE_BYTES_MAX: Final = 255
+
+
+class Call:
+    __slots__ = (
+        "account",
+        "body",
+        "charge_ru",
+        "client",
+        "clock",
+        "database",
+        "deadline_s",
+        "door",
+        "extra",
+        "fields",
+        "name",
+        "raw_body",
+        "sequences",
+        "session",
+        "transaction",
+        "txn_number",
+    )
+
+    def __init__(self, door: MongoDoor, client: Client, name: str, request: Request) -> None:
+        self.door = door
+        self.account: Account = door.account
+        self.clock: Clock = door.account.clock
+        self.client = client
+        self.name = name
+        self.body: Document = request.body
+        self.raw_body = request.raw_body
+        self.sequences = request.sequences
+        self.fields = Fields(request.body, name)
+        self.database = database_of(request.body)
+        self.session: Session | None = None
+        self.txn_number: int | None = None
+        self.transaction: Any = None
+        self.charge_ru = 0.0
+        self.deadline_s: float | None = None  # of the elapsing clock
+        self.extra: Document | None = None  # that the answer says after everything else, as writeConcernError
+
+    # What it is about.
+
+    def collection(self, field: str | None = None) -> str:
+        """The collection that the command names in its first field."""
+        value = self.body.get(field or self.name)
+        if not isinstance(value, str):
+            raise refusal(73, f"collection name has invalid type {type_name(value)}")
+        return check_collection(self.database, value)
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.database}.{self.body.get(self.name)}"
+
+    # How long it may take.
+
+    def check_time(self) -> None:
+        if self.deadline_s is not None and self.clock.elapsed_s() > self.deadline_s:
+            raise out_of_time()
+
+    def spend(self, charge_ru: float) -> None:
+        self.charge_ru += charge_ru
+
+
+def read_only(call: Call) -> Failure:
+    return refusal(13, f"not authorized on {call.database} to execute command {call.name}: the key may only read")
+
+
+def out_of_time() -> Failure:
+    return Failure(Kind.TIMED_OUT, "operation exceeded time limit", details={"code": 50})
+
+
+def database_of(body: Document) -> str:
+    name = body.get("$db")
+    if name is None:
+        raise refusal(40571, "OP_MSG requests require a $db argument")
+    if not isinstance(name, str):
+        raise refusal(14, f"BSON field '$db' is the wrong type '{type_name(name)}', expected type 'string'")
+    return name
+
+
+def check_database(name: str) -> str:
+    is_short = 0 < len(name.encode("utf-8", "replace")) <= _DATABASE_BYTES_MAX
+    if not is_short or (_NOT_IN_DATABASES & set(name) and name != "$external"):
+        raise refusal(73, f"Invalid database name: '{name[:100]}'")
+    return name
+
+
+def check_collection(database: str, name: str) -> str:
+    namespace = f"{database}.{name}"
+    if not name or "\x00" in name or name.startswith("."):
+        raise refusal(73, f"Invalid namespace specified '{namespace[:300]}'")
+    if len(namespace.encode("utf-8", "replace")) > _NAMESPACE_BYTES_MAX:
+        raise refusal(73, f"Fully qualified namespace is too long. Namespace: {namespace[:300]} Max: 255")
+    return name

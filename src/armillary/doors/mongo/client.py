@@ -1,0 +1,100 @@
+"""Who is on the line: what a connection has said about itself, what it may do, and what its last command cost.
+
+Made by the door for every connection. Nothing of it outlives the connection: sessions and cursors are the door's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from armillary import limits
+
+if TYPE_CHECKING:
+    from armillary.doors.mongo.scram import Conversation
+
+
+class Grant(IntEnum):
+    """What a principal may do; each includes those before it."""
+
+    NOTHING = 0
+    READ = 1
+    WRITE = 2
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Of the last command, as getLastRequestStatistics tells it."""
+
+    command: str = ""
+    charge_ru: float = 0.0
+    duration_ms: int = 0
+    activity_id: str = "00000000-0000-0000-0000-000000000000"
+    retry_after_ms: int = 0
+
+
+class Line(Protocol):
+    """The connection, as the door sees it."""
+
+    async def send(self, answer: bytes) -> bool: ...
+
+
+class Client:
+    __slots__ = (
+        "_gone",
+        "app_name",
+        "compressors",
+        "conversation",
+        "grant",
+        "id",
+        "is_tls",
+        "line",
+        "local",
+        "metadata",
+        "remote",
+        "statistics",
+        "user",
+    )
+
+    def __init__(
+        self, number: int, line: Line, *, is_tls: bool, remote: tuple[str, int], local: tuple[str, int], grant: Grant
+    ) -> None:
+        self.id = number
+        self.line = line
+        self.is_tls = is_tls
+        self.remote = remote
+        self.local = local
+        self.grant = grant
+        self.user: str | None = None  # once authenticated
+        self.conversation: Conversation | None = None
+        self.metadata: dict[str, Any] | None = None
+        self.app_name = ""
+        self.compressors: list[str] = []
+        self.statistics = Statistics()
+        self._gone: asyncio.Event | None = None
+
+    @property
+    def is_stranger(self) -> bool:
+        return self.grant is Grant.NOTHING
+
+    @property
+    def message_bytes_max(self) -> int:
+        return limits.MONGO_MESSAGE_BYTES_MAX if self.grant else limits.MONGO_STRANGER_BYTES_MAX
+
+    # Waiting on behalf of a client that may leave.
+
+    def leave(self) -> None:
+        self._gone = self._gone or asyncio.Event()
+        self._gone.set()
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait so long, unless the client leaves or the server closes. False: it did."""
+        self._gone = self._gone or asyncio.Event()
+        await asyncio.sleep(0)  # a request is started without a task, which a timeout needs
+        try:
+            await asyncio.wait_for(self._gone.wait(), seconds)
+        except TimeoutError:
+            return True
+        return False

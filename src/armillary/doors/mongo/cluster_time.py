@@ -1,0 +1,46 @@
+"""The time that drivers pass on to one another: seconds and a count within them, which never go back. It moves on with
+every write; each answer carries it, encoded once for as long as it stands still.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import bson
+from bson.binary import Binary
+from bson.int64 import Int64
+from bson.timestamp import Timestamp
+
+from armillary.clock import Clock
+
+_UNSIGNED: Final = {"hash": Binary(bytes(20), 0), "keyId": Int64(0)}
+
+
+class ClusterTime:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seconds = int(clock.now_s())
+        self._count = 1
+        self._encoded = self._encode()
+
+    @property
+    def now(self) -> Timestamp:
+        return Timestamp(self._seconds, self._count)
+
+    def tick(self) -> Timestamp:
+        """Something was written."""
+        seconds = int(self._clock.now_s())
+        if seconds > self._seconds:
+            self._seconds, self._count = seconds, 1
+        else:
+            self._count += 1
+        self._encoded = self._encode()
+        return self.now
+
+    def elements(self) -> bytes:
+        """`$clusterTime` and `operationTime`, as fields of an answer."""
+        return self._encoded
+
+    def _encode(self) -> bytes:
+        now = self.now
+        return bson.encode({"$clusterTime": {"clusterTime": now, "signature": _UNSIGNED}, "operationTime": now})[4:-1]

@@ -1,0 +1,288 @@
+"""Cursors: what is left of an answer after its first batch. A cursor belongs to a session and a namespace, is used by
+one command at a time, and is forgotten ten minutes after the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final, Protocol
+
+from bson.int64 import Int64
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.doors.mongo.answers import Elements, cursor_reply
+from armillary.doors.mongo.call import Call, Reply
+from armillary.errors import Failure
+from armillary.languages.mongo.errors import refusal
+
+_ENOUGH: Final = 1 << 60
+
+
+class Source(Protocol):
+    """Where a cursor's documents come from, in portions of any size."""
+
+    @property
+    def resume_token(self) -> Any:
+        """What a change stream would be gone on with from here; None for everything else."""
+
+    async def read(self, call: Call, count: int) -> list[bytes] | None:
+        """Some documents, perhaps more than asked for; an empty list: none for now; None: there are no more."""
+
+    async def close(self) -> None: ...
+
+
+class PagedSource:
+    """Documents from a generator of pages."""
+
+    resume_token = None
+
+    def __init__(self, pages: AsyncIterator[list[bytes]]) -> None:
+        self._pages = pages
+
+    async def read(self, call: Call, count: int) -> list[bytes] | None:
+        async for page in self._pages:
+            if page:
+                return page
+        return None
+
+    async def close(self) -> None:
+        closing = getattr(self._pages, "aclose", None)
+        if closing is not None:
+            await closing()
+
+
+class ListedSource:
+    """Documents that are all there."""
+
+    resume_token = None
+
+    def __init__(self, documents: list[bytes]) -> None:
+        self._documents: list[bytes] | None = documents
+
+    async def read(self, call: Call, count: int) -> list[bytes] | None:
+        documents, self._documents = self._documents, None
+        return documents
+
+    async def close(self) -> None:
+        self._documents = None
+
+
+class Cursor:
+    __slots__ = (
+        "batch_size",
+        "command",
+        "has_waits",
+        "id",
+        "is_busy",
+        "is_done",
+        "is_killed",
+        "last_used_s",
+        "namespace",
+        "never_expires",
+        "pending",
+        "session_id",
+        "source",
+        "transaction",
+    )
+
+    def __init__(self, source: Source, namespace: str, call: Call, *, has_waits: bool = False) -> None:
+        self.id = 0  # until somebody has to come again
+        self.source = source
+        self.namespace = namespace
+        self.command = call.name
+        self.session_id = call.session.id if call.session is not None else None
+        self.transaction = call.txn_number if call.transaction is not None else None
+        self.has_waits = has_waits  # as those of change streams and tailable ones: no documents is not the end
+        self.batch_size = 0
+        self.never_expires = False
+        self.pending: list[bytes] = []
+        self.is_done = False
+        self.is_busy = False
+        self.is_killed = False
+        self.last_used_s = 0.0
+
+    async def next_batch(self, call: Call, count: int) -> list[bytes]:
+        """At most so many documents, within what one answer may hold."""
+        batch: list[bytes] = []
+        size_bytes = 0
+        while len(batch) < count:
+            if not self.pending:
+                call.check_time()
+                page = None if self.is_done else await self.source.read(call, count - len(batch))
+                if page is None:
+                    self.is_done = True
+                    return batch
+                if not page:
+                    return batch  # none for now
+                self.pending = page
+            taken = 0
+            room = count - len(batch)
+            for document in self.pending[:room]:
+                size_bytes += len(document) + 8
+                if size_bytes > limits.MONGO_REPLY_BYTES_MAX and batch:
+                    break
+                batch.append(document)
+                taken += 1
+            is_full = taken < min(room, len(self.pending))
+            self.pending = self.pending[taken:]
+            if is_full:
+                break
+        return batch
+
+    async def find_end(self, call: Call) -> None:
+        """Learn whether anything follows, where that is cheap to know."""
+        if not self.pending and not self.is_done and not self.has_waits:
+            page = await self.source.read(call, 1)
+            if page is None:
+                self.is_done = True
+            else:
+                self.pending = page
+
+    async def close(self) -> None:
+        self.is_done = True
+        self.pending = []
+        await self.source.close()
+
+
+class Cursors:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._cursors: dict[int, Cursor] = {}
+
+    def __len__(self) -> int:
+        return len(self._cursors)
+
+    def add(self, cursor: Cursor) -> int:
+        if len(self._cursors) >= limits.MONGO_CURSORS_MAX:
+            raise refusal(365, f"There are {limits.MONGO_CURSORS_MAX} open cursors: close some")
+        while not cursor.id or cursor.id in self._cursors:
+            cursor.id = int.from_bytes(self._clock.random_bytes(8), "little") & ((1 << 62) - 1)
+        cursor.last_used_s = self._clock.monotonic_s()
+        self._cursors[cursor.id] = cursor
+        return cursor.id
+
+    def find(self, cursor_id: int) -> Cursor | None:
+        return self._cursors.get(cursor_id)
+
+    def of_session(self, session_id: bytes) -> list[int]:
+        return [each.id for each in self._cursors.values() if each.session_id == session_id]
+
+    def of_namespace(self, namespace: str) -> list[int]:
+        return [each.id for each in self._cursors.values() if each.namespace == namespace]
+
+    def touch(self, cursor: Cursor) -> None:
+        cursor.last_used_s = self._clock.monotonic_s()
+
+    async def kill(self, cursor_id: int) -> bool:
+        cursor = self._cursors.pop(cursor_id, None)
+        if cursor is None:
+            return False
+        cursor.is_killed = True
+        if not cursor.is_busy:  # else whoever uses it closes it
+            await cursor.close()
+        return True
+
+    async def expire(self) -> None:
+        limit_s = self._clock.monotonic_s() - limits.MONGO_CURSOR_SECONDS
+        for cursor in list(self._cursors.values()):
+            if cursor.last_used_s < limit_s and not cursor.is_busy and not cursor.never_expires:
+                await self.kill(cursor.id)
+
+    async def close(self) -> None:
+        for cursor_id in list(self._cursors):
+            await self.kill(cursor_id)
+
+
+async def first_batch(call: Call, cursor: Cursor, *, batch_size: int | None, is_single: bool = False) -> Elements:
+    """The answer that opens a cursor, or that is all there is."""
+    count = limits.MONGO_FIRST_BATCH if batch_size is None else batch_size
+    try:
+        batch = await cursor.next_batch(call, count) if count else []
+        if count and not is_single:
+            await cursor.find_end(call)
+    except BaseException:
+        await cursor.close()
+        raise
+    is_over = (is_single or (cursor.is_done and not cursor.pending)) and not (cursor.has_waits and not is_single)
+    if is_over:
+        await cursor.close()
+    else:
+        cursor.batch_size = 0
+        call.door.cursors.add(cursor)
+    return cursor_reply(
+        batch, cursor_id=cursor.id, namespace=cursor.namespace, is_first=True, token=cursor.source.resume_token
+    )
+
+
+async def get_more(call: Call) -> Reply:
+    cursor_id = call.fields.long(call.name)
+    namespace = f"{call.database}.{call.collection('collection')}"
+    wanted = call.fields.whole("batchSize", low=0)
+    cursors = call.door.cursors
+    cursor = cursors.find(cursor_id)
+    if cursor is None:
+        raise _not_found(cursor_id)
+    if cursor.namespace != namespace:
+        raise refusal(
+            13,
+            f"Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace "
+            f"{cursor.namespace}",
+        )
+    _check_session(call, cursor)
+    if cursor.is_busy:
+        raise refusal(143, f"cursor id {cursor_id} is already in use")
+    if not cursor.has_waits and "maxTimeMS" not in call.fields:
+        call.deadline_s = None
+    cursor.is_busy = True
+    try:
+        batch = await cursor.next_batch(call, wanted or _ENOUGH)
+        if wanted and not cursor.is_killed:
+            await cursor.find_end(call)
+    except BaseException:
+        cursor.is_busy = False
+        await cursors.kill(cursor_id)
+        raise
+    cursor.is_busy = False
+    cursors.touch(cursor)
+    if cursor.is_killed:
+        await cursor.close()
+        raise refusal(237, f"cursor id {cursor_id} was killed")
+    left_id = cursor_id
+    if cursor.is_done and not cursor.pending:
+        await cursors.kill(cursor_id)
+        left_id = 0
+    return cursor_reply(batch, cursor_id=left_id, namespace=namespace, is_first=False, token=cursor.source.resume_token)
+
+
+async def kill_cursors(call: Call) -> Reply:
+    namespace = f"{call.database}.{call.collection()}"
+    killed, not_found = [], []
+    for index, each in enumerate(call.fields.array("cursors")):
+        if not isinstance(each, int) or isinstance(each, bool):
+            raise refusal(14, f"BSON field 'killCursors.cursors.{index}' is the wrong type, expected type 'long'")
+        cursor = call.door.cursors.find(int(each))
+        if cursor is not None and cursor.namespace == namespace and await call.door.cursors.kill(int(each)):
+            killed.append(Int64(each))
+        else:
+            not_found.append(Int64(each))
+    return {"cursorsKilled": killed, "cursorsNotFound": not_found, "cursorsAlive": [], "cursorsUnknown": []}
+
+
+def _check_session(call: Call, cursor: Cursor) -> None:
+    own = call.session.id if call.session is not None else None
+    if cursor.session_id is not None and own != cursor.session_id:
+        # Implicit sessions are drawn from a pool: a getMore comes with the one that opened its cursor.
+        if own is None:
+            raise refusal(
+                50737, f"Cannot run getMore on cursor {cursor.id}, which was created in a session, without an lsid"
+            )
+        raise refusal(50738, f"Cannot run getMore on cursor {cursor.id}, which was created in another session")
+    if cursor.session_id is None and own is not None:
+        raise refusal(
+            50736, f"Cannot run getMore on cursor {cursor.id}, which was not created in a session, in a session"
+        )
+
+
+def _not_found(cursor_id: int) -> Failure:
+    return refusal(43, f"cursor id {cursor_id} not found")

@@ -1,0 +1,332 @@
+"""The MongoDB door: a message is read, its sender and session are made out, and the one function that answers it runs.
+
+The door translates and nothing else: what is done is in `account/`, what filters and pipelines mean in
+`languages/mongo`. Here is the only place that catches everything, so that no client waits for an answer that never
+comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.clock import Clock
+from armillary.doors.mongo import answers, concerns, numbered
+from armillary.doors.mongo.authentication import Authenticator, unauthorized
+from armillary.doors.mongo.call import Call, check_database, read_only
+from armillary.doors.mongo.client import Client, Grant, Line, Statistics
+from armillary.doors.mongo.cluster_time import ClusterTime
+from armillary.doors.mongo.commands import COMMANDS, Command
+from armillary.doors.mongo.compression import NEVER_COMPRESSED
+from armillary.doors.mongo.cursors import Cursors
+from armillary.doors.mongo.errors import labels_of
+from armillary.doors.mongo.fail_points import FailPoints
+from armillary.doors.mongo.fields import GENERIC
+from armillary.doors.mongo.refusals import Hopeless
+from armillary.doors.mongo.sessions import Sessions, session_id_of
+from armillary.doors.mongo.wire import (
+    MORE_TO_COME,
+    OP_MSG,
+    Envelope,
+    failure_flags,
+    frame,
+    frame_answer,
+    read_request,
+)
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson_values import Document
+
+log = logging.getLogger(__name__)
+
+_SWEEP_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class MongoSettings:
+    version: str = "7.0"
+    needs_authentication: bool = True
+    advertised_host: str | None = None
+    has_test_commands: bool = False
+    is_strict: bool = False  # as Cosmos DB is: what it refuses is refused
+    transaction_s: float = limits.MONGO_TRANSACTION_SECONDS
+    throughput_ru: int = limits.THROUGHPUT_MIN_RU  # of collections that are made without saying how much
+
+
+class MongoDoor:
+    def __init__(
+        self,
+        account: Account,
+        owners: Sequence[str | None],
+        readers: Sequence[str | None],
+        settings: MongoSettings,
+        *,
+        machine: Clock,
+    ) -> None:
+        """`machine`: the time that work takes, even if the account's is being moved."""
+        self.account = account
+        self.settings = settings
+        self.machine = machine
+        self.authenticator = Authenticator(account.settings.name, owners, readers, account.secret, machine)
+        self.cluster_time = ClusterTime(account.clock)
+        self.sessions = Sessions(account.clock)
+        self.cursors = Cursors(account.clock)
+        self.fail_points = FailPoints()
+        self.process_id = ObjectId(account.clock.random_bytes(12))
+        self.port = 0  # that clients reach, once it is open
+        self._clients: dict[int, Client] = {}
+        self._running: dict[int, tuple[Call, float]] = {}
+        self._counts: Counter[str] = Counter()
+        self._client_numbers = 0
+        self._answer_number = 0
+        self._begun_s = machine.monotonic_s()
+        self._upkeep: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
+
+    async def close(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        for session in self.sessions.all():
+            await self.end_session(session.id)
+        await self.cursors.close()
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            try:
+                await self.cursors.expire()
+                for session in self.sessions.expire():
+                    await self.end_session(session.id)
+            except Exception:
+                log.exception("cursors and sessions could not be looked after")
+
+    # Clients.
+
+    @property
+    def grant_of_strangers(self) -> Grant:
+        return Grant.NOTHING if self.settings.needs_authentication else Grant.WRITE
+
+    def welcome(self, line: Line, *, is_tls: bool, remote: tuple[str, int], local: tuple[str, int]) -> Client:
+        self._client_numbers += 1
+        client = Client(
+            self._client_numbers, line, is_tls=is_tls, remote=remote, local=local, grant=self.grant_of_strangers
+        )
+        self._clients[client.id] = client
+        return client
+
+    def bid_farewell(self, client: Client) -> None:
+        self._clients.pop(client.id, None)
+
+    def address_of(self, client: Client) -> str:
+        """Of this server, as the client is to know it."""
+        host, port = client.local
+        advertised = self.settings.advertised_host
+        if advertised is not None:
+            return advertised if ":" in advertised.rpartition("]")[2] else f"{advertised}:{port}"
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def end_session(self, session_id: bytes) -> None:
+        session = self.sessions.end(session_id)
+        if session is not None and session.transaction is not None:
+            await session.transaction.abort()
+        for cursor_id in self.cursors.of_session(session_id):
+            await self.cursors.kill(cursor_id)
+
+    # What is known of the door at work.
+
+    @property
+    def uptime_s(self) -> float:
+        return self.machine.monotonic_s() - self._begun_s
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._clients)
+
+    @property
+    def connections_total(self) -> int:
+        return self._client_numbers
+
+    @property
+    def running_count(self) -> int:
+        return len(self._running)
+
+    @property
+    def command_total(self) -> int:
+        return sum(self._counts.values())
+
+    @property
+    def open_transaction_count(self) -> int:
+        return sum(1 for each in self.sessions.all() if each.transaction is not None and each.transaction.is_open)
+
+    def counted(self, name: str) -> int:
+        return self._counts["find" if name == "query" else name]
+
+    def running_commands(self, asking: Call) -> list[Document]:
+        now_s = self.machine.elapsed_s()
+        shown = []
+        for number, (call, begun_s) in list(self._running.items()):
+            host, port = call.client.remote
+            shown.append(
+                {
+                    "type": "op",
+                    "host": self.address_of(asking.client),
+                    "desc": f"conn{call.client.id}",
+                    "connectionId": call.client.id,
+                    "client": f"{host}:{port}",
+                    "appName": call.client.app_name,
+                    "active": True,
+                    "opid": number,
+                    "op": "command",
+                    "ns": f"{call.database}.$cmd",
+                    "microsecs_running": Int64(int((now_s - begun_s) * 1_000_000)),
+                    "command": {name: value for name, value in call.body.items() if not name.startswith("$")}
+                    if call.name not in ("saslStart", "saslContinue")
+                    else {},
+                }
+            )
+        return shown
+
+    # Answering.
+
+    async def answer(self, client: Client, envelope: Envelope) -> bytes | None:
+        """The frame to send; b"": none; None: the connection ends."""
+        begun_s = self.machine.elapsed_s()
+        name = ""
+        call: Call | None = None
+        is_refused = False
+        try:
+            request = read_request(envelope)
+            name = next(iter(request.body), "")
+            call = Call(self, client, name, request)
+            document = await self._run(call, begun_s)
+        except Hopeless:
+            raise
+        except Failure as failure:
+            if failure.kind is Kind.DROPPED:
+                return None
+            is_refused = True
+            document = self._refuse(call, failure, client)
+        except RecursionError:
+            is_refused = True
+            document = self._refuse(call, refusal(15, "Document exceeds maximum nested object depth"), client)
+        except Exception:
+            log.exception("the command %s failed", name[:64])
+            is_refused = True
+            broken = Failure(Kind.INTERNAL, "The server failed to answer this command. Its log has the reason.")
+            document = self._refuse(call, broken, client)
+        if name != "getLastRequestStatistics":
+            self._note(client, call, name, begun_s)
+        if envelope.wants_no_answer:
+            return b""
+        self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
+        compresses = envelope.compressor is not None and name.lower() not in NEVER_COMPRESSED
+        flags = failure_flags(envelope) if is_refused else 0
+        if name == "getMore" and envelope.allows_exhaust and call is not None and not is_refused:
+            return await self._exhaust(client, envelope, call, document, number, begun_s)
+        return frame_answer(envelope, number, document, compresses=compresses, flags=flags)
+
+    async def _exhaust(
+        self, client: Client, envelope: Envelope, call: Call, document: bytes, number: int, begun_s: float
+    ) -> bytes:
+        """Answer after answer, without being asked again, until the cursor has no more."""
+        response_to = envelope.request_id
+        while True:
+            cursor = self.cursors.find(int(call.body["getMore"]))
+            flags = MORE_TO_COME if cursor is not None else 0
+            answer = frame(OP_MSG, number, response_to, document, compressor=envelope.compressor, flags=flags)
+            if cursor is None or not await client.line.send(answer):
+                return answer if cursor is None else b""
+            response_to = number
+            self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
+            try:
+                document = await self._run(call, self.machine.elapsed_s())
+            except Failure as failure:
+                document = self._refuse(call, failure, client)
+                return frame(OP_MSG, number, response_to, document, compressor=envelope.compressor)
+            await asyncio.sleep(0)
+
+    async def _run(self, call: Call, begun_s: float) -> bytes:
+        command = COMMANDS.get(call.name)
+        if command is None:
+            raise refusal(59, f"no such command: '{call.name[:100]}'")
+        self._counts[call.name] += 1
+        self._check(call, command, begun_s)
+        # Before its first wait a command runs by itself; only then can anybody ask what runs.
+        self._running[id(call)] = (call, begun_s)
+        try:
+            extra = await self.fail_points.meet(call) if self.fail_points.are_set else None
+            reply = await (command.run(call) if call.txn_number is None else numbered.run(call, command))
+        finally:
+            del self._running[id(call)]
+        if command.writes:
+            self.cluster_time.tick()
+        if call.extra:
+            extra = {**call.extra, **(extra or {})}
+        return answers.finished(reply, extra, self.cluster_time.elements())
+
+    def _check(self, call: Call, command: Command, begun_s: float) -> None:
+        """Everything that can be said about a command before it runs."""
+        client, body = call.client, call.body
+        check_database(call.database)
+        if not command.is_open and client.grant is Grant.NOTHING:
+            raise unauthorized(call.name)
+        if command.writes and client.grant is not Grant.WRITE:
+            raise read_only(call)
+        if command.is_admin and call.database != "admin":
+            raise refusal(13, f"{call.name} may only be run against the admin database.")
+        concerns.check_api(body, call.name, command.is_stable)
+        if command.fields is not None:
+            for name in body:
+                if name not in command.fields and name not in GENERIC:
+                    raise refusal(40415, f"BSON field '{call.name}.{name}' is an unknown field.")
+        lsid = body.get("lsid")
+        if lsid is not None and not client.is_stranger:
+            call.session = self.sessions.find(session_id_of(lsid))
+        number = body.get("txnNumber")
+        if number is not None:
+            if call.session is None:
+                raise refusal(72, "Transaction number requires a session ID to also be specified")
+            if not isinstance(number, Int64) or number < 0:
+                raise refusal(72, "Transaction number must be a long that is not negative")
+            call.txn_number = int(number)
+        limit_ms = call.fields.whole("maxTimeMS", low=0, high=0x7FFFFFFF)
+        if limit_ms:
+            call.deadline_s = begun_s + limit_ms / 1000
+        if "readConcern" in body or "writeConcern" in body:
+            call.extra = concerns.check(body, has_transaction="autocommit" in body)
+
+    def _refuse(self, call: Call | None, failure: Failure, client: Client) -> bytes:
+        if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
+            log.error("%s: %s", call.name if call is not None else "a message", failure.message)
+        labels: list[str] = []
+        if call is not None:
+            call.charge_ru += failure.charge_ru
+            is_in_transaction = "autocommit" in call.body
+            if "has_own_labels" not in failure.details:
+                labels = labels_of(
+                    failure,
+                    is_retryable_write=call.txn_number is not None and not is_in_transaction,
+                    is_in_transaction=is_in_transaction and call.name != "commitTransaction",
+                )
+        client.statistics.retry_after_ms = failure.retry_after_ms or 0
+        return answers.refused(failure, labels, self.cluster_time.elements())
+
+    def _note(self, client: Client, call: Call | None, name: str, begun_s: float) -> None:
+        client.statistics = Statistics(
+            name,
+            call.charge_ru if call is not None else 0.0,
+            int((self.machine.elapsed_s() - begun_s) * 1000),
+            retry_after_ms=0,
+        )

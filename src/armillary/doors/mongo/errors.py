@@ -1,0 +1,102 @@
+"""What the MongoDB door answers when something goes wrong: a total table from Kind to code, and the one function that
+makes the document of a Failure. The language's own refusals bring their code along (`languages/mongo/errors.py`).
+
+What a Failure's `details` may carry for this door:
+
+    code     int        in place of the table's
+    labels   tuple      errorLabels
+    fields   document   further fields, such as keyPattern and keyValue
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import code_name
+from armillary.model.bson_values import Document
+
+CODES: Final[dict[Kind, int]] = {
+    Kind.BAD_REQUEST: 2,
+    Kind.KEY_MISMATCH: 61,
+    Kind.CROSS_PARTITION: 2,
+    Kind.STALE_CONTAINER: 26,
+    Kind.TOO_LARGE: 10334,
+    Kind.UNSUPPORTED: 115,
+    Kind.UNSUPPORTED_MEDIA: 115,
+    Kind.UNAUTHORIZED: 18,
+    Kind.FORBIDDEN: 13,
+    Kind.KEY_FULL: 14031,  # OutOfDiskSpace is the nearest that drivers know
+    Kind.NOT_FOUND: 26,
+    Kind.OWNER_NOT_FOUND: 26,
+    Kind.SESSION_BEHIND: 246,
+    Kind.METHOD_NOT_ALLOWED: 115,
+    Kind.CONFLICT: 11000,
+    Kind.PRECONDITION_FAILED: 112,
+    Kind.FAILED_DEPENDENCY: 125,
+    # Drivers try again what is labelled as retryable; to them a split is a step-down that is over at once.
+    Kind.RANGE_GONE: 91,
+    Kind.RANGE_BUSY: 91,
+    Kind.NAME_STALE: 26,
+    Kind.THROTTLED: 16500,
+    Kind.RETRY_WITH: 112,
+    Kind.TIMED_OUT: 50,
+    Kind.UNAVAILABLE: 91,
+    Kind.STORAGE_FULL: 14031,
+    Kind.DROPPED: 6,
+    Kind.SCRIPT_FAILED: 125,
+    Kind.CORRUPT: 1,
+    Kind.INTERNAL: 1,
+}
+
+_RETRYABLE: Final = frozenset((6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436))
+_THROTTLED: Final = (
+    "Error=16500, RetryAfterMs={}, Details='Response status code does not indicate success: TooManyRequests (429); "
+    'Substatus: 3200; ActivityId: {}; Reason: (Errors : ["Request rate is large. More Request Units may be needed, so '
+    'no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429"])'
+)
+
+
+def code_of(failure: Failure) -> int:
+    code = failure.details.get("code")
+    return code if isinstance(code, int) else CODES[failure.kind]
+
+
+def message_of(failure: Failure, activity_id: str = "00000000-0000-0000-0000-000000000000") -> str:
+    if failure.kind is Kind.THROTTLED:
+        return _THROTTLED.format(failure.retry_after_ms or 0, activity_id)
+    # A message may quote a lone surrogate out of a request, which has no UTF-8 form.
+    return failure.message.encode("utf-8", "replace").decode()
+
+
+def error_document(failure: Failure, labels: Iterable[str] = ()) -> Document:
+    code = code_of(failure)
+    document: Document = {
+        "ok": 0.0,
+        "errmsg": message_of(failure),
+        "code": code,
+        "codeName": code_name(code),
+        **failure.details.get("fields", {}),
+    }
+    all_labels = [*dict.fromkeys((*failure.details.get("labels", ()), *labels))]
+    if all_labels:
+        document["errorLabels"] = all_labels
+    return document
+
+
+def write_error(failure: Failure, index: int) -> Document:
+    """Of one statement of a batch."""
+    return {
+        "index": index,
+        "code": code_of(failure),
+        "errmsg": message_of(failure),
+        **failure.details.get("fields", {}),
+    }
+
+
+def labels_of(failure: Failure, *, is_retryable_write: bool, is_in_transaction: bool) -> list[str]:
+    code = code_of(failure)
+    if is_in_transaction:
+        return ["TransientTransactionError"] if code in (112, 251) or code in _RETRYABLE else []
+    return ["RetryableWriteError"] if is_retryable_write and code in _RETRYABLE else []

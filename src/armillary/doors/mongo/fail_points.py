@@ -1,0 +1,109 @@
+"""failCommand: commands that are made to fail, as drivers' own tests want it. Only where test commands are enabled."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from armillary import limits
+from armillary.doors.mongo.call import Call, Reply
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import code_name, refusal
+from armillary.model.bson_values import Document
+
+_KNOWN: Final = frozenset(
+    "failCommands errorCode closeConnection writeConcernError errorLabels blockConnection blockTimeMS appName "
+    "failInternalCommands errorExtraInfo namespace".split()
+)
+
+
+class FailPoints:
+    def __init__(self) -> None:
+        self._rules: dict[str, _Rule] = {}
+
+    @property
+    def are_set(self) -> bool:
+        return bool(self._rules)
+
+    def set(self, name: str, rule: _Rule | None) -> None:
+        self._rules.pop(name, None)
+        if rule is not None:
+            if len(self._rules) >= limits.MONGO_FAIL_POINTS_MAX:
+                raise refusal(2, "There are too many fail points")
+            self._rules[name] = rule
+
+    async def meet(self, call: Call) -> Document | None:
+        """Raise what was asked for, or give a writeConcernError to answer; mostly there is nothing to do."""
+        for rule in self._rules.values():
+            if rule.is_for(call):
+                return await rule.apply(call)
+        return None
+
+
+class _Rule:
+    def __init__(self, times: int | None, skips: int, data: Document) -> None:
+        self._times = times  # None: always
+        self._skips = skips
+        self._data = data
+
+    def is_for(self, call: Call) -> bool:
+        wanted = self._data.get("failCommands")
+        if not isinstance(wanted, list) or call.name not in wanted:
+            return False
+        name = self._data.get("appName")
+        if name is not None and name != call.client.app_name:
+            return False
+        if self._skips > 0:
+            self._skips -= 1
+            return False
+        if self._times is None:
+            return True
+        self._times -= 1
+        return self._times >= 0
+
+    async def apply(self, call: Call) -> Document | None:
+        data = self._data
+        if data.get("blockConnection"):
+            await call.client.pause(float(data.get("blockTimeMS", 0)) / 1000)
+        if data.get("closeConnection"):
+            raise Failure(Kind.DROPPED, "The connection is closed by a fail point")
+        code = data.get("errorCode")
+        if code is not None:
+            details: dict[str, Any] = {"code": int(code), "fields": data.get("errorExtraInfo") or {}}
+            if "errorLabels" in data:
+                details["labels"] = tuple(data["errorLabels"])
+                details["has_own_labels"] = True
+            raise Failure(Kind.BAD_REQUEST, "Failing command via 'failCommand' failpoint", details=details)
+        error = data.get("writeConcernError")
+        if error is None:
+            return None
+        shown: Document = {"codeName": code_name(int(error.get("code", 0))), **error}
+        extra: Document = {"writeConcernError": shown}
+        if "errorLabels" in data:
+            extra["errorLabels"] = list(data["errorLabels"])
+        elif "errorLabels" in shown:
+            extra["errorLabels"] = shown.pop("errorLabels")
+        return extra
+
+
+def configure(call: Call) -> Reply:
+    name = call.fields.text("configureFailPoint")
+    mode = call.body.get("mode")
+    if mode == "off":
+        call.door.fail_points.set(name, None)
+        return {}
+    if name != "failCommand":
+        raise refusal(115, f"The fail point '{name[:64]}' is not offered; failCommand is")
+    data = call.fields.document("data", {})
+    unknown = [each for each in data if each not in _KNOWN]
+    if unknown:
+        raise refusal(40415, f"BSON field 'failCommand.{unknown[0]}' is an unknown field.")
+    times: int | None = None
+    skips = 0
+    if isinstance(mode, dict) and isinstance(mode.get("times"), int):
+        times = int(mode["times"])
+    elif isinstance(mode, dict) and isinstance(mode.get("skip"), int):
+        skips = int(mode["skip"])
+    elif mode != "alwaysOn":
+        raise refusal(9, "The mode of a fail point is 'off', 'alwaysOn', {times: n} or {skip: n}")
+    call.door.fail_points.set(name, _Rule(times, skips, data))
+    return {}

@@ -1,0 +1,148 @@
+"""SCRAM on the server's side (RFC 5802, 7677), and PLAIN: a conversation is a step or two with a client.
+
+A user may have several passwords here, which are the account's keys, all with one salt: which one the client knows
+shows in its proof. Whoever is not known has the same conversation with keys that nobody has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from armillary import limits
+from armillary.doors.mongo.client import Grant
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import refusal
+
+_PAYLOAD_BYTES_MAX: Final = 4096
+_NONCE_BYTES: Final = 24
+
+
+class Mechanism(NamedTuple):
+    name: str
+    digest: str
+    iterations: int
+    salt_bytes: int
+
+
+SHA_256: Final = Mechanism("SCRAM-SHA-256", "sha256", limits.MONGO_SCRAM_256_ITERATIONS, 28)
+SHA_1: Final = Mechanism("SCRAM-SHA-1", "sha1", limits.MONGO_SCRAM_1_ITERATIONS, 16)
+MECHANISMS: Final = {each.name: each for each in (SHA_256, SHA_1)}
+
+
+class Secret(NamedTuple):
+    """What is kept of one password."""
+
+    stored_key: bytes
+    server_key: bytes
+    grant: Grant
+
+
+def secret_of(mechanism: Mechanism, user: str, password: str, salt: bytes, grant: Grant) -> Secret:
+    """Takes some milliseconds, as it is meant to."""
+    if mechanism is SHA_1:
+        password = hashlib.md5(f"{user}:mongo:{password}".encode(), usedforsecurity=False).hexdigest()
+    salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, mechanism.iterations)
+    client_key = _mac(mechanism, salted, b"Client Key")
+    stored_key = hashlib.new(mechanism.digest, client_key).digest()
+    return Secret(stored_key, _mac(mechanism, salted, b"Server Key"), grant)
+
+
+def salt_of(mechanism: Mechanism, secret: bytes, user: str) -> bytes:
+    """The same every time, also for those who do not exist: drivers keep what they derive from it."""
+    made = hmac.digest(secret, b"salt\x00" + mechanism.name.encode() + b"\x00" + user.encode(), "sha512")
+    return made[: mechanism.salt_bytes]
+
+
+class Conversation:
+    """From the client's first message on. Raises a Failure with 18 when it cannot be who it says."""
+
+    def __init__(
+        self, mechanism: Mechanism, first: bytes, salt: Callable[[str], bytes], nonce: bytes, *, skips_empty: bool
+    ) -> None:
+        text = _text(first)
+        header, bare = text[:3], text[3:]
+        if text.startswith(("n,a=", "y,a=")):
+            header_end = text.find(",", 3) + 1
+            header, bare = text[:header_end], text[header_end:]
+        if header[:2] not in ("n,", "y,"):
+            raise failed("Incorrect number of arguments for first SCRAM client message")
+        fields = _fields(bare)
+        if "n" not in fields or not fields.get("r"):
+            raise failed("Invalid SCRAM client message: it needs a user and a nonce")
+        self.mechanism = mechanism
+        self.user = fields["n"].replace("=2C", ",").replace("=3D", "=")
+        self.skips_empty = skips_empty
+        self.grant = Grant.NOTHING
+        self.is_proven = False
+        self._header = header
+        self._nonce = fields["r"] + b64encode(nonce[:_NONCE_BYTES]).decode()
+        self._bare = bare
+        chosen = b64encode(salt(self.user)).decode()
+        self.first_answer = f"r={self._nonce},s={chosen},i={mechanism.iterations}".encode()
+
+    def prove(self, last: bytes, secrets: Sequence[Secret]) -> bytes:
+        """The client's proof, held against all that the user may know; the server's in return."""
+        text = _text(last)
+        fields = _fields(text)
+        without_proof, _, _ = text.rpartition(",p=")
+        try:
+            proof = b64decode(fields.get("p", ""), validate=True)
+            header = b64decode(fields.get("c", ""), validate=True)
+        except (Base64Error, ValueError):
+            raise failed() from None
+        if not hmac.compare_digest(fields.get("r", "").encode(), self._nonce.encode()) or header != (
+            self._header.encode()
+        ):
+            raise failed()
+        message = f"{self._bare},{self.first_answer.decode()},{without_proof}".encode()
+        found: Secret | None = None
+        for secret in secrets:  # all of them, whichever fits: the time taken says nothing
+            signature = _mac(self.mechanism, secret.stored_key, message)
+            if len(proof) != len(signature):
+                raise failed()
+            client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+            claimed = hashlib.new(self.mechanism.digest, client_key).digest()
+            if hmac.compare_digest(claimed, secret.stored_key):
+                found = secret
+        if found is None or found.grant is Grant.NOTHING:
+            raise failed()
+        self.is_proven = True
+        self.grant = found.grant
+        return b"v=" + b64encode(_mac(self.mechanism, found.server_key, message))
+
+
+def plain_credentials(payload: bytes) -> tuple[str, str]:
+    """User and password of PLAIN."""
+    parts = _text(payload).split("\x00")
+    if len(parts) != 3 or not parts[1]:
+        raise failed("Incorrectly formatted PLAIN client message")
+    return parts[1], parts[2]
+
+
+def failed(log_only: str = "") -> Failure:
+    """The client learns only that it did; what was malformed is for the log."""
+    return Failure(
+        Kind.UNAUTHORIZED, "Authentication failed.", details={"code": 18, **({"why": log_only} if log_only else {})}
+    )
+
+
+def _text(payload: bytes) -> str:
+    if len(payload) > _PAYLOAD_BYTES_MAX:
+        raise refusal(2, f"The payload of an authentication step has at most {_PAYLOAD_BYTES_MAX} bytes")
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        raise failed("The payload is no text") from None
+
+
+def _fields(text: str) -> dict[str, str]:
+    return {part[:1]: part[2:] for part in text.split(",") if part[1:2] == "="}
+
+
+def _mac(mechanism: Mechanism, key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, mechanism.digest)
