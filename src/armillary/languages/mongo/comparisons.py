@@ -112,7 +112,8 @@ def _ordered_number(compare: Callable[[Any, Any], bool], number: int | float | D
     def test(value: Any) -> bool:
         kind = type(value)
         if kind in _PLAIN_NUMBERS:
-            return compare(value, number)  # NaN compares with nothing
+            # NaN compares with nothing, and with a Decimal not even that.
+            return value == value and compare(value, number)
         return kind is Decimal128 and not is_nan(value) and compare(value.to_decimal(), number)
 
     return test

@@ -63,13 +63,7 @@ class Place:
         return f"{{_id: {shell_text(self.document['_id'])}}}" if "_id" in self.document else "{}"
 
 
-Apply = Callable[[Any, Place], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Modifier:
-    apply: Apply
-    creates: bool = True  # whether a path that is not there is made; otherwise nothing happens there
+Modifier = Callable[[Any, Place], Any]
 
 
 def _changed(old: Any, new: Any) -> Any:
@@ -80,25 +74,25 @@ def _changed(old: Any, new: Any) -> Any:
 
 
 def set_to(operand: Any, _path: str, _context: Context) -> Modifier:
-    return Modifier(lambda value, _place: _changed(value, operand))
+    return lambda value, _place: _changed(value, operand)
 
 
 def set_on_insert(operand: Any, _path: str, _context: Context) -> Modifier:
-    return Modifier(lambda value, place: _changed(value, operand) if place.is_insert else KEPT)
+    return lambda value, place: _changed(value, operand) if place.is_insert else KEPT
 
 
 def unset(_operand: Any, _path: str, _context: Context) -> Modifier:
-    return Modifier(lambda value, _place: KEPT if value is MISSING else MISSING, creates=False)
+    return lambda value, _place: KEPT if value is MISSING else MISSING
 
 
 def least(operand: Any, _path: str, context: Context) -> Modifier:
     wanted, key = context.key(operand), context.key
-    return Modifier(lambda value, _place: operand if value is MISSING or wanted < key(value) else KEPT)
+    return lambda value, _place: operand if value is MISSING or wanted < key(value) else KEPT
 
 
 def greatest(operand: Any, _path: str, context: Context) -> Modifier:
     wanted, key = context.key(operand), context.key
-    return Modifier(lambda value, _place: operand if value is MISSING or wanted > key(value) else KEPT)
+    return lambda value, _place: operand if value is MISSING or wanted > key(value) else KEPT
 
 
 def current_date(operand: Any, path: str, context: Context) -> Modifier:
@@ -117,8 +111,8 @@ def current_date(operand: Any, path: str, context: Context) -> Modifier:
         )
     values = context.values
     if kind == "timestamp":
-        return Modifier(lambda _value, _place: values[CLUSTER_TIME])
-    return Modifier(lambda _value, _place: DatetimeMS(int(values[NOW])))
+        return lambda _value, _place: values[CLUSTER_TIME]
+    return lambda _value, _place: DatetimeMS(int(values[NOW]))
 
 
 # Arithmetic.
@@ -133,7 +127,7 @@ def increased(operand: Any, path: str, _context: Context) -> Modifier:
         _check_target("$inc", value, place)
         return _changed(value, _computed("$inc", value, operand, place))
 
-    return Modifier(apply)
+    return apply
 
 
 def multiplied(operand: Any, path: str, _context: Context) -> Modifier:
@@ -145,7 +139,7 @@ def multiplied(operand: Any, path: str, _context: Context) -> Modifier:
         _check_target("$mul", value, place)
         return _changed(value, _computed("$mul", value, operand, place))
 
-    return Modifier(apply)
+    return apply
 
 
 def _check_number(name: str, verb: str, operand: Any, path: str) -> None:
@@ -219,7 +213,7 @@ def bits(operand: Any, path: str, _context: Context) -> Modifier:
             number = number & mask if name == "and" else number | mask if name == "or" else number ^ mask
         return _changed(value, whole(int(number), is_long=is_long))
 
-    return Modifier(apply)
+    return apply
 
 
 # Arrays.
@@ -248,7 +242,7 @@ def push(operand: Any, path: str, context: Context) -> Modifier:
             result = result[:limit] if limit >= 0 else result[limit:]
         return result if value is MISSING else _changed(value, result)
 
-    return Modifier(apply)
+    return apply
 
 
 def _each(name: str, value: Any) -> list[Any]:
@@ -321,7 +315,7 @@ def add_to_set(operand: Any, path: str, context: Context) -> Modifier:
                 result.append(each)
         return KEPT if value is not MISSING and len(result) == len(array) else result
 
-    return Modifier(apply)
+    return apply
 
 
 def pop(operand: Any, path: str, _context: Context) -> Modifier:
@@ -340,7 +334,7 @@ def pop(operand: Any, path: str, _context: Context) -> Modifier:
             return KEPT
         return value[:-1] if direction == 1 else value[1:]
 
-    return Modifier(apply, creates=False)
+    return apply
 
 
 def pull(operand: Any, path: str, context: Context) -> Modifier:
@@ -376,7 +370,7 @@ def _culled(name: str, is_unwanted: Callable[[Any], bool]) -> Modifier:
         result = [each for each in value if not is_unwanted(each)]
         return KEPT if len(result) == len(value) else result
 
-    return Modifier(apply, creates=False)
+    return apply
 
 
 MODIFIERS: Final[dict[str, Callable[[Any, str, Context], Modifier]]] = {
