@@ -2,8 +2,8 @@
 there are partitions to carry it, because somebody asks for it, or because they have become small. At most one reshape
 is about any range; several go on at once about others. All of them are taken up again after a restart.
 
-How one of them goes is in `reshape.py`. This keeps them going, remembers what is wished for, and empties the stores of
-retired parents once nobody reads them any more.
+How one of them goes is in `reshape.py`, what becomes of the parents in `retirement.py`. This keeps them going and
+remembers what is wished for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,11 +19,11 @@ from armillary import limits
 from armillary.account.catalog import Body, NewStore
 from armillary.account.container import Container
 from armillary.account.reshape import POINTS, Reshape
+from armillary.account.retirement import Retirement
 from armillary.account.throughput import throughput_of
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.ranges import midpoint
 from armillary.partition import boundary as boundaries
-from armillary.partition.meter import Meter
 from armillary.partition.pace import Pace
 from armillary.partition.partition import Partition
 
@@ -36,17 +35,6 @@ log = logging.getLogger(__name__)
 STORAGE, THROUGHPUT, REQUEST, POLICY = "storage", "throughput", "request", "policy"
 
 
-@dataclass(slots=True)
-class _Retired:
-    """A parent whose children have taken over."""
-
-    container: Container
-    store: int
-    until_s: float
-    partition: weakref.ref[Partition] | None  # None: retired before the start, so nobody reads it
-    meter: Meter | None
-
-
 class Reshaper:
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -54,7 +42,7 @@ class Reshaper:
         self._running: dict[tuple[bytes, int], Reshape] = {}  # by container and number
         self._reserved: set[tuple[bytes, int]] = set()  # ranges that a reshape is, or is about to be, about
         self._switching: weakref.WeakKeyDictionary[Container, asyncio.Lock] = weakref.WeakKeyDictionary()
-        self._retired: list[_Retired] = []
+        self._retirement = Retirement(account.catalog, account.clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._pauses: frozenset[str] = frozenset()
         self._paused: dict[Reshape, asyncio.Event] = {}
@@ -68,8 +56,7 @@ class Reshaper:
         for entry in state.get("reshapes", ()):
             self._reserved.update((rid, parent) for parent in entry["parents"])
             self._start(container, entry, is_fresh=False)
-        for entry in state.get("retired", ()):
-            self._retired.append(_Retired(container, entry["store"], 0.0, None, None))
+        self._retirement.enter(container)
         self._watch(container, container.partitions.values())
         self._consider(container)
 
@@ -81,7 +68,7 @@ class Reshaper:
             if reshape.task is not None:
                 reshape.task.cancel()
         self._reserved -= {key for key in self._reserved if key[0] == rid}
-        self._retired = [each for each in self._retired if each.container is not container]
+        self._retirement.leave(container)
 
     async def close(self) -> None:
         tasks = [reshape.task for reshape in self._running.values() if reshape.task is not None] + list(self._tasks)
@@ -209,39 +196,11 @@ class Reshaper:
 
     async def keep_up(self) -> None:
         """Once in a while: empty the stores of parents, and look for what could be merged."""
-        now_s = self._account.clock.now_s()
-        kept: list[_Retired] = []
-        due: list[_Retired] = []
-        for each in self._retired:
-            partition = each.partition() if each.partition is not None else None
-            # Whoever reads it still holds it. In the end he has to start over.
-            is_over = partition is None or now_s >= each.until_s + limits.RETIRED_SECONDS_MAX
-            (due if now_s >= each.until_s and is_over else kept).append(each)
-        self._retired = kept
-        for each in due:
-            try:
-                await self._drop(each)
-            except Failure:
-                self._retired.append(each)
-                raise
+        await self._retirement.collect()
         for container in self._account.containers:
             self._consider(container)
             if self._account.settings.merges_by_policy:
                 await self._merge_by_policy(container)
-
-    async def _drop(self, retired: _Retired) -> None:
-        partition = retired.partition() if retired.partition is not None else None
-        if partition is not None:
-            partition.is_dropped = True
-        if retired.meter is not None:
-            retired.container.forget(retired.meter)
-
-        def change(state: Body, _: NewStore) -> Body:
-            left = [each for each in state.get("retired", ()) if each["store"] != retired.store]
-            return {**state, "retired": left}
-
-        await self._account.catalog.change_state(retired.container.record, change, garbage=[retired.store])
-        await self._account.catalog.collect_garbage()
 
     async def _merge_by_policy(self, container: Container) -> None:
         """Neighbours that are small together, where each has little to spend anyway."""
@@ -389,11 +348,8 @@ class Reshaper:
     def _switched(self, reshape: Reshape, parents: list[Partition]) -> None:
         """Children serve. The parents wait for those who still read them."""
         container = reshape.container
-        until_s = {each["store"]: each["until_s"] for each in container.record.state.get("retired", ())}
-        for parent in parents:
-            self._reserved.discard((container.record.rid, parent.range.id))
-            store = parent.range.store
-            self._retired.append(_Retired(container, store, until_s[store], weakref.ref(parent), parent.meter))
+        self._reserved -= {(container.record.rid, parent.range.id) for parent in parents}
+        self._retirement.add(container, parents)
         self._account.budgets.assign(container)
         self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
 
