@@ -7,6 +7,7 @@ scope to partitions is here; what is done there is in `items.py` and `feeds.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from armillary.account.faults import Faults
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.library.context import Context
+from armillary.model.documents import json_form, key_of_bson
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
 from armillary.model.policies import ContainerPolicies
@@ -27,6 +29,7 @@ from armillary.partition.partition import Partition
 from armillary.partition.schema import Rules, Schema
 from armillary.storage.engine import Engine
 
+MONGO = "mongo"  # what the MongoDB door keeps about a collection in its container's state
 _HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
 EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
 
@@ -35,6 +38,8 @@ class Container:
     def __init__(self, record: Record, database: Record, engine: Engine, clock: Clock, logical_bytes_max: int) -> None:
         body = record.body
         key = PartitionKeyDefinition.parse(body["partitionKey"]) if "partitionKey" in body else None
+        if key is not None and MONGO in record.state:
+            key = replace(key, takes_objects=True)
         self.record = record
         self.database = database
         self.key = key
@@ -47,6 +52,7 @@ class Container:
             older_rules=_older_rules(record, key),
             logical_partition_bytes_max=logical_bytes_max,
         )
+        self.form = json_form(self.schema)  # of its items, to the doors that read JSON
         self.map = PartitionMap([key_range_of(each) for each in record.state["ranges"]])
         self._clock = clock
         self._engine = engine
@@ -107,6 +113,9 @@ class Container:
 
     def key_of(self, document: Mapping[str, Any]) -> Key:
         return self.key.extract(document) if self.key is not None else ()
+
+    def key_of_bson(self, document: Mapping[str, Any]) -> Key:
+        return key_of_bson(self.key, document) if self.key is not None else ()
 
     def effective_key(self, key: Key) -> bytes:
         """Where a full key lies in the hash space."""

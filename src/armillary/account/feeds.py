@@ -405,6 +405,7 @@ class _Walk:
                 is_live=self._is_live if schema.rules.default_ttl is not None else None,
                 statistics=partition,
                 progress=self._progress(position),
+                form=self._container.form,
             )
             slices.append(Slice(partition, cut_low, cut_high, execution))
         return slices

@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-import orjson
-
 from armillary import limits
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import compile_filter
-from armillary.model import charges, items, layout, resources
-from armillary.model.encoding import lsn_of, payload_of, unpack_header
+from armillary.model import charges, documents, items, layout, resources
+from armillary.model.encoding import FORMAT_JSON, lsn_of, payload_of, unpack_header
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, Key
 from armillary.model.patch import Patch
 from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
@@ -88,7 +86,7 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
             )
     except Failure as failure:
         raise _at(partition, partition.meter.charge(failure, epk, ticket, ask)) from None
-    payload = payload_of(stored)
+    payload = payload_of(stored) if stored[0] == FORMAT_JSON else documents.json_text(stored, container.schema)
     etag = items.etag_in(payload)
     place = (partition.range.id, partition.head.lsn, lsn_of(stored))
     if options.if_none_match is not None and options.if_none_match in ("*", etag):
@@ -99,32 +97,32 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
 
 
 async def create(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await _write(container, _stored(Verb.CREATE, container, document, options, clock), options.ask)
+    return await write(container, _stored(Verb.CREATE, container, document, options, clock), options.ask)
 
 
 async def upsert(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await _write(container, _stored(Verb.UPSERT, container, document, options, clock), options.ask)
+    return await write(container, _stored(Verb.UPSERT, container, document, options, clock), options.ask)
 
 
 async def merge(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
     """Put the properties of the body over those of the item. Without If-Match it is made if it does not exist."""
-    return await _write(container, _stored(Verb.MERGE, container, document, options, clock), options.ask)
+    return await write(container, _stored(Verb.MERGE, container, document, options, clock), options.ask)
 
 
 async def replace(container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock) -> Answer:
     """Another id in the body renames the item, as the service does."""
-    return await _write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id), options.ask)
+    return await write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id), options.ask)
 
 
 async def patch(container: Container, item_id: str, changes: Patch, options: ItemOptions) -> Answer:
     operation = _keyed(Verb.PATCH, container, item_id, options)
     operation.patch = changes
     operation.condition = _condition(container, changes)
-    return await _write(container, operation, options.ask)
+    return await write(container, operation, options.ask)
 
 
 async def delete(container: Container, item_id: str, options: ItemOptions) -> Answer:
-    return await _write(container, _keyed(Verb.DELETE, container, item_id, options), options.ask)
+    return await write(container, _keyed(Verb.DELETE, container, item_id, options), options.ask)
 
 
 async def delete_by_key(container: Container, key: Key, ask: Ask | None = None) -> Answer:
@@ -137,7 +135,7 @@ async def delete_by_key(container: Container, key: Key, ask: Ask | None = None) 
         members = view.scan(layout.member_key(epk, 0), layout.prefix_end(layout.MEMBERS + epk))
         numbers = [member[-layout.RID_BYTES :] for member, _ in islice(members, limits.BATCH_OPERATIONS_MAX)]
         stored = view.get_many([layout.ITEMS + number for number in numbers])
-        return [orjson.loads(payload_of(each))["id"] for each in stored if each is not None]
+        return [documents.item_id(each) for each in stored if each is not None]
 
     ticket = partition.admit(WRITE_DEPOSIT, ask)
     charge_ru = DELETE_BY_KEY_RU
@@ -348,7 +346,8 @@ def _keyed(verb: Verb, container: Container, item_id: str, options: ItemOptions)
     )
 
 
-async def _write(container: Container, operation: Operation, ask: Ask | None) -> Answer:
+async def write(container: Container, operation: Operation, ask: Ask | None) -> Answer:
+    """Admit an operation, let whoever owns the key do it, and pay for it."""
     faults = container.faults
     lost = await faults.at_write(container, operation) if faults is not None else None
     while True:
@@ -441,7 +440,7 @@ async def present_etag(container: Container, item_id: str, key: Key) -> str | No
     """The etag that an item has now, uncharged: for doors whose etags say less than ours."""
     epk = container.effective_key(key)
     stored = await container.partition_for(epk).read_item(epk, item_id)
-    return items.etag_in(payload_of(stored)) if stored is not None else None
+    return documents.etag_of(stored) if stored is not None else None
 
 
 async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
@@ -454,7 +453,6 @@ async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
     if number is not None:
         stored = await partition.read(lambda view: view.get(layout.item_key(number)))
         if stored is not None and unpack_header(stored).epk == epk:
-            item_id: str = orjson.loads(payload_of(stored))["id"]
-            return item_id
+            return documents.item_id(stored)
     missing = Failure(Kind.NOT_FOUND, f"No item with the rid '{rid}' exists in this logical partition.", charge_ru=1.0)
     raise partition.meter.charge(missing, epk)

@@ -145,6 +145,10 @@ class IndexingPolicy:
         count, so that an item as sent and as stored has the same terms."""
         return ItemTerms([], 0) if self.mode == NONE else self._walk.terms(document, ts)
 
+    def speaks_of(self, name: str) -> bool:
+        """Whether a property of an item may have to do with its terms."""
+        return self.mode != NONE and self._walk.speaks_of(name)
+
     def is_indexed(self, path: str) -> bool:
         """Whether every value at a path (canonical text) of every indexed item is in the index."""
         return self.mode != NONE and self._walk.is_indexed(text_steps(path))

@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import mmh3
@@ -52,6 +53,7 @@ class PartitionKeyDefinition:
     kind: str = HASH
     version: int = 2
     is_system: bool = False  # a migrated container: items may have no key at all, whose value is ()
+    takes_objects: bool = False  # a collection of MongoDB's: an object is a key too, as its JSON text
     steps: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     # The property of a single one-step path, by far the commonest definition.
     _property: str | None = field(init=False, repr=False, compare=False)
@@ -166,6 +168,10 @@ class PartitionKeyDefinition:
             return False
         return int.from_bytes(high, "big") == int.from_bytes(low, "big") + 1
 
+    def component(self, value: Any) -> KeyComponent:
+        """What a value at a path counts as in a key."""
+        return self._component(value)
+
     def _component(self, value: Any) -> KeyComponent:
         kind = type(value)
         if kind is str:
@@ -176,10 +182,10 @@ class PartitionKeyDefinition:
             # Numbers are doubles: beyond this, keys that hash alike must also be equal.
             return value if -EXACT_INT_MAX <= value <= EXACT_INT_MAX else _finite(as_double(value))
         if kind is float:
-            return _finite(value)
+            return _finite(value) + 0.0 if self.takes_objects else _finite(value)  # 0 and -0 are one key there
         if value is None or kind is bool:
             return value  # type: ignore[no-any-return]
-        return UNDEFINED
+        return _object_key(value) if self.takes_objects and kind is dict else UNDEFINED
 
 
 def same_key(first: Key, second: Key) -> bool:
@@ -293,6 +299,41 @@ def _finite(number: float) -> float:
     if not math.isfinite(number):
         raise bad_request("The partition key value is beyond the range of a double; use a finite number.")
     return number
+
+
+# A number that JSON has no place for counts as the nearest double, since equal numbers must be equal keys.
+_NUMBER_TAGS: Final = ("$numberLong", "$numberDecimal")
+_OBJECT_CHARACTERS_MAX = 256
+
+
+def _object_key(value: dict[str, Any]) -> KeyComponent:
+    if len(value) == 1:
+        for tag, text in value.items():
+            if tag in _NUMBER_TAGS and type(text) is str:
+                number = _number(text)
+                if math.isfinite(number):
+                    return int(number) if number.is_integer() and abs(number) <= EXACT_INT_MAX else number
+    text = orjson.dumps(_canonical(value)).decode()
+    return text if len(text) <= _OBJECT_CHARACTERS_MAX else f"{{sha256:{sha256(text.encode()).hexdigest()}}}"
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _canonical(value: Any) -> Any:
+    """Equal values are one text: 1.0 is 1, and NaN is NaN of whatever type."""
+    kind = type(value)
+    if kind is float and value.is_integer() and abs(value) <= EXACT_INT_MAX:
+        return int(value)
+    if kind is dict:
+        if value.get("$numberDecimal") in ("NaN", "Infinity", "-Infinity"):
+            return {"$numberDouble": value["$numberDecimal"]}
+        return {name: _canonical(each) for name, each in value.items()}
+    return [_canonical(each) for each in value] if kind is list else value
 
 
 def _excerpt(text: str | bytes) -> str:

@@ -101,6 +101,9 @@ class TermWalk:
         self._forget()
         self._explicit = tuple(path for path in explicit if self.is_indexed(text_steps(path)))
         self._has_more = bool(self._explicit or composites or spatial)
+        paths = [steps for composite in composites for steps in composite.paths]
+        paths += [text_steps(index.path) for index in spatial]
+        self._composed_names = frozenset([steps[0] for steps in paths])
 
     def is_indexed(self, steps: Steps) -> bool:
         if steps == ("_ts",):
@@ -111,6 +114,11 @@ class TermWalk:
             if node.is_dead:
                 return False
         return node.is_indexed
+
+    def speaks_of(self, name: str) -> bool:
+        """Whether a property of an item may have to do with its terms."""
+        child = self._root.below.get(name) or self._see(self._root, name)
+        return not child.is_dead or name in self._composed_names
 
     def terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
         if self._memo_bytes > limits.INDEX_MEMO_BYTES_MAX:

@@ -7,9 +7,7 @@ items may claim one id or one unique value here; whoever has lost it gives up on
 
 from __future__ import annotations
 
-import orjson
-
-from armillary.model import layout
+from armillary.model import documents, layout
 from armillary.model.encoding import ItemHeader, payload_of, unpack_header
 from armillary.model.keys import to_header
 from armillary.partition import log
@@ -24,18 +22,17 @@ class Adopter(Writer):
 
     def adopt(self, number: int, stored: bytes) -> None:
         txn, header, payload = self._txn, unpack_header(stored), payload_of(stored)
-        document: Document = orjson.loads(payload)
+        document = documents.plain_json(stored)
         rid = number.to_bytes(8, "big")
         present = txn.get(layout.ITEMS + rid)
         before_terms = NO_TERMS
         bytes_added, items_added = len(payload), 1
         if present is not None:
             before, before_payload = unpack_header(present), payload_of(present)
-            before_document: Document = orjson.loads(before_payload)
             assert before.epk == header.epk, "an item never leaves its logical partition"
             before_terms = self._terms_of(before, before_payload)
             bytes_added, items_added = len(payload) - len(before_payload), 0
-            self._give_up_names(header.epk, rid, before_document)
+            self._give_up_names(header.epk, rid, documents.plain_json(present))
             self._delete_expiry(before, number)
             txn.delete(layout.change_key(before.lsn, before.step, number))
         terms = self._terms_of(header, payload)
@@ -62,7 +59,7 @@ class Adopter(Writer):
         if present is not None:
             header, payload = unpack_header(present), payload_of(present)
             self._move_terms(change.number, self._terms_of(header, payload), NO_TERMS)
-            self._give_up_names(header.epk, rid, orjson.loads(payload))
+            self._give_up_names(header.epk, rid, documents.plain_json(present))
             self._delete_expiry(header, change.number)
             txn.delete(layout.ITEMS + rid)
             txn.delete(layout.member_key(header.epk, change.number))

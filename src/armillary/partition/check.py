@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import orjson
-
-from armillary.model import items, layout
-from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, payload_of, unpack_header
+from armillary.model import documents, items, layout
+from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON, ItemHeader, payload_of, unpack_header
 from armillary.model.keys import to_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
@@ -58,7 +56,7 @@ class _Check:
             number = int.from_bytes(key[1:], "big")
             try:
                 header, payload = unpack_header(stored), payload_of(stored)
-                document = orjson.loads(payload)
+                document = documents.json_document(stored, self._schema)
                 found = list(self._check_item(number, header, payload, document))
             except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
                 yield f"item {number} cannot be read: {error!r}"
@@ -100,7 +98,7 @@ class _Check:
     ) -> Iterator[str]:
         what = f"item {number} (id {document.get('id')!r})"
         epk = header.epk
-        if header.format != FORMAT_JSON:
+        if header.format not in (FORMAT_JSON, FORMAT_BSON):
             yield f"{what} has the unknown format {header.format}"
         if not self._range.low <= epk < self._range.high:
             yield f"{what} lies outside the partition's range"
@@ -118,7 +116,7 @@ class _Check:
             yield f"{what} has no change entry at its lsn {header.lsn}"
         self._expected[layout.IDS] += 1
         self._expected[layout.MEMBERS] += 1
-        yield from self._check_index(what, number, header, document)
+        yield from self._check_index(what, number, header, payload, document)
         count, size, text = self._sizes.get(epk, (0, 0, self._key_text(document)))
         self._sizes[epk] = (count + 1, size + len(payload), text)
 
@@ -147,9 +145,11 @@ class _Check:
             if document.get(name) != value:
                 yield f"{what} has {name} {document.get(name)!r} instead of {value!r}"
 
-    def _check_index(self, what: str, number: int, header: ItemHeader, document: dict[str, object]) -> Iterator[str]:
+    def _check_index(
+        self, what: str, number: int, header: ItemHeader, payload: bytes, document: dict[str, object]
+    ) -> Iterator[str]:
         rules = self._schema.rules_of(header)
-        terms = rules.indexing.terms(document, header.ts).terms if header.flags & FLAG_INDEXED else []
+        terms = documents.item_terms(rules.indexing, header, payload).terms
         self._expected[layout.TERMS] += len(terms)
         for path, term in terms:
             path_number = self._paths.get(path)

@@ -10,7 +10,10 @@ from enum import Enum, auto
 from typing import Any
 
 from armillary.errors import Failure
-from armillary.model import items
+from armillary.model import documents, items
+from armillary.model.bson_ids import id_text
+from armillary.model.bson_json import json_of
+from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
 from armillary.model.indexing import ItemTerms
 from armillary.model.keys import Key
 from armillary.model.patch import Patch
@@ -27,6 +30,7 @@ class Verb(Enum):
     REPLACE = auto()
     PATCH = auto()
     MERGE = auto()
+    CHANGE = auto()
     DELETE = auto()
     READ = auto()
 
@@ -37,12 +41,17 @@ class Draft:
 
     item_id: str
     document: Document
-    text: bytes  # the item's JSON without system properties and closing brace
+    text: bytes  # the item's JSON without system properties and closing brace, or its BSON
     ttl: int
     ts: int
     terms: ItemTerms
     is_indexed: bool
     rules_number: int
+    format: int = FORMAT_JSON
+
+    def json(self) -> Document:
+        """The item as JSON."""
+        return self.document if self.format == FORMAT_JSON else json_of(self.document)
 
 
 def draft(schema: Schema, document: Document, ts: int, directive: str = "Default") -> Draft:
@@ -57,6 +66,16 @@ def draft(schema: Schema, document: Document, ts: int, directive: str = "Default
     return Draft(item_id, document, text, ttl, ts, terms, is_indexed, rules.number)
 
 
+def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, directive: str = "Default") -> Draft:
+    """The same of a BSON document, which has an `_id`."""
+    documents.check_bson_size(len(encoded))
+    rules = schema.rules
+    is_indexed = rules.indexing.applies(directive)
+    terms = documents.bson_terms(rules.indexing, document, ts) if is_indexed else NO_TERMS
+    ttl = documents.bson_ttl(document)
+    return Draft(id_text(document["_id"]), document, encoded, ttl, ts, terms, is_indexed, rules.number, FORMAT_BSON)
+
+
 @dataclass(slots=True)
 class Operation:
     verb: Verb
@@ -66,6 +85,9 @@ class Operation:
     draft: Draft | None = None  # CREATE, UPSERT, REPLACE, MERGE
     patch: Patch | None = None
     condition: Callable[[Document], bool] | None = None  # of a PATCH
+    # Of documents of MongoDB's: what a CHANGE makes of one, None if it is to stay as it is; and what a DELETE is for.
+    change: Callable[[Document], Document | None] | None = None
+    matches: Callable[[Document], bool] | None = None
     if_match: str | None = None
     if_none_match: str | None = None
     directive: str = "Default"
@@ -92,6 +114,7 @@ class Outcome:
     old_bytes: int = 0  # of the item that was there
     terms: int = 0  # that were added or removed, as far as they are charged for
     patch_operations: int = 0
+    before: bytes | None = None  # the BSON of a document that was changed or deleted
 
 
 class MemberFailed(Exception):

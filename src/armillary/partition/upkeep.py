@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 from itertools import islice
 
-import orjson
-
 from armillary import limits
-from armillary.model import layout
-from armillary.model.encoding import FLAG_INDEXED, payload_of, unpack_header
+from armillary.model import documents, layout
+from armillary.model.encoding import payload_of, unpack_header
 from armillary.partition import log
-from armillary.partition.operations import NO_TERMS, MemberFailed, Operation, Verb
+from armillary.partition.operations import MemberFailed, Operation, Verb
 from armillary.partition.partition import Partition
 from armillary.partition.presence import Presence, paths_of
 from armillary.partition.schema import Schema
@@ -30,7 +28,7 @@ async def sweep_expired(partition: Partition, now_s: float) -> int:
         for key, _ in islice(entries, limits.SWEEP_ITEMS_MAX):
             stored = view.get(layout.ITEMS + key[-layout.RID_BYTES :])
             if stored is not None:
-                found.append((unpack_header(stored).epk, orjson.loads(payload_of(stored))["id"]))
+                found.append((unpack_header(stored).epk, documents.item_id(stored)))
         return found
 
     deleted = 0
@@ -116,10 +114,7 @@ class Look:
         for key, stored in islice(entries, limits.RESTATE_ITEMS):
             number = int.from_bytes(key[1:], "big")
             header = unpack_header(stored)
-            terms = NO_TERMS.terms
-            if header.flags & FLAG_INDEXED:
-                indexing = self._schema.rules_of(header).indexing
-                terms = indexing.terms(orjson.loads(payload_of(stored)), header.ts).terms
+            terms = documents.item_terms(self._schema.rules_of(header).indexing, header, payload_of(stored)).terms
             self._found = paths_of(terms) if self._found is None else self._found.intersection(dict(terms))
             if not self._found:
                 return False  # no path is everywhere: the rest need not be looked at

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import orjson
-
 from armillary.errors import Failure, Kind
-from armillary.model import charges, items, layout
-from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
+from armillary.model import charges, documents, items, layout
+from armillary.model.bson_values import encode
+from armillary.model.encoding import (
+    FLAG_INDEXED,
+    FORMAT_BSON,
+    FORMAT_JSON,
+    ItemHeader,
+    lsn_of,
+    pack_item,
+    payload_of,
+    unpack_header,
+)
 from armillary.model.indexing import ItemTerms, count_charged
 from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
 from armillary.partition import log
-from armillary.partition.operations import NO_TERMS, Document, Draft, Operation, Outcome, Result, Verb, draft
+from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
 from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence, of_first_item
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
@@ -59,6 +67,8 @@ class Writer:
                 return self._patch(operation)
             case Verb.MERGE:
                 return self._merge(operation)
+            case Verb.CHANGE:
+                return self._change(operation)
             case Verb.DELETE:
                 return self._delete(operation)
             case Verb.READ:
@@ -68,7 +78,7 @@ class Writer:
         if self._steps:
             self._txn.put(layout.HEAD_KEY, self.head.pack())
 
-    # The seven verbs.
+    # The eight verbs.
 
     def _create(self, operation: Operation) -> Outcome:
         made = self._current_draft(operation)
@@ -108,7 +118,7 @@ class Writer:
         assert operation.patch is not None
         number, stored = self._existing(operation)
         self._check_etag(operation, number, stored)
-        document: Document = orjson.loads(payload_of(stored))
+        document = documents.json_document(stored, self._schema)
         if operation.condition is not None and not operation.condition(document):
             raise _precondition_failed(charges.failed_write_ru(len(stored)))
         key = self._schema.key
@@ -127,24 +137,44 @@ class Writer:
         assert operation.draft is not None
         number, stored = self._existing(operation)
         self._check_etag(operation, number, stored)
-        merged = {**orjson.loads(payload_of(stored)), **operation.draft.document}
+        merged = {**documents.json_document(stored, self._schema), **operation.draft.document}
         made = draft(self._schema, merged, int(self._now_s), operation.directive)
         return self._overwrite(operation, number, stored, made)
+
+    def _change(self, operation: Operation) -> Outcome:
+        """A document as another one that is made of it here, so that nobody comes in between."""
+        assert operation.change is not None
+        number, stored = self._existing(operation)
+        before = documents.bson_bytes(stored)
+        becomes = operation.change(documents.bson_document(stored))
+        if becomes is None:
+            charge_ru = charges.failed_write_ru(len(stored))
+            return Outcome(Result.NOT_MODIFIED, before, None, lsn_of(stored), charge_ru, before=before)
+        made = bson_draft(self._schema, becomes, encode(becomes), int(self._now_s), operation.directive)
+        assert made.item_id == operation.item_id, "a document keeps its id"
+        outcome = self._overwrite(operation, number, stored, made)
+        outcome.before = before
+        return outcome
 
     def _delete(self, operation: Operation) -> Outcome:
         number, stored = self._existing(operation)
         self._check_etag(operation, number, stored)
+        before = None
+        if operation.matches is not None:
+            before = documents.bson_bytes(stored)
+            if not operation.matches(documents.bson_document(stored)):
+                return Outcome(Result.NOT_MODIFIED, None, None, lsn_of(stored), charges.failed_write_ru(len(stored)))
         kind = log.ITEM_EXPIRED if operation.is_expiry else log.ITEM_DELETED
         charged = self._remove(operation.epk, operation.item_id, number, stored, kind)
         old_bytes = len(payload_of(stored))
         charge_ru = charges.delete_ru(old_bytes, charged)
-        return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru, old_bytes, charged)
+        return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru, old_bytes, charged, before=before)
 
     def _read(self, operation: Operation) -> Outcome:
         number, stored = self._existing(operation)
         header = unpack_header(stored)
         etag = items.etag(number, header.lsn, header.step, header.ts)
-        payload = payload_of(stored)
+        payload = documents.json_text(stored, self._schema)
         charge_ru = charges.read_ru(len(payload))
         if operation.if_none_match is not None and operation.if_none_match in ("*", etag):
             return Outcome(Result.NOT_MODIFIED, None, etag, header.lsn, charge_ru)
@@ -193,7 +223,21 @@ class Writer:
         assert made is not None
         if made.rules_number != self._schema.rules.number:
             # The container's policy changed between the request's arrival and its turn.
+            if made.format == FORMAT_BSON:
+                return bson_draft(self._schema, made.document, made.text, made.ts, operation.directive)
             made = draft(self._schema, made.document, made.ts, operation.directive)
+        return made
+
+    def _as_stored(self, operation: Operation, stored: bytes, made: Draft) -> Draft:
+        """What the SQL door writes over a document of MongoDB's stays one, if it can."""
+        if made.format == FORMAT_BSON or stored[0] == FORMAT_JSON:
+            return made
+        rebuilt = documents.rebuilt_bson(made.document, stored)
+        if rebuilt is None:
+            return made
+        encoded, document = rebuilt
+        made = bson_draft(self._schema, document, encoded, made.ts, operation.directive)
+        items.check_size(len(encoded))
         return made
 
     # Changing.
@@ -202,7 +246,8 @@ class Writer:
         head, txn, epk = self.head, self._txn, operation.epk
         number = head.next_number
         head.next_number += 1
-        self._claim_unique(epk, made.document, number, before=None)
+        if self._schema.unique:
+            self._claim_unique(epk, made.json(), number, before=None)
         header, payload, etag = self._seal(made, epk, number)
         self._note_paths(made.terms, is_first=head.item_count == 0)
         self._resize(operation, 1, len(payload))
@@ -215,25 +260,33 @@ class Writer:
         self._put_expiry(header, number)
         terms = made.terms.charged + len(self._schema.unique.paths)
         charge_ru = charges.create_ru(len(payload), terms)
-        return Outcome(Result.CREATED, payload, etag, header.lsn, charge_ru, 0, terms)
+        answered = payload if made.format == FORMAT_JSON else made.text
+        return Outcome(Result.CREATED, answered, etag, header.lsn, charge_ru, 0, terms)
 
     def _overwrite(self, operation: Operation, number: int, stored: bytes, made: Draft) -> Outcome:
         self._check_etag(operation, number, stored)
         txn, epk = self._txn, operation.epk
         before, before_payload = unpack_header(stored), payload_of(stored)
         before_terms = self._terms_of(before, before_payload)
+        is_answered_as_json = made.format == FORMAT_JSON
+        if stored[0] != FORMAT_JSON:
+            made = self._as_stored(operation, stored, made)
         if self._schema.unique:
-            self._claim_unique(epk, made.document, number, before=orjson.loads(before_payload))
+            self._claim_unique(epk, made.json(), number, before=documents.plain_json(stored))
         txn.delete(layout.change_key(before.lsn, before.step, number))
         header, payload, etag = self._seal(made, epk, number)
         self._resize(operation, 0, len(payload) - len(before_payload))
-        txn.put(layout.item_key(number), pack_item(header, payload))
+        becomes = pack_item(header, payload)
+        txn.put(layout.item_key(number), becomes)
         changed = self._move_terms(number, before_terms, made.terms)
         self._note_paths(made.terms)
         self._delete_expiry(before, number)
         self._put_expiry(header, number)
         charge_ru = charges.replace_ru(len(before_payload), len(payload), changed)
-        return Outcome(Result.REPLACED, payload, etag, header.lsn, charge_ru, len(before_payload), changed)
+        answered = payload
+        if made.format != FORMAT_JSON:
+            answered = documents.json_text(becomes, self._schema) if is_answered_as_json else made.text
+        return Outcome(Result.REPLACED, answered, etag, header.lsn, charge_ru, len(before_payload), changed)
 
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
         """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""
@@ -244,7 +297,7 @@ class Writer:
         for path, term in terms.terms:
             txn.delete(self._term_prefix(path) + term + rid)
         if self._schema.unique:
-            for constraint, values in enumerate(self._schema.unique.values(orjson.loads(payload))):
+            for constraint, values in enumerate(self._schema.unique.values(documents.plain_json(stored))):
                 txn.delete(layout.unique_key(epk, constraint, values))
         self._delete_expiry(header, number)
         txn.delete(layout.item_key(number))
@@ -261,11 +314,14 @@ class Writer:
         lsn, step = self._lsn, self._next_step()
         etag = items.etag(number, lsn, step, made.ts)
         schema = self._schema
-        rid = item_rid_text(schema.rid, number)
-        payload = made.text + items.close_text(rid, f"{schema.self_link}docs/{rid}/", etag, made.ts)
-        items.check_size(len(payload))
+        if made.format == FORMAT_JSON:
+            rid = item_rid_text(schema.rid, number)
+            payload = made.text + items.close_text(rid, f"{schema.self_link}docs/{rid}/", etag, made.ts)
+            items.check_size(len(payload))
+        else:
+            payload = documents.bson_payload(number, made.text)
         flags = FLAG_INDEXED if made.is_indexed else 0
-        header = ItemHeader(FORMAT_JSON, flags, made.rules_number, lsn, made.ts, made.ttl, epk, step)
+        header = ItemHeader(made.format, flags, made.rules_number, lsn, made.ts, made.ttl, epk, step)
         self._txn.put(layout.change_key(lsn, step, number), log.WRITTEN)
         return header, payload, etag
 
@@ -278,9 +334,7 @@ class Writer:
     # The spaces beside the item.
 
     def _terms_of(self, header: ItemHeader, payload: bytes) -> ItemTerms:
-        if not header.flags & FLAG_INDEXED:
-            return NO_TERMS
-        return self._schema.rules_of(header).indexing.terms(orjson.loads(payload), header.ts)
+        return documents.item_terms(self._schema.rules_of(header).indexing, header, payload)
 
     def _move_terms(self, number: int, before: ItemTerms, after: ItemTerms) -> int:
         """Replace one set of terms by another. Returns how many of those removed or added are charged for."""
@@ -323,10 +377,7 @@ class Writer:
         self._presence = self.new_presence = becomes
 
     def _claim_unique(self, epk: bytes, document: Document, number: int, before: Document | None) -> None:
-        unique = self._schema.unique
-        if not unique:
-            return
-        txn = self._txn
+        txn, unique = self._txn, self._schema.unique
         old = unique.values(before) if before is not None else [None] * len(unique.paths)
         for constraint, (was, becomes) in enumerate(zip(old, unique.values(document), strict=True)):
             if was == becomes:
@@ -350,7 +401,7 @@ class Writer:
         assert stored is not None, "a unique value without its item"
         if self._schema.is_live(unpack_header(stored), self._now_s):
             return False
-        item_id = orjson.loads(payload_of(stored))["id"]
+        item_id = documents.item_id(stored)
         self._remove(epk, item_id, number, stored, log.ITEM_EXPIRED)
         return True
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-import orjson
-
 from armillary import limits
+from armillary.model.documents import PLAIN_JSON, Form
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access import Candidate, Counters, Index, Scope, Statistics, candidates, count_index_use, loaded
@@ -93,8 +92,10 @@ class Execution:
         is_live: IsLive | None = None,
         statistics: Statistics | None = None,
         progress: Progress | None = None,
+        form: Form = PLAIN_JSON,
     ) -> None:
         self._selection = selection
+        self._form = form
         self._statistics = statistics
         self._scope = scope
         self._index = index
@@ -209,7 +210,7 @@ class Execution:
         position = self.progress.position
         start = Start(position.order, position.rid, position.given > 0)
         if self._sorter is None:
-            walk = OrderedWalk(view, selection, self._scope, self._index)
+            walk = OrderedWalk(view, selection, self._scope, self._index, self._form)
             if walk.is_served:
                 is_everywhere = False
                 if walk.path is not None and self._statistics is not None:
@@ -273,7 +274,7 @@ class Execution:
         """The document of an item that is in the scope and has not expired; None for others."""
         if self._needs_header and not self._is_wanted(stored):
             return None
-        return orjson.loads(payload_of(stored))
+        return self._form.load(self._form.text(stored))
 
     def _is_wanted(self, stored: bytes) -> bool:
         header = unpack_header(stored)
@@ -286,6 +287,7 @@ class Execution:
         stage, progress = self._selection.stages[0], self.progress
         predicate, project = stage.predicate, stage.project
         is_whole = predicate is None and project is None
+        is_json, text, load, dump = self._form
         needs_header = self._needs_header
         is_ordered = self._selection.ordering is not None
         at_rid, at_order = -1, b""
@@ -304,10 +306,9 @@ class Execution:
                 passed += 1
                 at_rid, at_order = rid, order
                 continue
-            assert stored[0] == FORMAT_JSON, "other formats are converted by the door that wrote them"
-            row = payload = payload_of(stored)
+            row = payload = payload_of(stored) if is_json and stored[0] == FORMAT_JSON else text(stored)
             if not is_whole:
-                document = orjson.loads(payload)
+                document = load(payload)
                 value: Value = UNDEFINED
                 if predicate is None or predicate(document):
                     value = document if project is None else project(document)
@@ -317,7 +318,7 @@ class Execution:
                     at_rid, at_order = rid, order
                     continue
                 if project is not None:
-                    row = orjson.dumps(value)
+                    row = dump(value)
             if progress.skip:
                 progress.skip -= 1
             elif rows and size_bytes + len(row) > max_bytes:
@@ -356,11 +357,11 @@ class Execution:
             if stored is None or (self._needs_header and not self._is_wanted(stored)):
                 at = rid, order
                 continue
-            payload = payload_of(stored)
+            payload = self._form.text(stored)
             item = self._item
             if item is None or item.rid != rid:
                 given = position.given if rid == position.rid else 0
-                item = _Item(rid, stage.rows(orjson.loads(payload)), given)
+                item = _Item(rid, stage.rows(self._form.load(payload)), given)
             size_bytes, is_over = self._join(item, rows, size_bytes, (max_items, max_bytes), is_due)
             if not item.is_counted and (item.number or not is_over):
                 item.is_counted = True
@@ -392,7 +393,7 @@ class Execution:
             if progress.skip:
                 progress.skip -= 1
                 continue
-            dumped = orjson.dumps(row)
+            dumped = self._form.dump(row)
             if len(rows) >= maxima[0] or (rows and size_bytes + len(dumped) > maxima[1]):
                 item.number -= 1
                 item.rows = chain([row], item.rows)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-import orjson
-
 from armillary import limits
 from armillary.model import layout
-from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term, is_cut, payload_of
+from armillary.model.documents import plain_json
+from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term, is_cut, unpack_header
 from armillary.model.index_paths import text_steps
+from armillary.model.terms import TS_PATH
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access import Index, Scope, Statistics, intersection, path_prefix
 from armillary.query.aggregates import AGGREGATES
@@ -277,7 +277,9 @@ def _extreme(view: View, part: _Extreme, expired: frozenset[int]) -> Value:
     first = first_key(prefix + term, layout.prefix_end(prefix + term))
     stored = view.get(layout.item_key(_rid(first or key)))
     assert stored is not None, "the index names an item that is not there"
-    node: Any = orjson.loads(payload_of(stored))
+    if part.path == TS_PATH:
+        return [unpack_header(stored).ts, False]
+    node: Any = plain_json(stored)
     for step in text_steps(part.path):
         node = node[step]
     return [node, False]

@@ -12,11 +12,10 @@ from itertools import islice
 from operator import itemgetter
 from typing import Protocol
 
-import orjson
-
 from armillary import limits
 from armillary.model import layout
-from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.documents import item_id
+from armillary.model.encoding import unpack_header
 from armillary.model.values import UNDEFINED
 from armillary.query.access import Candidate, Index, Scope, find_rids, loaded
 from armillary.query.conditions import ALL, And, Condition, Range, both, pinned_ids
@@ -108,7 +107,7 @@ def _sorted(view: View, rids: list[int]) -> list[tuple[bytes, int]]:
     places = []
     for _, rid, stored in loaded(view, ((b"", rid) for rid in rids), len(rids)):
         assert stored is not None
-        places.append((unpack_header(stored).epk + orjson.loads(payload_of(stored))["id"].encode(), rid))
+        places.append((unpack_header(stored).epk + item_id(stored).encode(), rid))
     return sorted(places)
 
 

@@ -12,11 +12,10 @@ import heapq
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import orjson
-
 from armillary import limits
 from armillary.model import layout
-from armillary.model.encoding import TAG_NUMBER, TAG_STRING, encode_term, is_cut, payload_of
+from armillary.model.documents import Form
+from armillary.model.encoding import TAG_NUMBER, TAG_STRING, encode_term, is_cut
 from armillary.model.values import UNDEFINED
 from armillary.query.access import Candidate, Index, Scope, few_rids, member_rids, path_prefix
 from armillary.query.aggregates import too_many
@@ -46,9 +45,10 @@ class OrderedWalk:
     """The items of a partition in the order of an index. `is_served` says whether an index has it; what an index cannot
     do better than a sort, because a filter leaves only few items, is not."""
 
-    def __init__(self, view: View, selection: Selection, scope: Scope, index: Index) -> None:
+    def __init__(self, view: View, selection: Selection, scope: Scope, index: Index, form: Form) -> None:
         assert selection.ordering is not None
         self._view = view
+        self._form = form
         self._ordering = selection.ordering
         self._condition = selection.condition
         self._scope = scope
@@ -94,7 +94,7 @@ class OrderedWalk:
             low = layout.item_key(start.rid + (not start.is_included))
         values = self._ordering.values
         for key, stored in self._view.scan(low, high, self._is_descending):
-            is_lacking = values(orjson.loads(payload_of(stored)))[0] is UNDEFINED
+            is_lacking = values(self._form.load(self._form.text(stored)))[0] is UNDEFINED
             yield _UNDEFINED, int.from_bytes(key[1:], "big"), stored if is_lacking else None
 
     # Items by their terms.
@@ -241,7 +241,7 @@ class OrderedWalk:
         for rid in rids:
             stored = self._view.get(layout.item_key(rid))
             assert stored is not None, "the index names an item that is not there"
-            sorter.add(rid, orjson.loads(payload_of(stored)))
+            sorter.add(rid, self._form.load(self._form.text(stored)))
         sorter.finish()
         yield from sorter.after(start)
 

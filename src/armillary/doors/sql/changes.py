@@ -13,6 +13,7 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call, HeaderList
 from armillary.doors.sql.lists import container_paths
 from armillary.errors import Failure, Kind, bad_request
+from armillary.model.documents import json_text
 from armillary.model.encoding import payload_of
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
@@ -46,7 +47,7 @@ async def read_change_feed(call: Call, container: Container, options: FeedOption
     parts = explain_feed(sizes_bytes, page.charge_ru, options.read_factor) if call.explains else None
     if not page.items and page.is_end:
         return call.answer(304, page.charge_ru, b"", [(b"x-ms-item-count", b"0"), *extra], parts)
-    rows = [_row(each) for each in page.items]
+    rows = [_row(each, container) for each in page.items]
     return call.answer_feed(page.charge_ru, container.rid_text, ResourceType.ITEM.feed, rows, None, extra, parts)
 
 
@@ -79,6 +80,6 @@ def _since_s(call: Call) -> int | None:
     )
 
 
-def _row(changed: Changed) -> bytes:
+def _row(changed: Changed, container: Container) -> bytes:
     """The item with its lsn, which is no part of what is stored: the text of an item ends with a brace."""
-    return b'%b,"_lsn":%d}' % (payload_of(changed.stored)[:-1], changed.lsn)
+    return b'%b,"_lsn":%d}' % (json_text(changed.stored, container.schema)[:-1], changed.lsn)

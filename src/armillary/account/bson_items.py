@@ -1,0 +1,183 @@
+"""What can be done to documents of the MongoDB door: insert, find by key and id, change, delete; one by one or many in
+few transactions. They are items like all others and go the same way; here is what is different: BSON in and out, and
+changes that are made where nobody comes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from armillary import limits
+from armillary.account import items
+from armillary.account.container import Container
+from armillary.account.items import Answer
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model import charges, documents
+from armillary.model.bson_ids import id_text
+from armillary.model.bson_values import Document
+from armillary.model.keys import Key
+from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
+from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb, bson_draft
+
+Change = Callable[[Document], Document | None]
+Match = Callable[[Document], bool]
+
+
+# One document.
+
+
+@dataclass(slots=True)
+class Found:
+    document: bytes | None  # BSON; None: there is none
+    charge_ru: float
+    lsn: int
+
+
+async def find(container: Container, key: Key, id_value: Any, ask: Ask | None = None, read_factor: int = 1) -> Found:
+    """The document with this `_id` and this shard key: a point read."""
+    epk = container.effective_key(key)
+    if container.faults is not None:
+        await container.faults.at_key("read", container, epk)
+    partition = container.partition_for(epk)
+    ticket = partition.admit(READ_DEPOSIT, ask)
+    try:
+        stored = await partition.read_item(epk, id_text(id_value))
+    except Failure as failure:
+        raise partition.meter.charge(failure, epk, ticket, ask) from None
+    if partition.is_moved:  # while storage was waited for: its children know better
+        partition.meter.release(ticket, ask)
+        return await find(container, key, id_value, ask, read_factor)
+    if stored is None:
+        return Found(None, partition.spend(charges.failed_read_ru(read_factor), epk, ticket, ask), partition.lsn)
+    document = documents.bson_bytes(stored)
+    charge_ru = partition.spend(charges.read_ru(len(document), read_factor), epk, ticket, ask)
+    return Found(document, charge_ru, partition.lsn)
+
+
+def inserting(container: Container, document: Document, encoded: bytes, clock: Clock) -> Operation:
+    """The operation that stores a new document, which has an `_id`. `encoded` is its BSON as it came."""
+    made = bson_draft(container.schema, document, encoded, int(clock.now_s()))
+    key = container.key_of_bson(document)
+    return Operation(Verb.CREATE, container.effective_key(key), key, made.item_id, draft=made)
+
+
+def replacing(container: Container, document: Document, encoded: bytes, clock: Clock, *, upserts: bool) -> Operation:
+    """The operation that stores a document in place of the one with its key and `_id`."""
+    operation = inserting(container, document, encoded, clock)
+    operation.verb = Verb.UPSERT if upserts else Verb.REPLACE
+    return operation
+
+
+def changing(container: Container, key: Key, id_value: Any, change: Change) -> Operation:
+    """The operation that makes another document of one. `change` is told what is there at that moment, and gives None
+    to leave it. It may run more than once, and must keep `_id` and shard key."""
+    return Operation(Verb.CHANGE, container.effective_key(key), key, id_text(id_value), change=change)
+
+
+def deleting(container: Container, key: Key, id_value: Any, matches: Match) -> Operation:
+    """The operation that deletes a document if it still matches."""
+    return Operation(Verb.DELETE, container.effective_key(key), key, id_text(id_value), matches=matches)
+
+
+async def write(container: Container, operation: Operation, ask: Ask | None = None) -> Answer:
+    """Do it; what was there before is in the answer's `outcome`. NOT_FOUND if it is about nothing, CONFLICT if the id
+    or a unique value is taken."""
+    return await items.write(container, operation, ask)
+
+
+# Many.
+
+
+@dataclass(slots=True)
+class ManyAnswer:
+    outcomes: list[Outcome | Failure] = field(default_factory=list)  # for each operation, as far as they were run
+    charge_ru: float = 0.0
+
+
+async def write_many(
+    container: Container, operations: Sequence[Operation], *, stops: bool, ask: Ask | None = None
+) -> ManyAnswer:
+    """Independent operations in the order given, many in one transaction: each succeeds or fails for itself, and the
+    first to fail is the last to run if it `stops`. Throttling and whatever ends all raises only if nothing was done;
+    otherwise it is the outcome of those that were not."""
+    answer = ManyAnswer()
+    at = 0
+    while at < len(operations):
+        try:
+            if container.faults is not None:
+                done, failure = await _write_one(container, operations[at], ask)
+            else:
+                done, failure = await _write_portion(container, _portion(container, operations, at), ask)
+        except Failure as failed:
+            if not answer.outcomes:
+                raise
+            done, failure = [], failed
+        answer.outcomes += done
+        answer.charge_ru += sum([each.charge_ru for each in done])
+        at += len(done)
+        if failure is not None:
+            answer.outcomes.append(failure)
+            answer.charge_ru += failure.charge_ru
+            at += 1
+            if stops:
+                break
+    return answer
+
+
+def _portion(container: Container, operations: Sequence[Operation], at: int) -> Sequence[Operation]:
+    """The next operations that go to one partition, as many as a transaction takes."""
+    partition = container.partition_for(operations[at].epk)
+    end, size_bytes = at, 0
+    while end < len(operations) and end - at < limits.MANY_OPERATIONS_MAX and size_bytes < limits.MANY_BYTES_MAX:
+        operation = operations[end]
+        if end > at and container.partition_for(operation.epk) is not partition:
+            break
+        size_bytes += len(operation.draft.text) if operation.draft is not None else 0
+        end += 1
+    return operations[at:end]
+
+
+async def _write_portion(
+    container: Container, batch: Sequence[Operation], ask: Ask | None
+) -> tuple[list[Outcome], Failure | None]:
+    """Those that were done, and why the next one was not."""
+    failure: Failure | None = None
+    while batch:
+        partition = container.partition_for(batch[0].epk)
+        ticket = partition.admit(WRITE_DEPOSIT, ask)
+        try:
+            outcomes = await partition.write_all(batch)
+        except MemberFailed as failed:
+            # Nothing was done. Those before it can be.
+            failure = partition.meter.charge(failed.failure, batch[failed.index].epk, ticket, ask)
+            batch = batch[: failed.index]
+            continue
+        except Failure as failed:
+            if failed.kind is not Kind.RANGE_BUSY:
+                raise partition.meter.charge(failed, batch[0].epk, ticket, ask) from None
+            partition.meter.release(ticket, ask)
+            await partition.released()  # and on to whoever owns the keys then, perhaps not all of them
+            owned = _portion(container, batch, 0)
+            failure = failure if len(owned) == len(batch) else None
+            batch = owned
+            continue
+        for operation, outcome in zip(batch, outcomes, strict=True):
+            outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
+            ticket = min(ticket, 0)  # the deposit was one for all
+        return outcomes, failure
+    return [], failure
+
+
+async def _write_one(
+    container: Container, operation: Operation, ask: Ask | None
+) -> tuple[list[Outcome], Failure | None]:
+    """Where rules of faults look at every write."""
+    try:
+        answer = await items.write(container, operation, ask)
+    except Failure as failure:
+        return [], failure
+    assert answer.outcome is not None
+    return [answer.outcome], None

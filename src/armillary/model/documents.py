@@ -1,0 +1,188 @@
+"""A stored item as a document, whatever door wrote it: as JSON for queries and answers, as BSON for MongoDB's clients.
+
+Items of the SQL and Table doors are stored as the JSON text that is answered. Those of the MongoDB door are stored as
+the exact BSON that came, behind their number; what the server knows of them (rid, etag, time) is made of the header.
+Nobody else looks at how an item is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+from bson.int64 import Int64
+
+from armillary import limits
+from armillary.errors import Failure, Kind
+from armillary.model import bson_values, items, layout
+from armillary.model.bson_ids import id_text
+from armillary.model.bson_json import ID, document_of, field_name, json_of, member_name, to_json
+from armillary.model.bson_values import Document
+from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, payload_of, unpack_header
+from armillary.model.indexing import IndexingPolicy, ItemTerms
+from armillary.model.keys import Key, PartitionKeyDefinition
+from armillary.model.resources import item_rid_text
+
+_NUMBER_BYTES = layout.RID_BYTES
+_NO_TERMS = ItemTerms([], 0)
+
+
+class Owner(Protocol):
+    """The container that items belong to, as far as their system properties name it."""
+
+    @property
+    def rid(self) -> bytes: ...
+    @property
+    def self_link(self) -> str: ...
+
+
+class Form(NamedTuple):
+    """How a query reads items and writes rows."""
+
+    is_json: bool
+    text: Callable[[bytes], bytes]  # of a stored item
+    load: Callable[[bytes], Any]  # the document that a text is
+    dump: Callable[[Any], bytes]  # the text of a row
+
+
+def json_form(owner: Owner) -> Form:
+    return Form(True, lambda stored: json_text(stored, owner), orjson.loads, orjson.dumps)
+
+
+class _Nobody:
+    rid, self_link = b"", ""
+
+
+PLAIN_JSON = json_form(_Nobody())  # where nobody asks whose the items are
+
+
+# Reading.
+
+
+def json_document(stored: bytes, owner: Owner) -> dict[str, Any]:
+    """An item as JSON, with its system properties."""
+    if stored[0] == FORMAT_JSON:
+        return orjson.loads(payload_of(stored))  # type: ignore[no-any-return]
+    return orjson.loads(_text_of_bson(stored, owner))  # type: ignore[no-any-return]
+
+
+def json_text(stored: bytes, owner: Owner) -> bytes:
+    """An item as it is answered."""
+    return payload_of(stored) if stored[0] == FORMAT_JSON else _text_of_bson(stored, owner)
+
+
+def plain_json(stored: bytes) -> dict[str, Any]:
+    """An item as JSON, perhaps without its system properties: for whoever looks at what it was written with."""
+    if stored[0] == FORMAT_JSON:
+        return orjson.loads(payload_of(stored))  # type: ignore[no-any-return]
+    return json_of(bson_document(stored))
+
+
+def bson_bytes(stored: bytes) -> bytes:
+    """An item as a BSON document, without system properties."""
+    if stored[0] == FORMAT_JSON:
+        return bson_values.encode(document_of(orjson.loads(payload_of(stored))))
+    return payload_of(stored)[_NUMBER_BYTES:]
+
+
+def bson_document(stored: bytes) -> Document:
+    if stored[0] == FORMAT_JSON:
+        return document_of(orjson.loads(payload_of(stored)))
+    return bson_values.decode(payload_of(stored)[_NUMBER_BYTES:])
+
+
+def item_id(stored: bytes) -> str:
+    if stored[0] == FORMAT_JSON:
+        return orjson.loads(payload_of(stored))["id"]  # type: ignore[no-any-return]
+    return id_text(bson_document(stored).get(ID))
+
+
+def etag_of(stored: bytes) -> str:
+    if stored[0] == FORMAT_JSON:
+        return items.etag_in(payload_of(stored))
+    header = unpack_header(stored)
+    return items.etag(_number_of(stored), header.lsn, header.step, header.ts)
+
+
+def _number_of(stored: bytes) -> int:
+    """Of an item that is stored as BSON."""
+    return int.from_bytes(payload_of(stored)[:_NUMBER_BYTES], "big")
+
+
+def _text_of_bson(stored: bytes, owner: Owner) -> bytes:
+    header, number = unpack_header(stored), _number_of(stored)
+    etag = items.etag(number, header.lsn, header.step, header.ts)
+    rid = item_rid_text(owner.rid, number)
+    text = orjson.dumps(json_of(bson_document(stored)))[:-1]
+    return text + items.close_text(rid, f"{owner.self_link}docs/{rid}/", etag, header.ts)
+
+
+BSON = Form(False, bson_bytes, bson_values.decode, bson_values.encode)
+
+
+# Writing.
+
+
+def bson_payload(number: int, encoded: bytes) -> bytes:
+    """What is stored of a BSON document behind the header."""
+    return number.to_bytes(_NUMBER_BYTES, "big") + encoded
+
+
+def rebuilt_bson(item: dict[str, Any], before: bytes) -> tuple[bytes, Document] | None:
+    """An item that the SQL door wrote over one that is stored as BSON, as BSON: numbers keep their types where they
+    did not change. None: BSON has no place for it as it is."""
+    item = items.strip_system_properties(item)
+    document = document_of(item, bson_document(before))
+    seen = json_of(document)
+    if ID not in item:
+        del seen[ID]
+    return (bson_values.encode(document), document) if seen == item else None
+
+
+def check_bson_size(size_bytes: int) -> None:
+    if size_bytes > limits.MONGO_DOCUMENT_BYTES_MAX:
+        raise Failure(
+            Kind.TOO_LARGE,
+            f"BSONObj size: {size_bytes} (0x{size_bytes:X}) is invalid. Size must be between 0 and "
+            f"{limits.MONGO_DOCUMENT_BYTES_MAX}.",
+        )
+
+
+def bson_ttl(document: Document) -> int:
+    """Seconds to live after the last write, of a document's field `ttl`; 0: not said."""
+    ttl: Any = document.get("ttl")
+    kind = type(ttl)
+    is_whole = kind is int or kind is Int64 or (kind is float and ttl.is_integer())
+    return int(ttl) if is_whole and (ttl == -1 or 0 < ttl <= limits.TTL_SECONDS_MAX) else 0
+
+
+def key_of_bson(definition: PartitionKeyDefinition, document: Mapping[str, Any]) -> Key:
+    """The partition key of a document: that of the item which it is as JSON."""
+    item: dict[str, Any] = {}
+    for steps in definition.steps:
+        member = steps[0]
+        if member == "id":
+            item[member] = id_text(document[ID])
+        elif (field := field_name(member)) is not None and field in document:
+            item[member] = to_json(document[field])
+    return definition.extract(item)
+
+
+def item_terms(indexing: IndexingPolicy, header: ItemHeader, payload: bytes) -> ItemTerms:
+    """The index terms of a stored item."""
+    if not header.flags & FLAG_INDEXED:
+        return _NO_TERMS
+    if header.format == FORMAT_JSON:
+        return indexing.terms(orjson.loads(payload), header.ts)
+    return bson_terms(indexing, bson_values.decode(payload[_NUMBER_BYTES:]), header.ts)
+
+
+def bson_terms(indexing: IndexingPolicy, document: Document, ts: int) -> ItemTerms:
+    """Those of the item that a document is as JSON; of which only what the policy speaks of is made."""
+    item = {"id": id_text(document[ID])}
+    for name, value in document.items():
+        member = member_name(name)
+        if indexing.speaks_of(member):
+            item[member] = to_json(value)
+    return indexing.terms(item, ts)
