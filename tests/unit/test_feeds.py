@@ -25,6 +25,9 @@ class House(support.house.House):
     async def page(self, container: Container, text: str, **options: Any) -> PageAnswer:
         compiled = compile_query(text, container.policies.computed_properties)
         bound = compiled.bind({}, container.query_context())
+        if len(container.map.ranges) == 1 and options.get("key") is None:
+            # As clients ask once they have a plan.
+            options = {"range_id": str(container.map.ranges[0].id), **options}
         return await feeds.query(self.account, container, bound, text.encode(), FeedOptions(**options))
 
     async def rows(self, container: Container, text: str, **options: Any) -> tuple[list[Any], int]:
@@ -298,3 +301,15 @@ async def test_charges(house: House) -> None:
         )
         parts.append(more)
     assert len(parts) == 4 and round(sum(part.charge_ru for part in parts), 2) == 70.0
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT * FROM c ORDER BY c.n", "SELECT VALUE COUNT(1) FROM c", "SELECT TOP 1 * FROM c"]
+)
+async def test_whole_containers_are_merged_by_their_clients(house: House, text: str) -> None:
+    """Even where there is one partition: that is when clients learn of the ranges, before there are two."""
+    container = await house.container()
+    bound = compile_query(text, container.policies.computed_properties).bind({}, container.query_context())
+    with pytest.raises(Failure) as caught:
+        await feeds.query(house.account, container, bound, text.encode(), FeedOptions())
+    assert caught.value.kind is Kind.CROSS_PARTITION

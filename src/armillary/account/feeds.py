@@ -66,6 +66,7 @@ class FeedOptions:
     session: Session | None = None
     read_factor: int = 1
     is_cross_partition_allowed: bool = True
+    is_unaware: bool = False  # the client cannot be told that a range is split or merged: what took its place answers
     ask: Ask | None = None
 
 
@@ -159,6 +160,7 @@ class _Walk:
         self._container = container
         self._options = options
         self._selection = selection
+        self._is_past = False  # about a range that is gone
         self._low, self._high = self._stretch()
         self._points: tuple[tuple[bytes, str], ...] | None = None
         self._wanted: set[int] | None = None  # range ids that can hold an answer; None: all
@@ -176,15 +178,22 @@ class _Walk:
         self._bill = Bill(options.ask, container.one_key(self._low, self._high))
 
     def _stretch(self) -> tuple[bytes, bytes]:
-        """What the request is about. A range that was split or merged while its rows are being read is what the
-        continuation says: Python's client would begin it anew."""
-        options, container = self._options, self._container
+        """What the request is about. A range that was split or merged while its rows are being read is what it was:
+        Python's client would begin it anew."""
+        options, container, selection = self._options, self._container, self._selection
         try:
             return container.stretch(options.key, options.range_id, options.epk_range)
         except Failure:
-            if options.continuation is None or not self._selection.is_streaming:
+            is_begun = options.continuation is not None and selection.is_streaming
+            is_sequence = selection.ordering is None or selection.is_streaming
+            if not is_begun and not (options.is_unaware and is_sequence):
                 raise
-        return container.stretch(options.key, None, options.epk_range)
+            past = container.past_stretch(options.range_id or "")
+            if past is None and not is_begun:
+                raise
+        self._is_past = True
+        low, high = container.stretch(options.key, None, options.epk_range)
+        return (max(low, past[0]), min(high, past[1])) if past is not None else (low, high)
 
     def _bound_stretch(self) -> tuple[bytes, bytes]:
         """What a continuation is bound to. Not to ranges: clients hand it to those that took the place of one."""
@@ -216,21 +225,22 @@ class _Walk:
     @property
     def is_for_clients(self) -> bool:
         """Whether rows of several partitions must be merged, or ranked by all of a container: clients guard against
-        rankings without a limit, but only where they merge. Who has begun to read rows is not asked in the middle: what
-        was one partition may be two by now."""
+        rankings without a limit, but only where they merge. Who asks a whole container merges even where it has one
+        partition, as with the service: it may have two tomorrow. Who has begun to read rows is not asked in the middle:
+        what was one partition may be two by now."""
         options, selection = self._options, self._selection
-        if options.continuation is not None and selection.is_streaming:
+        if self._is_past or (options.continuation is not None and selection.is_streaming):
             return False
         if selection.ranking is not None and options.key is None and options.range_id is None:
             return True
         found = self._container.map.overlapping(self._low, self._high)
         wanted = [each for each in found if self._wanted is None or each.id in self._wanted]
-        return len(wanted) > 1 and not selection.is_plain
+        return (len(wanted) > 1 or not self.is_confined) and not selection.is_plain
 
     @property
     def has_several(self) -> bool:
-        """Whether the request is about several partitions, whatever the filter says."""
-        return len(self._container.map.overlapping(self._low, self._high)) > 1
+        """Whether the request is about several partitions, whatever the filter says, and not about a range."""
+        return not self._is_past and len(self._container.map.overlapping(self._low, self._high)) > 1
 
     def confine(self, condition: Condition) -> None:
         """Leave out partitions that cannot hold an answer because the filter pins the partition key."""
@@ -285,15 +295,12 @@ class _Walk:
             self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
             self.rows = [orjson.dumps(row) for row in evaluate(self._selection, [])]
         ordering = self._selection.ordering
-        if ordering is not None and len(slices) > 1:
+        if ordering is not None and len(slices) > 1 and self._selection.is_streaming:
             await self._fill_in_order(
                 slices, Lanes(slices, self._account.clock, is_descending=ordering.keys[0].is_descending)
             )
             return
         for index, current in enumerate(slices):
-            if index:
-                before = slices[index - 1].execution.progress
-                current.execution.progress.skip, current.execution.progress.take = before.skip, before.take
             if not self._enter(current.partition, is_first=index == 0):
                 self._stop_at(slices[index:])
                 return
@@ -319,13 +326,18 @@ class _Walk:
                     self._stop_at(slices[index:])
                     return
                 await asyncio.sleep(0)
+            if index + 1 < len(slices):
+                done, following = current.execution.progress, slices[index + 1].execution.progress
+                following.skip, following.take = done.skip, done.take
             if is_page_of_one and index + 1 < len(slices):
                 self._stop_at(slices[index + 1 :])
                 return
 
     async def _fill_in_order(self, slices: list[Slice], lanes: Lanes) -> None:
         begun_s = self._account.clock.elapsed_s()
-        skip, take = self._cursor.skip, self._cursor.take
+        skip, take = self._selection.skip, self._selection.take
+        if self._options.continuation is not None:
+            skip, take = self._cursor.skip, self._cursor.take
         for index, each in enumerate(slices):
             if not self._enter(each.partition, is_first=index == 0):
                 self._stop_in_order(lanes, skip, take)
