@@ -256,6 +256,7 @@ RESHAPE_RETRY_SECONDS = 1.0  # after a failure such as a full disk
 RESHAPE_POLL_SECONDS = 0.05
 RETIRED_SECONDS = 30.0  # how long the parents' stores are kept after a cut-over
 RETIRED_SECONDS_MAX = 900.0  # longer, while somebody reads them
+PAST_RANGES_MAX = 256  # ranges that were split or merged away and whose keys are remembered
 TINY_PARTITION_BYTES = MB  # with less in it, a partition is divided at the middle of its hashes
 OUTGROWN_SHARE = 20  # a twentieth more, and one that could not be divided is looked at again
 MERGE_PARTITION_RU_MAX = 3_000  # service: partitions with less throughput may be merged

@@ -199,6 +199,13 @@ class Container:
                 "Read the partition key ranges again.",
             ) from None
 
+    def past_stretch(self, range_id: str) -> tuple[bytes, bytes] | None:
+        """The keys of a range that was split or merged away; None: there was no such range, or too long ago."""
+        for each in self.record.state.get("past", ()):
+            if str(each["id"]) == range_id:
+                return bytes.fromhex(each["low"]), bytes.fromhex(each["high"])
+        return None
+
     def has_lineage(self, range_id: str, low: bytes, high: bytes) -> bool:
         """Whether a range, or what it was split into or merged with, holds the keys of a stretch."""
         number = int(range_id) if range_id.isascii() and range_id.isdigit() else -1

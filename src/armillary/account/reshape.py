@@ -230,12 +230,14 @@ class Reshape:
             assert stored_map.ranges == new_map.ranges, "the map changed while one of its ranges was cut over"
             parents = [each for each in state["ranges"] if each["id"] in self.parents]
             retired = [{"id": each["id"], "store": each["store"], "until_s": until_s} for each in parents]
+            past = [{"id": each["id"], "low": each["low"], "high": each["high"]} for each in parents]
             return {
                 **state,
                 "ranges": [range_state(each) for each in new_map.ranges],
                 "next_range": new_map.next_id(),
                 "reshapes": [each for each in state["reshapes"] if each["number"] != self.number],
                 "retired": [*state.get("retired", ()), *retired],
+                "past": [*state.get("past", ()), *past][-limits.PAST_RANGES_MAX :],
             }
 
         record = self.container.record
