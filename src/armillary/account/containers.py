@@ -47,9 +47,16 @@ async def delete_database(account: Account, database: Record, if_match: str | No
 
 
 async def create_container(
-    account: Account, database: Record, given: Any, wanted: Throughput | None, *, is_old_client: bool = False
+    account: Account,
+    database: Record,
+    given: Any,
+    wanted: Throughput | None,
+    *,
+    is_old_client: bool = False,
+    kept: Body | None = None,
 ) -> Container:
-    """Make a container with its partitions. Old clients may leave the partition key out: a fixed container."""
+    """Make a container with its partitions. Old clients may leave the partition key out: a fixed container. `kept` is
+    what a door remembers about it, beside what everybody sees."""
     name, body = container_body(given, is_old_client=is_old_client)
     key = PartitionKeyDefinition.parse(body["partitionKey"]) if "partitionKey" in body else None
     refuse_if_serverless(account, wanted, "container")
@@ -68,7 +75,8 @@ async def create_container(
     def state(_rid: bytes, new_store: Callable[[], int]) -> Body:
         boundaries = even_boundaries(count, key.version) if key is not None else []
         ranges = new_ranges(boundaries, new_store)
-        return {"ranges": ranges, "next_range": count, "rules": 1, "first_lsn": account.highest_lsn}
+        own_state: Body = {"ranges": ranges, "next_range": count, "rules": 1, "first_lsn": account.highest_lsn}
+        return own_state | (kept or {})
 
     companions = (lambda made: [new_offer(own, made)]) if own is not None else None
     record = await account.catalog.create(ResourceType.CONTAINER, database, name, body, state, companions)

@@ -28,6 +28,7 @@ from armillary.languages.sql.partials import is_bare_aggregate
 from armillary.languages.sql.plan import key_index_paths, query_plan
 from armillary.model import charges
 from armillary.model.charges import QueryWork
+from armillary.model.documents import Form
 from armillary.model.encoding import ItemHeader, decode_value, encode_value
 from armillary.model.keys import Key
 from armillary.model.ranges import KeyRange
@@ -68,11 +69,12 @@ class FeedOptions:
     is_cross_partition_allowed: bool = True
     is_unaware: bool = False  # the client cannot be told that a range is split or merged: what took its place answers
     ask: Ask | None = None
+    form: Form | None = None  # in which filters see items and rows are answered; None: as JSON
 
 
 @dataclass(slots=True)
 class PageAnswer:
-    rows: list[bytes]  # JSON
+    rows: list[bytes]  # JSON unless another form was asked for
     continuation: str | None
     charge_ru: float
     lsns: list[tuple[int, int]]  # of the partitions asked: range id, lsn
@@ -417,7 +419,7 @@ class _Walk:
                 is_live=self._is_live if schema.rules.default_ttl is not None else None,
                 statistics=partition,
                 progress=self._progress(position),
-                form=self._container.form,
+                form=self._options.form or self._container.form,
             )
             slices.append(Slice(partition, cut_low, cut_high, execution))
         return slices
