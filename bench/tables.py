@@ -140,7 +140,8 @@ def _batch(table: str, entities: list[dict[str, object]]) -> str:
     parts = "".join(
         "--changeset_1\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
         f"POST http://127.0.0.1/{ACCOUNT}/{table} HTTP/1.1\r\nContent-Type: application/json\r\n"
-        f"Accept: application/json\r\nPrefer: return-no-content\r\nDataServiceVersion: 3.0\r\n\r\n{json.dumps(each)}\r\n"
+        "Accept: application/json\r\nPrefer: return-no-content\r\nDataServiceVersion: 3.0\r\n\r\n"
+        f"{json.dumps(each)}\r\n"
         for each in entities
     )
     head = "--batch_1\r\nContent-Type: multipart/mixed; boundary=changeset_1\r\n\r\n"
@@ -220,13 +221,13 @@ def main() -> None:
                     )
                     found.setdefault(name, {}).setdefault(server.name, []).append(measured)
                     print(f"{server.name}: {name}: {measured.per_s:.0f}/s, errors {measured.errors}", file=sys.stderr)
-    print(
-        f"Requests a second, {options.connections} connections, {options.seconds:g} s each, median of {options.rounds}"
-    )
+    head = f"Requests a second (and µs of CPU each), {options.connections} connections, {options.seconds:g} s each"
+    print(f"{head}, median of {options.rounds}")
     for name, by_server in found.items():
         rates = {server: statistics.median(each.per_s for each in all_) for server, all_ in by_server.items()}
         errors = sum(each.errors for all_ in by_server.values() for each in all_)
-        cells = [f"{server} {rate:,.0f}" for server, rate in rates.items()]
+        cpu_us = {server: statistics.median(each.server_cpu_us for each in all_) for server, all_ in by_server.items()}
+        cells = [f"{server} {rate:,.0f} ({cpu_us[server]:,.0f} µs)" for server, rate in rates.items()]
         other = rates.get("azurite")
         if other:
             cells += [f"{server} ÷ azurite {rate / other:.1f}" for server, rate in rates.items() if server != "azurite"]

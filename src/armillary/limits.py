@@ -96,6 +96,7 @@ TABLE_POLICIES_MAX = 5  # stored access policies of a table
 TABLE_POLICY_ID_CHARACTERS_MAX = 64
 TABLE_CORS_RULES_MAX = 5
 TABLE_RETENTION_DAYS_MAX = 365
+TABLE_RENDERED_BYTES_MAX = 16 * MB  # ours: entities that are kept as they were shown
 # Of the storage flavour alone.
 STORAGE_TABLE_NAME_MIN, STORAGE_TABLE_NAME_MAX = 3, 63
 STORAGE_KEY_BYTES_MAX = KB  # as UTF-16, of each key

@@ -100,7 +100,8 @@ class Execution:
         self._scope = scope
         self._index = index
         self._is_live = is_live
-        self._needs_header = is_live is not None or not scope.is_whole
+        # A walk by key keeps to its scope by itself.
+        self._needs_header = is_live is not None or not (scope.is_whole or selection.by_key)
         self.progress = progress or Progress(skip=selection.skip, take=selection.take)
         self._sorter: Sorter | None = None
         self._collector: Collector | None = None

@@ -23,6 +23,7 @@ from armillary.query.selection import Selection
 from armillary.storage.engine import View
 
 _ID = "/id"
+_ID_FIRST = b'{"id":"'
 _SKIPPED_MAX = 64  # keys passed over between two way points
 
 
@@ -74,7 +75,7 @@ class KeyedWalk:
             return
         found = list(islice(rids, limits.QUERY_GATHER_MAX + 1))
         if len(found) <= limits.QUERY_FEW_ITEMS:
-            self._places = _sorted(view, found)
+            self._places = _sorted(view, found, self._scope)
         elif len(found) <= limits.QUERY_GATHER_MAX:
             self._wanted = frozenset(found)
 
@@ -102,13 +103,27 @@ def _found(view: View, points: Sequence[tuple[bytes, str]], position: Position) 
     return [(key[1:], int.from_bytes(rid, "big")) for key, rid in zip(keys, rids, strict=True) if rid is not None]
 
 
-def _sorted(view: View, rids: list[int]) -> list[tuple[bytes, int]]:
+def _sorted(view: View, rids: list[int], scope: Scope) -> list[tuple[bytes, int]]:
     """The places of a few items, put in order here."""
     places = []
     for _, rid, stored in loaded(view, ((b"", rid) for rid in rids), len(rids)):
         assert stored is not None
-        places.append((unpack_header(stored).epk + item_id(stored).encode(), rid))
+        epk = unpack_header(stored).epk
+        if not scope.holds(epk):
+            continue
+        plain = _plain_id(stored)
+        places.append((epk + plain, rid) if plain is not None else (epk + item_id(stored).encode(), rid))
     return sorted(places)
+
+
+def _plain_id(stored: bytes) -> bytes | None:
+    """The id of an item whose text begins with it, as most do, without reading the rest."""
+    payload = payload_of(stored)
+    if not payload.startswith(_ID_FIRST):
+        return None
+    end = payload.find(b'"', len(_ID_FIRST))
+    plain = payload[len(_ID_FIRST) : end]
+    return plain if b"\\" not in plain else None
 
 
 def _bounds(condition: Condition, scope: Scope) -> tuple[bytes, bytes]:

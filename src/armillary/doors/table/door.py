@@ -19,6 +19,7 @@ from armillary.doors.table.call import VERSION, Call, HeaderList, TableSettings,
 from armillary.doors.table.errors import refusal_headers, refusal_of
 from armillary.doors.table.grants import Grant
 from armillary.doors.table.refusals import bad_url, refused
+from armillary.doors.table.rendered import Rendered
 from armillary.errors import Failure, Kind
 from armillary.model.edm import full_moment_text, ticks_of_s
 from armillary.net.http import HANG_UP, Request, Response
@@ -50,6 +51,7 @@ class TableDoor:
             signing_clock,
             lambda table: policies.policies_of(account, table, is_storage=settings.is_storage),
         )
+        self.rendered = Rendered()
         self._requests = 0
         self._start = account.clock.guid()[:24]
 

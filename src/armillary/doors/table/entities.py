@@ -179,14 +179,12 @@ def entity_json(document: Mapping[str, Any], form: Form) -> dict[str, Any] | Non
             entity[_TIMESTAMP + _ANNOTATION] = "Edm.DateTime"
         entity[_TIMESTAMP] = moment
     is_typed = form.level != "no"
-    for member, value in document.items():
-        if member in _NOT_PROPERTIES:
-            continue
-        name = member if member[:1] != "$" else edm.property_name(member)
-        if name is None or value.__class__ is not dict or len(value) != 2:
+    for member, name in _properties(tuple(document)):
+        value = document[member]
+        if value.__class__ is not dict or len(value) != 2:
             return None
         show = _SHOWN.get(value.get("$t"))
-        shown = show(value.get("$v")) if show is not None else None
+        shown = show(value.get("$v")) if show is not None and name else None
         if shown is None:
             return None
         if wanted is not None and name not in wanted:
@@ -196,6 +194,13 @@ def entity_json(document: Mapping[str, Any], form: Form) -> dict[str, Any] | Non
             entity[name + _ANNOTATION] = annotation
         entity[name] = plain
     return entity
+
+
+@lru_cache(maxsize=1024)
+def _properties(members: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Which members of an item are properties, and their names; empty for those that are none. The entities of a table
+    are often all alike."""
+    return tuple((member, edm.property_name(member) or "") for member in members if member not in _NOT_PROPERTIES)
 
 
 _NOT_PROPERTIES: Final = frozenset(

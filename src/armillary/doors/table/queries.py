@@ -7,7 +7,6 @@ import orjson
 from armillary.account import feeds
 from armillary.account.feeds import FeedOptions
 from armillary.doors.table.call import Call, HeaderList
-from armillary.doors.table.entities import entity_json
 from armillary.doors.table.grants import Action
 from armillary.doors.table.refusals import refused
 from armillary.doors.table.rows import selected
@@ -39,7 +38,8 @@ async def query_entities(call: Call) -> Response:
         if failure.kind is Kind.BAD_REQUEST and options.continuation is not None:
             raise _bad_continuation() from None
         raise
-    entities = [entity for row in page.rows if (entity := entity_json(orjson.loads(row), form)) is not None]
+    rendered = call.door.rendered
+    entities = [entity for row in page.rows if (entity := rendered.text(row, form))]
     headers: HeaderList = []
     if page.continuation is not None:
         token = page.continuation.removeprefix(_HEAD).removesuffix(_FOOT)
@@ -47,7 +47,9 @@ async def query_entities(call: Call) -> Response:
             (b"x-ms-continuation-nextpartitionkey", token.encode("ascii")),
             (b"x-ms-continuation-nextrowkey", _ROW_KEY_TOKEN.encode("ascii")),
         ]
-    body = orjson.dumps({**call.metadata(table.name), "value": entities})
+    metadata = call.metadata(table.name)
+    head = orjson.dumps(metadata)[:-1] + b"," if metadata else b"{"
+    body = b'%b"value":[%b]}' % (head, b",".join(entities))
     return call.answer(200, page.charge_ru, body, headers)
 
 
