@@ -15,7 +15,7 @@ from typing import Protocol
 from armillary import limits
 from armillary.model import layout
 from armillary.model.documents import item_id
-from armillary.model.encoding import unpack_header
+from armillary.model.encoding import payload_of, unpack_header
 from armillary.model.values import UNDEFINED
 from armillary.query.access import Candidate, Index, Scope, find_rids, loaded
 from armillary.query.conditions import ALL, And, Condition, Range, both, pinned_ids
