@@ -15,6 +15,7 @@ from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
+from bson.objectid import ObjectId
 from bson.regex import Regex
 
 from armillary.languages.mongo.elements import number_of
@@ -48,6 +49,8 @@ def equals(operand: Any, key: KeyFunction) -> Test:
         return lambda value: type(value) is str and value == operand
     if kind is bool:
         return lambda value: value is operand
+    if kind is ObjectId:
+        return lambda value: type(value) is ObjectId and value == operand
     wanted = key(operand)
     if kind is dict or kind is list:
         # Most values are of another type, and keys of documents are long.

@@ -66,8 +66,16 @@ class Place:
 Modifier = Callable[[Any, Place], Any]
 
 
+_COMPARED_ALONE: Final = frozenset([str, int, bool, Int64])  # equal values of one of these types are the same bytes
+
+
 def _changed(old: Any, new: Any) -> Any:
-    return KEPT if old is not MISSING and is_identical(old, new) else new
+    kind = type(old)
+    if kind is not type(new):
+        return new  # also what was MISSING
+    if kind in _COMPARED_ALONE:
+        return KEPT if old == new else new
+    return KEPT if is_identical(old, new) else new
 
 
 # Values as they are given.
