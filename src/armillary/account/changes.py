@@ -157,11 +157,22 @@ class _Walk:
         page.continuation = self._options.continuation or "0"
         if self._readers:  # there are none where range, keys and partition key have nothing in common
             positions = Positions(tuple(Stretch(each.low, each.high, each.lsn) for each in self._readers))
-            page.continuation = positions.encode(self._account.secret, container.record.rid)
+            page.continuation = positions.encode(self._account.secret, container.record.rid, is_part=self._is_part)
         partitions = self._partitions()
         page.charge_ru = self._bill.pay(self._cost_ru(), partitions[0])
         page.lsns = list(dict.fromkeys((each.range.id, each.lsn) for each in partitions))
         return page
+
+    @property
+    def _is_part(self) -> bool:
+        """Whether the request names a range and is about some of its keys only, or comes from a client that will make
+        other ranges of it when it is gone."""
+        options = self._options
+        if options.range_id is None or options.key is not None:
+            return False
+        low, high = min(each.low for each in self._readers), max(each.high for each in self._readers)
+        whole = self._readers[0].partition.range
+        return options.is_unaware or low > whole.low or high < whole.high
 
     def _cost_ru(self) -> float:
         factor = self._options.read_factor
