@@ -27,6 +27,11 @@ _FREE_TERMS = frozenset((ARRAY_MARK, OBJECT_MARK, _UNDEFINED_TERM))
 _NODE_BYTES = 300  # what remembering a path takes beside its text
 
 
+# What an entity of a table says about the type of a value (`edm.py`). Nobody asks for it alone, and it would be a third
+# of the index of a table; a policy that names such a path has it.
+_TYPE_MARK = "/$t"
+
+
 class ItemTerms(NamedTuple):
     terms: list[tuple[str, bytes]]  # (path, term), each pair once
     charged: int
@@ -75,7 +80,7 @@ class _Node:
         self.inherited = inherited if rule is None or rule.subtree is None else rule.subtree
         self.is_indexed = self.inherited if rule is None or rule.scalar is None else rule.scalar
         self.is_dead = not (self.is_indexed or self.inherited or (rule is not None and rule.below))
-        if len(path) > limits.INDEX_PATH_CHARACTERS_MAX:
+        if len(path) > limits.INDEX_PATH_CHARACTERS_MAX or (rule is None and path.endswith(_TYPE_MARK)):
             self.is_indexed, self.is_dead = False, True
         self.below: dict[str | None, _Node] = {}
 

@@ -26,6 +26,7 @@ _LEFT_OUT_OF_STORAGE: Final = frozenset((_TIMESTAMP,))
 _LEFT_OUT: Final = frozenset((_TIMESTAMP, "Etag"))  # the service's own name; it keeps `etag` and `ETag`
 _TIME_MIN: Final = edm.parse_ticks("1601-01-01T00:00:00Z")  # the first that a table takes
 _is_identifier = re.compile(r"[^\W\d]\w*").fullmatch
+_is_plain = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII).fullmatch  # in an address
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?", re.ASCII)
 
 
@@ -55,17 +56,19 @@ def read_entity(body: Any, *, is_storage: bool = False, is_addressed: bool = Fal
                 raise bad_input(f"{name} must be a string.")
             keys[name] = value
             continue
-        check_property_name(name)
-        members[edm.member_name(name)] = _read_value(name, value, annotation)
+        members[_member(name)] = _read_value(name, value, annotation)
     return Sent(keys.get("PartitionKey"), keys.get("RowKey"), members)
 
 
-def check_property_name(name: str) -> None:
+@lru_cache(maxsize=4096)
+def _member(name: str) -> str:
+    """Where a property is kept, if it can have that name."""
     if len(name) > limits.TABLE_PROPERTY_CHARACTERS_MAX:
         raise refused("PropertyNameTooLong", "The property name exceeds the maximum allowed length (255).")
     if not _is_identifier(name):
         details = {"table_code": "PropertyNameInvalid", "storage_text": "The property name is invalid."}
         raise Failure(Kind.BAD_REQUEST, f"The property name '{name}' is invalid.", details=details)
+    return edm.member_name(name)
 
 
 def item_of(partition_key: str, row_key: str, members: Members) -> dict[str, Any]:
@@ -258,4 +261,6 @@ def edit_link(table: str, partition_key: str, row_key: str) -> str:
 
 
 def quoted(key: str) -> str:
+    if _is_plain(key):
+        return key
     return quote(key.replace("'", "''"), safe="'")
