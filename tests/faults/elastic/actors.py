@@ -9,6 +9,8 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from faults.checkers.appends import Action, Append, Read
@@ -20,7 +22,7 @@ from faults.elastic.history import History, version_of
 from faults.elastic.port import Document, Port, Refused, Reply, Step, Unanswered
 from faults.ledger import Violation, filler
 
-KEYS, REGISTERS, LISTS = 30, 2, 3
+REGISTERS, LISTS = 2, 3
 RANKS = 25
 STATICS = 120
 LIST_LENGTH = 30  # appends after which another list is used
@@ -29,27 +31,34 @@ VERBS = (Verb.READ, Verb.CREATE, Verb.UPSERT, Verb.REPLACE, Verb.DELETE)
 SAID = {404: Said.ABSENT, 409: Said.EXISTS, 412: Said.STALE}
 
 
+@dataclass(frozen=True, slots=True)
 class Keys:
-    """Zipf: the n-th key is chosen in proportion to 1 / n."""
+    """Zipf: the n-th key is chosen in proportion to 1 / n to the power of `skew`."""
 
-    def __init__(self, dice: random.Random) -> None:
-        self._dice = dice
-        self._weights = list(itertools.accumulate(1 / (number + 1) for number in range(KEYS)))
+    count: int = 30
+    skew: float = 1.0
 
-    def choose(self) -> str:
-        return f"k{self._dice.choices(range(KEYS), cum_weights=self._weights)[0]}"
+    def all(self) -> list[str]:
+        return [f"k{number}" for number in range(self.count)]
+
+    def choose(self, dice: random.Random) -> str:
+        return f"k{dice.choices(range(self.count), cum_weights=_weights(self))[0]}"
 
 
-async def prepare(port: Port, history: History, seed: int, ballast_bytes: int) -> None:
+@cache
+def _weights(keys: Keys) -> list[float]:
+    return list(itertools.accumulate((number + 1) ** -keys.skew for number in range(keys.count)))
+
+
+async def prepare(port: Port, history: History, seed: int, ballast_bytes: int, keys: Keys) -> None:
     """The items that stay as they are, and the counters and lists at their beginnings."""
     dice = random.Random(f"prepare/{seed}")
-    keys = Keys(dice)
     for number in range(STATICS):
         name = f"s{number}"
-        body = {"id": name, "key": keys.choose(), "kind": "static", "rank": dice.randint(1, RANKS), "token": name}
+        body = {"id": name, "key": keys.choose(dice), "kind": "static", "rank": dice.randint(1, RANKS), "token": name}
         history.statics[name] = body
         await port.create(body["key"], {**body, "filler": filler(name, dice.randrange(1, ballast_bytes))})
-    for key in (f"k{number}" for number in range(KEYS)):
+    for key in keys.all():
         name = f"{key}.n"
         history.first[name] = 0
         await port.create(key, {"id": name, "key": key, "kind": "counter", "count": 0, "rank": rank_of(name)})
@@ -72,12 +81,13 @@ class Actor:
         *,
         pause: Callable[[], Awaitable[None]],
         ballast_bytes: int,
+        keys: Keys,
     ) -> None:
         self._name = name
         self._port = port
         self._history = history
         self._dice = random.Random(f"{name}/{seed}")
-        self._keys = Keys(self._dice)
+        self._keys = keys
         self._pause = pause
         self._ballast_bytes = ballast_bytes
         self._known: dict[str, tuple[Any, str]] = {}  # by item: a value that was there, and its etag
@@ -105,7 +115,7 @@ class Actor:
 
     async def _register(self) -> None:
         history, port = self._history, self._port
-        key = self._keys.choose()
+        key = self._keys.choose(self._dice)
         item = f"{key}.r{self._dice.randrange(REGISTERS)}"
         verb = self._dice.choices(VERBS, (5, 2, 3, 5, 1))[0]
         expected, etag = None, None
@@ -142,7 +152,7 @@ class Actor:
 
     async def _count_up(self) -> None:
         history = self._history
-        key = self._keys.choose()
+        key = self._keys.choose(self._dice)
         item = f"{key}.n"
         is_write = self._dice.random() < 0.6
         verb = Verb.INCREMENT if is_write else Verb.READ
@@ -161,7 +171,7 @@ class Actor:
     async def _transact(self) -> None:
         """Appends and reads on some lists of one key, all at once."""
         history = self._history
-        key = self._keys.choose()
+        key = self._keys.choose(self._dice)
         epoch = history.transacted[key] // LIST_LENGTH
         history.transacted[key] += 1
         name = f"{key}/{self._name}/{next(self._count)}"
@@ -211,7 +221,7 @@ class Actor:
 
     async def _grow(self) -> None:
         history = self._history
-        key = self._keys.choose()
+        key = self._keys.choose(self._dice)
         item = f"{self._name}.g{next(self._count)}"
         document = self._document(item, key, "grown", history.token(item))
         begun = history.moment()
@@ -220,7 +230,7 @@ class Actor:
 
     async def _grow_together(self) -> None:
         history = self._history
-        key = self._keys.choose()
+        key = self._keys.choose(self._dice)
         name = f"{self._name}.b{next(self._count)}"
         documents = []
         for number in range(self._dice.randint(2, 6)):
@@ -284,12 +294,14 @@ class Actor:
         )
         history.tally["walks"] += 1
         history.tally["pages"] += len(pages)
-        history.violations += [Violation(each.kind, f"{what} since {begun}: {each.text}") for each in found]
+        history.violations += [
+            Violation(each.kind, f"{self._name}, {what} since {begun}: {each.text}") for each in found
+        ]
 
     async def _ask(self) -> None:
         """Queries about what nobody touches: their results are known."""
         history = self._history
-        key = self._keys.choose()
+        key = self._keys.choose(self._dice)
         statics = list(history.statics.values())
         of_key = [each for each in statics if each["key"] == key]
         questions = [
@@ -338,7 +350,10 @@ class Actor:
         history.tally["questions"] += 1
         if found != expected:
             history.violations.append(
-                Violation("result", f"{text} of {key if of_one else 'all'} since {begun} gives {found}, not {expected}")
+                Violation(
+                    "result",
+                    f"{self._name}, {text} of {key if of_one else 'all'} since {begun} gives {found}, not {expected}",
+                )
             )
 
     async def _pages(self, asked: AsyncIterator[list[Any]], what: str, begun: float) -> list[list[Any]] | None:

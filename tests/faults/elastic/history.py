@@ -101,7 +101,7 @@ class History:
     # The end.
 
     def verify(
-        self, listed: Rows, begun: float, others: Mapping[str, Rows], feeds: Sequence[Sequence[Sequence[Change]]] = ()
+        self, listed: Rows, begun: float, others: Mapping[str, Rows], feeds: Mapping[str, Sequence[Sequence[Change]]]
     ) -> list[Violation]:
         """`listed`: everything that is there now, read since `begun`; `others`: the same in other ways. `feeds`:
         pages of change feeds, from the beginning to the end."""
@@ -131,10 +131,10 @@ class History:
         final = {name: version_of(row) for name, row in items.items()}
         versions = self._versions(items)
         deleted = frozenset(call.item for call in self.calls if call.verb is Verb.DELETE)
-        for pages in feeds:
+        for reader, pages in feeds.items():
             self.tally["changes"] += sum(map(len, pages))
             found = check_feed(pages, versions, final, deleted)
-            self.violations += [Violation(each.kind, f"change feed: {each.text}") for each in found]
+            self.violations += [Violation(each.kind, f"change feed of {reader}: {each.text}") for each in found]
         self.violations += check_items(self.calls, self.first)
         self.violations += check_appends(self.transactions)
         self.violations += check_sessions(self.observations)

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from aiohttp import ClientError, ClientSession
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
-from faults.elastic.actors import Actor, Follower, prepare
+from faults.elastic.actors import Actor, Follower, Keys, prepare
 from faults.elastic.history import History
 from faults.elastic.javascript import JavaScriptPort, Node
 from faults.elastic.port import Port
@@ -22,12 +23,14 @@ from faults.server import Server, check_directory
 from support.process import KEY
 
 NAMES = ("soak", "items")
+CONTAINER = f"databases/{NAMES[0]}/containers/{NAMES[1]}"
+POLL_S, WAIT_S = 0.05, 60.0
 CONTROL_KEY = "c29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc29hayE="
 
 
 class Soak:
     def __init__(
-        self, directory: Path, seed: int, *arguments: str, clients: dict[str, int], ballast_bytes: int
+        self, directory: Path, seed: int, *arguments: str, clients: dict[str, int], ballast_bytes: int, keys: Keys
     ) -> None:
         """`clients`: how many of "sync", "aio" and "js"."""
         self.seed = seed
@@ -36,10 +39,12 @@ class Soak:
         self.server = Server(directory, "full", "--control-key", CONTROL_KEY, *arguments, port=_free_port())
         self._clients = clients
         self._ballast_bytes = ballast_bytes
+        self._keys = keys
         self._is_back = asyncio.Event()
         self._node: Node | None = None
         self._ports: list[Port] = []
-        self.admin: Any = None  # a client for what operators do
+        self.refusal = ""  # of the last request to the control API that was not granted
+        self.ranges: dict[int, list[int]] = {}  # that were seen, with their parents
 
     @property
     def url(self) -> str:
@@ -50,10 +55,10 @@ class Soak:
         try:
             await self.server.start()
             self._is_back.set()
-            async with CosmosClient(self.url, KEY) as self.admin:
-                database = await self.admin.create_database(NAMES[0])
+            async with CosmosClient(self.url, KEY) as client:
+                database = await client.create_database(NAMES[0])
                 await database.create_container(NAMES[1], PartitionKey("/key"), offer_throughput=throughput_ru)
-                await self._run(events)
+            await self._run(events)
         finally:
             for port in self._ports:
                 await port.close()
@@ -67,18 +72,26 @@ class Soak:
         history = self.history
         ports = {kind: [await self._port(kind, number) for number in range(n)] for kind, n in self._clients.items()}
         self._ports = [port for each in ports.values() for port in each]
-        await prepare(self._ports[0], history, self.seed, self._ballast_bytes)
-        followers = [
-            Follower(await self._port(kind, number), history, self._pause) for number, kind in enumerate(self._clients)
-        ]
+        await prepare(self._ports[0], history, self.seed, self._ballast_bytes, self._keys)
+        followers = {
+            kind: Follower(await self._port(kind, len(ports[kind])), history, self._pause) for kind in self._clients
+        }
         stopping, seen_all = asyncio.Event(), asyncio.Event()
         actors = [
-            Actor(f"{kind}{number}", port, history, self.seed, pause=self._pause, ballast_bytes=self._ballast_bytes)
+            Actor(
+                f"{kind}{number}",
+                port,
+                history,
+                self.seed,
+                pause=self._pause,
+                ballast_bytes=self._ballast_bytes,
+                keys=self._keys,
+            )
             for kind, each in ports.items()
             for number, port in enumerate(each)
         ]
         working = [asyncio.create_task(actor.run(stopping)) for actor in actors]
-        following = [asyncio.create_task(follower.run(seen_all)) for follower in followers]
+        following = [asyncio.create_task(follower.run(seen_all)) for follower in followers.values()]
         happening = asyncio.create_task(self._events(events))
         # Whoever ends before the events do has failed, and says why.
         await asyncio.wait({happening, *working, *following}, return_when=asyncio.FIRST_COMPLETED)
@@ -98,7 +111,7 @@ class Soak:
         others = {
             f"query of {kind}": await _rows(ports[kind][0].query("SELECT * FROM c", 200)) for kind in self._clients
         }
-        history.verify(listed, begun, others, [follower.pages for follower in followers])
+        history.verify(listed, begun, others, {kind: follower.pages for kind, follower in followers.items()})
 
     async def _events(self, events: Callable[[Soak], Awaitable[None]]) -> None:
         await events(self)
@@ -126,9 +139,66 @@ class Soak:
         self.history.live()
         self._is_back.set()
 
+    # What operators do.
+
+    async def control(self, method: str, path: str, content: Any = None) -> Any:
+        """None: refused, or nobody there."""
+        address = f"{self.url}/_armillary/{path}"
+        headers = {"Authorization": f"Bearer {CONTROL_KEY}"}
+        try:
+            async with (
+                ClientSession() as session,
+                session.request(method, address, json=content, headers=headers) as response,
+            ):
+                body = await response.json()
+                if response.status < 300:
+                    return body
+                self.refusal = f"{method} {path} {content}: {response.status} {body}"
+        except (ClientError, TimeoutError) as error:
+            self.refusal = f"{method} {path} {content}: {error!r}"
+        return None
+
+    async def partitions(self) -> list[dict[str, Any]]:
+        """In the order of their keys."""
+        found = await self.control("GET", f"{CONTAINER}/partitions")
+        assert found is not None, self.refusal
+        self.ranges.update({each["id"]: each["parents"] for each in found["partitions"]})
+        partitions: list[dict[str, Any]] = found["partitions"]
+        return partitions
+
+    async def until(self, is_so: Callable[[list[dict[str, Any]]], bool], what: str) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        while not is_so(await self.partitions()):
+            assert time.monotonic() < deadline_s, f"{what}: not in {WAIT_S} s\n{self.report()}"
+            await asyncio.sleep(POLL_S)
+
+    async def reshaped(self) -> None:
+        """Until nothing is being reshaped."""
+        deadline_s = time.monotonic() + WAIT_S
+        while (found := await self.control("GET", "reshapes")) is None or found["reshapes"]:
+            assert time.monotonic() < deadline_s, f"still reshaping after {WAIT_S} s: {found}\n{self.report()}"
+            await asyncio.sleep(POLL_S)
+
+    async def split(self) -> bool:
+        return await self.control("POST", f"{CONTAINER}/split", {}) is not None
+
+    async def merge(self) -> bool:
+        return await self.control("POST", f"{CONTAINER}/merge", {}) is not None
+
+    async def scale(self, throughput_ru: int) -> bool:
+        return await self.control("PUT", f"{CONTAINER}/throughput", {"throughput": throughput_ru}) is not None
+
     def report(self, problem: str = "") -> str:
         told = [f"--seed {self.seed}: {dict(self.history.tally)}", *map(str, self.history.violations[:8])]
-        return "\n".join([*told, problem, "The server's log ends:", self.server.log_text])
+        return "\n".join(
+            [
+                *told,
+                problem,
+                f"{len(self.ranges)} ranges, {self.refusal}",
+                "The server's log ends:",
+                self.server.log_text,
+            ]
+        )
 
 
 async def _rows(pages: Any) -> list[Any]:

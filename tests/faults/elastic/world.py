@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from faults.elastic.actors import Actor, Follower, prepare
+from faults.elastic.actors import Actor, Follower, Keys, prepare
 from faults.elastic.history import History
 from faults.elastic.inside import InsidePort, Place
 from faults.elastic.simulation import SimulatedClock, SimulatedEngine, SimulatedLoop
@@ -21,6 +21,7 @@ from armillary.account.throughput import Throughput
 DEFINITION = {"id": "items", "partitionKey": {"paths": ["/key"], "kind": "Hash", "version": 2}}
 ACTORS, FOLLOWERS = 6, 2
 BALLAST_BYTES = 300
+KEYS = Keys()
 T = TypeVar("T")
 
 
@@ -47,7 +48,7 @@ class World:
         database = await containers.create_database(account, {"id": "db"}, None)
         await containers.create_container(account, database, dict(DEFINITION), Throughput(throughput_ru))
         self.place.put(account)
-        await prepare(self.port(), self.history, self.seed, BALLAST_BYTES)
+        await prepare(self.port(), self.history, self.seed, BALLAST_BYTES, KEYS)
 
     def port(self) -> InsidePort:
         return InsidePort(self.place, random.Random(f"port/{self.dice.random()}"))
@@ -99,7 +100,7 @@ class World:
         history, stopping = self.history, self._stopping
         names = [f"c{number}" for number in range(ACTORS)]
         actors = [
-            Actor(name, self.port(), history, self.seed, pause=self.pause, ballast_bytes=BALLAST_BYTES)
+            Actor(name, self.port(), history, self.seed, pause=self.pause, ballast_bytes=BALLAST_BYTES, keys=KEYS)
             for name in names
         ]
         followers = [Follower(self.port(), history, self.pause) for _ in range(FOLLOWERS)]
@@ -118,7 +119,12 @@ class World:
         begun = history.moment()
         listed = await self._all(self.port().feed(100))
         queried = await self._all(self.port().query("SELECT * FROM c", 50))
-        history.verify(listed, begun, {"query": queried}, [each.pages for each in (*followers, late)])
+        history.verify(
+            listed,
+            begun,
+            {"query": queried},
+            {f"reader {number}": each.pages for number, each in enumerate((*followers, late))},
+        )
         await self.account.close()
         await self._engine.close()
         problems = [str(problem) async for problem in check_account(self._engine, self.clock)]
