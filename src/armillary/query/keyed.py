@@ -55,7 +55,10 @@ class KeyedWalk:
             return
         if not self._is_asked:
             self._is_asked = True
-            self._ask(view)
+            few = self._ask(view)
+            if few is not None and position.rid < 0:
+                yield from few  # as they are: the same snapshot
+                return
         if self._places is not None:
             at = bisect_right(self._places, position.order, key=itemgetter(0)) if position.rid >= 0 else 0
             yield from loaded(view, iter(self._places[at:]), max_items)
@@ -66,18 +69,18 @@ class KeyedWalk:
         places = _places(view, low, high)
         yield from loaded(view, places, max_items) if self._wanted is None else _chosen(view, places, self._wanted)
 
-    def _ask(self, view: View) -> None:
-        """Find what an index knows, if what is asked beside the keys is worth asking it."""
-        if self._asked == ALL:
-            return
-        rids = find_rids(view, self._asked, self._scope, self._index, -1)
-        if rids is None:
-            return
-        found = list(islice(rids, limits.QUERY_GATHER_MAX + 1))
-        if len(found) <= limits.QUERY_FEW_ITEMS:
-            self._places = _sorted(view, found, self._scope)
-        elif len(found) <= limits.QUERY_GATHER_MAX:
+    def _ask(self, view: View) -> list[Candidate] | None:
+        """Find what an index knows, if what is asked beside the keys is worth asking it. Returns it if it is few."""
+        rids = find_rids(view, self._asked, self._scope, self._index, -1) if self._asked != ALL else None
+        found = list(islice(rids, limits.QUERY_GATHER_MAX + 1)) if rids is not None else None
+        if found is None or len(found) > limits.QUERY_GATHER_MAX:
+            return None
+        if len(found) > limits.QUERY_FEW_ITEMS:
             self._wanted = frozenset(found)
+            return None
+        few = _sorted(view, found, self._scope)
+        self._places = [(order, rid) for order, rid, _ in few]
+        return few
 
 
 def _beside_keys(selection: Selection, scope: Scope) -> Condition:
@@ -103,17 +106,17 @@ def _found(view: View, points: Sequence[tuple[bytes, str]], position: Position) 
     return [(key[1:], int.from_bytes(rid, "big")) for key, rid in zip(keys, rids, strict=True) if rid is not None]
 
 
-def _sorted(view: View, rids: list[int], scope: Scope) -> list[tuple[bytes, int]]:
-    """The places of a few items, put in order here."""
-    places = []
+def _sorted(view: View, rids: list[int], scope: Scope) -> list[Candidate]:
+    """A few items, put in order here."""
+    few: list[Candidate] = []
     for _, rid, stored in loaded(view, ((b"", rid) for rid in rids), len(rids)):
         assert stored is not None
         epk = unpack_header(stored).epk
         if not scope.holds(epk):
             continue
         plain = _plain_id(stored)
-        places.append((epk + plain, rid) if plain is not None else (epk + item_id(stored).encode(), rid))
-    return sorted(places)
+        few.append((epk + (plain if plain is not None else item_id(stored).encode()), rid, stored))
+    return sorted(few, key=itemgetter(0))
 
 
 def _plain_id(stored: bytes) -> bytes | None:
