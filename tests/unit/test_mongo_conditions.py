@@ -87,6 +87,8 @@ def test_strings_under_a_collation_are_not_looked_up() -> None:
     assert filter_condition({"a": "x"}, is_collated=True) == All()
     assert filter_condition({"a": {"$in": ["x", 1]}}, is_collated=True) == All()
     assert filter_condition({"a": {"$gt": "x"}}, is_collated=True) == All()
+    assert filter_condition({"_id": "x"}, is_collated=True) == All()
+    assert filter_condition({"_id": 1}, is_collated=True) == Equal("/id", "i:1")
     assert filter_condition({"a": True}, is_collated=True) != All()
 
 

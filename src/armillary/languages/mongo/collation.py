@@ -21,13 +21,13 @@ _UNKNOWN_FIELD, _MISSING_FIELD = 40415, 40414
 
 _ENGLISH: Final[dict[str, str]] = {}
 # Letters that a language has beside those of English, each behind the one it follows.
-_NORDIC: Final = {"æ": "zæ", "ä": "zæ", "ø": "zø", "ö": "zø", "å": "zå"}
+_DANISH: Final = {"æ": "za", "ä": "za", "ø": "zb", "ö": "zb", "å": "zc"}
 _SWEDISH: Final = {"å": "za", "ä": "zb", "æ": "zb", "ö": "zc", "ø": "zc"}
 _TAILORED: Final[dict[str, dict[str, str]]] = {
     **dict.fromkeys("en de fr it nl pt ga id ms sw zu af ca eu gl lb mt".split(), _ENGLISH),
     "es": {"ñ": "n~"},
     **dict.fromkeys(("sv", "fi"), _SWEDISH),
-    **dict.fromkeys(("da", "nb", "nn", "no"), _NORDIC),
+    **dict.fromkeys(("da", "nb", "nn", "no"), _DANISH),
 }
 _LOCALE: Final = re.compile(r"([a-z]{2})(?:_[A-Z][A-Za-z]*)*(@.*)?")
 _DIGITS: Final = re.compile(r"(\d+)")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
+from bson.dbref import DBRef
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.max_key import MaxKey
@@ -52,9 +53,11 @@ def equals(operand: Any, key: KeyFunction) -> Test:
     if kind is ObjectId:
         return lambda value: type(value) is ObjectId and value == operand
     wanted = key(operand)
-    if kind is dict or kind is list:
-        # Most values are of another type, and keys of documents are long.
-        return lambda value: type(value) is kind and key(value) == wanted
+    if kind is list:
+        # Most values are of another type, and keys of arrays and documents are long.
+        return lambda value: type(value) is list and key(value) == wanted
+    if kind is dict:
+        return lambda value: (type(value) is dict or type(value) is DBRef) and key(value) == wanted
     return lambda value: key(value) == wanted
 
 

@@ -118,7 +118,7 @@ class _Reader:
     def _field(self, path: str, operand: Any, elements_of: Sequence[Steps] | None) -> Condition:
         operators = operand if is_operators(operand) else {"$regex" if isinstance(operand, Regex) else "$eq": operand}
         if elements_of is None and path == "_id":
-            pinned = _pinned_id(operators)
+            pinned = _pinned_id(operators, self._is_collated)
             if pinned is not None:
                 return pinned
         if len(split(path)) > 4:
@@ -326,9 +326,9 @@ def _range(path: str, bounds: Mapping[str, Value]) -> Range:
 # Values that a filter pins.
 
 
-def _pinned_id(operators: Document) -> Condition | None:
+def _pinned_id(operators: Document, is_collated: bool) -> Condition | None:
     values = _pinned(operators)
-    if values is None:
+    if values is None or (is_collated and any(isinstance(value, (str, dict)) for value in values)):
         return None
     texts = tuple(dict.fromkeys([id_text(value) for value in values]))
     return Equal("/id", texts[0]) if len(texts) == 1 else In("/id", texts) if texts else NOTHING
@@ -346,7 +346,8 @@ def _pinned(operators: Document) -> list[Any] | None:
 
 def pinned_fields(given: Document, fields: Sequence[str]) -> list[tuple[Any, ...]] | None:
     """The combinations of values that a filter allows fields to have which never lead through an array: a shard key
-    and perhaps `_id`. None if it leaves one of them open; empty if nothing can match."""
+    and perhaps `_id`. None if it leaves one of them open; empty if nothing can match. Strings are taken as they are, so
+    this is not for filters under a collation."""
     found = _pins(given, frozenset(fields))
     choices: list[list[Any]] = []
     for each in fields:
