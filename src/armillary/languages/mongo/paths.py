@@ -8,7 +8,7 @@ through, except by a number. How sorts and updates read paths is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bson.dbref import DBRef
@@ -146,3 +146,20 @@ def values_at(document: dict[str, Any], parts: Parts) -> Iterator[Any]:
             yield from value
         else:
             yield value
+
+
+def with_value(target: Any, parts: Sequence[str], value: Any, place: int = 0) -> Any:
+    """The target with a value at a path, in every element where the path goes through an array. MISSING takes away what
+    is there, and makes what is around it all the same."""
+    if place == len(parts):
+        return value
+    if type(target) is list:
+        return [with_value(each, parts, value, place) for each in target]
+    made = dict(target) if type(target) is dict else {}
+    field = parts[place]
+    below = with_value(made.get(field, MISSING), parts, value, place + 1)
+    if below is MISSING:
+        made.pop(field, None)
+    else:
+        made[field] = below
+    return made

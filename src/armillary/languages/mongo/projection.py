@@ -16,7 +16,7 @@ from armillary.languages.mongo.elements import truth, whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import check_path, compile_over_documents
 from armillary.languages.mongo.matching import Matcher, compile_filter
-from armillary.languages.mongo.paths import Parts, split
+from armillary.languages.mongo.paths import Parts, split, with_value
 from armillary.model.bson_values import MISSING, Document, is_number, shell_text
 
 Projection = Callable[[Document], Document]
@@ -94,8 +94,8 @@ def _composed(
         answer = take(changed, tree)
         for parts, evaluate in computed:
             value = evaluate(document)
-            if value is not MISSING:
-                answer = _put(answer, parts, value)
+            if value is not MISSING or len(parts) > 1:
+                answer = with_value(answer, parts, value)
         return answer
 
     return project
@@ -151,7 +151,7 @@ def _is_slice(operand: Any) -> bool:
     """A number or two of them; with an array first it is the expression of aggregation."""
     if type(operand) is not list:
         return True
-    return len(operand) != 2 or is_number(operand[0])
+    return len(operand) < 2 or (len(operand) == 2 and is_number(operand[0]))
 
 
 def _check_collisions(given: list[str]) -> None:
@@ -227,17 +227,6 @@ def _excluded_value(value: Any, tree: _Tree) -> Any:
     if type(value) is dict:
         return _excluded(value, tree)
     return [_excluded_value(each, tree) for each in value] if type(value) is list else value
-
-
-def _put(target: Any, parts: Parts, value: Any) -> Any:
-    """The target with a value at a path, in each element of the arrays on the way."""
-    if not parts:
-        return value
-    if type(target) is list:
-        return [_put(each, parts, value) for each in target]
-    fields = dict(target) if type(target) is dict else {}
-    fields[parts[0]] = _put(fields.get(parts[0]), parts[1:], value)
-    return fields
 
 
 # Arrays.

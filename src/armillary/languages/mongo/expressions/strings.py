@@ -54,7 +54,7 @@ def concat(*values: Any) -> Any:
                 return None
             raise refusal(16702, f"$concat only supports strings, not {type_name(value)}")
     length = sum([len(value) for value in values])
-    if length > limits.BSON_BYTES_MAX:
+    if length > limits.MONGO_DOCUMENT_BYTES_MAX:
         raise refusal(10334, f"$concat makes a string of {length} characters, more than a document holds")
     return "".join(values)
 

@@ -1,0 +1,225 @@
+"""`$densify` and `$fill`: documents put into the gaps of a sequence, and fields without a value given one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Any, Final
+
+from bson.datetime_ms import DatetimeMS
+
+from armillary import limits
+from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
+from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
+from armillary.languages.mongo.expressions.compiling import check_path, compile_expression, value_at
+from armillary.languages.mongo.expressions.dates import unit_of
+from armillary.languages.mongo.expressions.numbers import RANKS, as_double, as_whole, is_nullish, product, total
+from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.paths import with_value
+from armillary.languages.mongo.stages.shaping import setter
+from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of, each
+from armillary.languages.mongo.stages.windows import set_window_fields
+from armillary.model.bson_values import Document, shell_text, type_name
+
+# $densify.
+
+
+def _fields(name: str, spec: Any, known: Iterable[str], required: Iterable[str]) -> Document:
+    if type(spec) is not dict:
+        raise refusal(
+            5733401 if name == "$densify" else FAILED_TO_PARSE, f"The {name} stage specification must be an object"
+        )
+    for field in spec:
+        if field not in known:
+            raise refusal(40415, f"BSON field '{name}.{field}' is an unknown field.")
+    for field in required:
+        if field not in spec:
+            raise refusal(40414, f"BSON field '{name}.{field}' is missing but a required field")
+    return spec
+
+
+class Steps:
+    """Values from one on, each a step after the one before."""
+
+    def __init__(self, step: Any, unit: str | None) -> None:
+        self._step, self._unit = step, unit
+
+    def at(self, first: Any, count: int) -> Any:
+        if self._unit is None:
+            return total([first, product(self._step, count)])
+        return DatetimeMS(plus_units(int(first), self._unit, self._step * count, UTC_ZONE))
+
+    def check(self, value: Any) -> None:
+        if self._unit is None and type(value) not in RANKS:
+            raise refusal(5733201, f"$densify field must be numeric without a unit, but found {type_name(value)}")
+        if self._unit is not None and type(value) is not DatetimeMS:
+            raise refusal(6053600, f"$densify field must be a date with a unit, but found {type_name(value)}")
+
+
+def densify(name: str, spec: Any, context: Context) -> Stage:
+    given = _fields(name, spec, ("field", "partitionByFields", "range"), ("field", "range"))
+    if type(given["field"]) is not str:
+        raise refusal(TYPE_MISMATCH, "$densify's 'field' must be a string")
+    path = check_path(given["field"])
+    partitions = given.get("partitionByFields", [])
+    if type(partitions) is not list or not all(type(one) is str for one in partitions):
+        raise refusal(TYPE_MISMATCH, "$densify's 'partitionByFields' must be an array of strings")
+    if given["field"] in partitions:
+        raise refusal(8993000, "BSON field '$densify.partitionByFields' contains the field that is densified")
+    rule = _fields("$densify.range", given["range"], ("step", "unit", "bounds"), ("step", "bounds"))
+    step = rule["step"]
+    if type(step) not in RANKS or as_double(step) <= 0:
+        raise refusal(5733401, "The step parameter in a range statement must be a strictly positive numeric value")
+    unit = unit_of(name, rule["unit"]) if "unit" in rule else None
+    if unit is not None:
+        step = as_whole(step)
+        if step is None:
+            raise refusal(
+                6586400, "The step parameter in a range statement must be a whole number when densifying a date range"
+            )
+    steps = Steps(step, unit)
+    bounds = rule["bounds"]
+    if bounds not in ("full", "partition"):
+        if type(bounds) is not list or len(bounds) != 2:
+            raise refusal(
+                5733403,
+                "a bounding array in a range statement must have exactly two elements, or be 'full' or 'partition'",
+            )
+        for bound in bounds:
+            steps.check(bound)
+        if context.key(bounds[0]) > context.key(bounds[1]):
+            raise refusal(5733402, "the bounds in a range statement must be in ascending order")
+    if bounds == "partition" and not partitions:
+        raise refusal(
+            5733408,
+            "one may not specify the bounds as 'partition' without specifying a non-empty array of partitionByFields",
+        )
+    paths = [check_path(one) for one in partitions]
+    return Opened(lambda run: _Densifying(path, paths, steps, bounds, context))
+
+
+class _Densifying(Waiting):
+    def __init__(
+        self, path: list[str], partitions: list[list[str]], steps: Steps, bounds: Any, context: Context
+    ) -> None:
+        self._path, self._partitions, self._steps, self._bounds = path, partitions, steps, bounds
+        self._key: Callable[[Any], Any] = context.key
+        self._budget = Budget("$densify")
+        self._lacking: list[Document] = []
+        self._entries: list[tuple[Any, Any, Any, Document]] = []  # keys of partition and value, value, document
+        self._left = limits.MONGO_DENSIFIED_MAX
+
+    def keep(self, batch: Batch) -> None:
+        for document in batch:
+            self._budget.take_document(document)
+            value = value_at(document, self._path)
+            if is_nullish(value):
+                self._lacking.append(document)
+                continue
+            self._steps.check(value)
+            partition = tuple([self._key(value_at(document, parts)) for parts in self._partitions])
+            self._entries.append((partition, self._key(value), value, document))
+
+    def finish(self) -> Iterable[Batch]:
+        return batches_of(self._made())
+
+    def _made(self) -> Iterator[Document]:
+        yield from self._lacking
+        entries = sorted(self._entries, key=lambda entry: (entry[0], entry[1]))
+        whole: tuple[Any, Any] | None = None
+        if self._bounds == "full" and entries:
+            whole = tuple([choose(entries, key=lambda entry: entry[1])[2] for choose in (min, max)])
+        if not entries and type(self._bounds) is list and not self._partitions:
+            yield from self._filled([], self._bounds[0], self._bounds[1], {}, includes_last=False)
+        for _, group in groupby(entries, key=lambda entry: entry[0]):
+            members = list(group)
+            pattern: Document = {}
+            for parts in self._partitions:
+                pattern = with_value(pattern, parts, value_at(members[0][3], parts))
+            if type(self._bounds) is list:
+                yield from self._filled(members, self._bounds[0], self._bounds[1], pattern, includes_last=False)
+            else:
+                first, last = whole or (members[0][2], members[-1][2])
+                yield from self._filled(members, first, last, pattern, includes_last=True)
+
+    def _filled(
+        self,
+        members: list[tuple[Any, Any, Any, Document]],
+        first: Any,
+        last: Any,
+        pattern: Document,
+        *,
+        includes_last: bool,
+    ) -> Iterator[Document]:
+        """The members, and between them a new document for every step that none of them stands at."""
+        end = self._key(last)
+        place = count = 0
+        value = first
+        while True:
+            key = self._key(value)
+            if key > end or (key == end and not includes_last):
+                break
+            while place < len(members) and members[place][1] < key:
+                yield members[place][3]
+                place += 1
+            if place == len(members) or members[place][1] != key:
+                self._left -= 1
+                if self._left < 0:
+                    raise refusal(
+                        5897900,
+                        f"Generated {limits.MONGO_DENSIFIED_MAX} documents in $densify, which is over the limit",
+                    )
+                yield with_value(pattern, self._path, value)
+            count += 1
+            value = self._steps.at(first, count)
+        for _, _, _, document in members[place:]:
+            yield document
+
+
+# $fill.
+
+_METHODS: Final = {"linear": "$linearFill", "locf": "$locf"}
+
+
+def fill(name: str, spec: Any, context: Context) -> list[Stage]:
+    given = _fields(name, spec, ("partitionBy", "partitionByFields", "sortBy", "output"), ("output",))
+    outputs = given["output"]
+    if type(outputs) is not dict or not outputs:
+        raise refusal(6050201, "The output field in '$fill' must contain an object with at least one element")
+    if "partitionBy" in given and "partitionByFields" in given:
+        raise refusal(6050204, "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'")
+    windows: Document = {}
+    values: list[tuple[list[str], Any]] = []
+    for field, rule in outputs.items():
+        if type(rule) is not dict or len(rule) != 1 or next(iter(rule)) not in ("value", "method"):
+            raise refusal(
+                6050202, f"Each fill output must have exactly one of 'value' and 'method', not {shell_text(rule)}"
+            )
+        if "value" in rule:
+            values.append((check_path(field), compile_expression({"$ifNull": [f"${field}", rule["value"]]}, context)))
+        elif rule["method"] not in _METHODS:
+            raise refusal(6050202, f"Method must be either locf or linear, not {shell_text(rule['method'])}")
+        else:
+            windows[field] = {_METHODS[rule["method"]]: f"${field}"}
+    stages: list[Stage] = []
+    if windows:
+        if "sortBy" not in given:
+            raise refusal(6050203, "$fill with a method needs a sortBy")
+        window: Document = {"sortBy": given["sortBy"], "output": windows}
+        partition = _partition(given)
+        if partition is not None:
+            window["partitionBy"] = partition
+        stages.append(set_window_fields("$setWindowFields", window, context))
+    if values:
+        stages.append(each(setter(values, context)))
+    return stages
+
+
+def _partition(given: Document) -> Any:
+    if "partitionByFields" not in given:
+        return given.get("partitionBy")
+    fields = given["partitionByFields"]
+    if type(fields) is not list or not all(type(one) is str for one in fields):
+        raise refusal(TYPE_MISMATCH, "$fill's 'partitionByFields' must be an array of strings")
+    return {str(place): f"${field}" for place, field in enumerate(fields)}

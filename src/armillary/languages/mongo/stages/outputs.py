@@ -1,0 +1,133 @@
+"""`$out` and `$merge`: where a pipeline's documents go. Described here, and what becomes of a document that is there
+already; reading and writing the target is the door's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from armillary.languages.mongo.context import Context, Values
+from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
+from armillary.languages.mongo.expressions.compiling import check_path, compile_expression
+from armillary.languages.mongo.stages.stage import over
+from armillary.model.bson_values import Document, type_name
+
+Transform = Callable[[Document], Document]
+CompileTransform = Callable[[list[Any], Context], Transform]
+
+_MERGE: Final = frozenset("into on let whenMatched whenNotMatched".split())
+_NOT_MATCHED: Final = ("insert", "discard", "fail")
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """Replaces a collection."""
+
+    database: str | None
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Puts documents into a collection. `when_matched` is replace, keepExisting, merge, fail or pipeline."""
+
+    database: str | None
+    collection: str
+    on: tuple[str, ...]
+    when_matched: str
+    when_not_matched: str
+    _transform: Transform | None = None
+    _context: Context | None = None  # of the pipeline, with `let`
+    _outer: Context | None = None
+    _let: list[Callable[[Document], Any]] = field(default_factory=list)
+
+    def merged(self, existing: Document, incoming: Document, values: Values) -> Document:
+        """What takes the place of a document that has the same values in the fields that are compared."""
+        match self.when_matched:
+            case "merge":
+                return {**existing, **incoming}
+            case "keepExisting":
+                return existing
+            case "pipeline":
+                assert self._transform is not None and self._context is not None and self._outer is not None
+                self._outer.begin(values)
+                bound = [each(incoming) for each in self._let]
+                self._context.begin([*values, *bound])
+                return self._transform(existing)
+        return incoming
+
+
+def target(name: str, given: Any) -> tuple[str | None, str]:
+    """Database, if it is another one, and collection."""
+    if type(given) is str:
+        database, collection = None, given
+    elif type(given) is dict:
+        for each in given:
+            if each not in ("db", "coll"):
+                raise refusal(40415, f"BSON field '{name}.{each}' is an unknown field.")
+        if "coll" not in given or (name == "$out" and "db" not in given):
+            raise refusal(40414, f"BSON field '{name}.coll' is missing but a required field")
+        database, collection = given.get("db"), given["coll"]
+        for each in (database, collection):
+            if each is not None and type(each) is not str:
+                raise refusal(TYPE_MISMATCH, f"{name} names its target by strings")
+    else:
+        code = 16990 if name == "$out" else 51178
+        raise refusal(code, f"{name} only supports a string or object argument, but found {type_name(given)}")
+    if not collection:
+        raise refusal(73, f"Invalid {name} target namespace: the collection has no name")
+    return database, collection
+
+
+def out(name: str, spec: Any) -> Out:
+    return Out(*target(name, spec))
+
+
+def merge(name: str, spec: Any, context: Context, compile_transform: CompileTransform) -> Merge:
+    if type(spec) is str:
+        spec = {"into": spec}
+    if type(spec) is not dict:
+        raise refusal(51182, f"$merge requires a string or object argument, but found {type_name(spec)}")
+    for each in spec:
+        if each not in _MERGE:
+            raise refusal(40415, f"BSON field '$merge.{each}' is an unknown field.")
+    if "into" not in spec:
+        raise refusal(40414, "BSON field '$merge.into' is missing but a required field")
+    database, collection = target(name, spec["into"])
+    on = _on(spec.get("on", "_id"))
+    not_matched = spec.get("whenNotMatched", "insert")
+    if not_matched not in _NOT_MATCHED:
+        raise bad_value(f"Enumeration value '{not_matched}' for field '$merge.whenNotMatched' is not a valid value.")
+    matched = spec.get("whenMatched", "merge")
+    if type(matched) is not list:
+        if matched not in ("replace", "keepExisting", "merge", "fail"):
+            raise bad_value(f"Enumeration value '{matched}' for field '$merge.whenMatched' is not a valid value.")
+        if "let" in spec:
+            raise refusal(51199, "Cannot use 'let' variables with 'whenMatched: " + matched + "' mode")
+        return Merge(database, collection, on, matched, not_matched)
+    variables = spec.get("let", {})
+    if type(variables) is not dict:
+        raise refusal(TYPE_MISMATCH, "$merge requires 'let' to be an object")
+    variables = {"new": "$$ROOT", **variables}
+    if variables["new"] != "$$ROOT":
+        raise refusal(51273, "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'")
+    inner = context.nested(variables)
+    let = [over(compile_expression(each, context), context) for each in variables.values()]
+    return Merge(
+        database, collection, on, "pipeline", not_matched, compile_transform(matched, inner), inner, context, let
+    )
+
+
+def _on(given: Any) -> tuple[str, ...]:
+    fields = [given] if type(given) is str else given
+    if type(fields) is not list or not all(type(each) is str for each in fields):
+        raise refusal(51186, "$merge 'on' field  must be either a string or an array of strings")
+    if not fields:
+        raise refusal(51187, "If explicitly specifying $merge 'on', must include at least one field")
+    if len(set(fields)) != len(fields):
+        raise refusal(31465, "Found a duplicate field in $merge 'on'")
+    for each in fields:
+        check_path(each)
+    return tuple(fields)

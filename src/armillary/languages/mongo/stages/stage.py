@@ -1,0 +1,162 @@
+"""What a stage is: it takes batches of documents and gives batches. Most do so without waiting for anything and are
+steps; those that read other collections are streams. A stage is compiled once and opened for every run. No stage
+changes a document it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from armillary import limits
+from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression
+from armillary.model.bson_values import Document
+
+Batch = list[Document]
+Batches = AsyncIterator[Batch]
+
+
+class Collections(Protocol):
+    """Other collections, as `$lookup` and its like read them."""
+
+    def documents(self, database: str | None, name: str, given: Document) -> Batches:
+        """All documents that match a filter; others may be among them. No database is the one that is aggregated in.
+        A collection that is not there has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: the values of variables as `context.run_values` makes them, and where other documents come from."""
+
+    values: list[Any]
+    collections: Collections
+
+
+class Step(Protocol):
+    """A stage that is being run."""
+
+    is_full: bool  # nothing that it is still given would change what it gives
+
+    def take(self, batch: Batch) -> Batch: ...
+
+    def finish(self) -> Iterable[Batch]:
+        """What remains when there is no more; evaluated as it is asked for."""
+
+
+class Stage(Protocol):
+    def open(self, run: Run) -> Step: ...
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """A stage that may have to wait."""
+
+    collection: str | None  # that it reads
+
+    def stream(self, source: Batches, run: Run) -> Batches: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piecewise:
+    """A stage that does the same to every batch, whatever came before."""
+
+    take: Callable[[Batch], Batch]
+
+    is_full = False
+
+    def open(self, run: Run) -> Step:
+        return self
+
+    def finish(self) -> Iterable[Batch]:
+        return ()
+
+
+def each(transform: Callable[[Document], Document]) -> Piecewise:
+    """A stage that makes another document of each."""
+    return Piecewise(lambda batch: [transform(document) for document in batch])
+
+
+class Waiting:
+    """A step that gives nothing before it has seen everything; for deriving."""
+
+    is_full = False
+
+    def take(self, batch: Batch) -> Batch:
+        self.keep(batch)
+        return []
+
+    def keep(self, batch: Batch) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> Iterable[Batch]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A stage whose step is made by a function."""
+
+    make: Callable[[Run], Step]
+
+    def open(self, run: Run) -> Step:
+        return self.make(run)
+
+
+def batches_of(documents: Iterable[Document]) -> Iterator[Batch]:
+    batch: Batch = []
+    for document in documents:
+        batch.append(document)
+        if len(batch) >= limits.MONGO_BATCH_DOCUMENTS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def over(expression: Expression, context: Context) -> Callable[[Document], Any]:
+    """An expression as a function of a document."""
+    scope = context.scope({})
+
+    def evaluate(document: Document) -> Any:
+        scope[CURRENT] = scope[ROOT] = document
+        return expression(scope)
+
+    return evaluate
+
+
+# Running.
+
+
+async def chained(stages: Sequence[Stage], source: Batches, run: Run, context: Context) -> Batches:
+    """Documents through stages that wait for nothing."""
+    steps = [stage.open(run) for stage in stages]
+    async for batch in source:
+        context.begin(run.values)
+        batch = _through(steps, 0, batch)
+        if batch:
+            yield batch
+        if any(step.is_full for step in steps):
+            break
+    for place, step in enumerate(steps):
+        context.begin(run.values)
+        for batch in step.finish():
+            batch = _through(steps, place + 1, batch)
+            if batch:
+                yield batch
+                context.begin(run.values)
+            if any(later.is_full for later in steps[place + 1 :]):
+                break
+
+
+def _through(steps: Sequence[Step], first: int, batch: Batch) -> Batch:
+    for place in range(first, len(steps)):
+        if not batch:
+            break
+        batch = steps[place].take(batch)
+    return batch
+
+
+async def of_list(documents: Sequence[Document]) -> Batches:
+    for first in range(0, len(documents), limits.MONGO_BATCH_DOCUMENTS):
+        yield list(documents[first : first + limits.MONGO_BATCH_DOCUMENTS])

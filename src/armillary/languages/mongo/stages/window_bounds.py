@@ -1,0 +1,131 @@
+"""Which documents around each one a window holds: so many before and after, or those whose sort value lies within a
+distance, in numbers or in units of time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bson.datetime_ms import DatetimeMS
+
+from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
+from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
+from armillary.languages.mongo.expressions.dates import unit_of
+from armillary.languages.mongo.expressions.numbers import RANKS, as_whole, total
+from armillary.model.bson_values import order_key, shell_text, type_name
+
+Span = tuple[int, int]  # from the first to before the last
+_NAMED: Final = ("unbounded", "current")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    kind: str = "documents"  # or "range"
+    lower: Any = "unbounded"
+    upper: Any = "unbounded"
+    unit: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.lower == self.upper == "unbounded")
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether each document's window holds that of the one before it."""
+        return bool(self.lower == "unbounded")
+
+    def spans(self, count: int, sort_values: Callable[[], list[Any]]) -> list[Span]:
+        if self.is_whole:
+            return [(0, count)] * count
+        if self.kind == "documents":
+            return [self._around(place, count) for place in range(count)]
+        return self._within(sort_values())
+
+    def _around(self, place: int, count: int) -> Span:
+        first = 0 if self.lower == "unbounded" else place + (0 if self.lower == "current" else self.lower)
+        last = count if self.upper == "unbounded" else place + 1 + (0 if self.upper == "current" else self.upper)
+        first, last = max(0, min(first, count)), max(0, min(last, count))
+        return first, max(first, last)
+
+    def _within(self, values: list[Any]) -> list[Span]:
+        for value in values:
+            if self.unit is None and type(value) not in RANKS:
+                raise refusal(
+                    5429414, f"Invalid range: Expected the sortBy field to be a number, but it was {type_name(value)}"
+                )
+            if self.unit is not None and type(value) is not DatetimeMS:
+                raise refusal(
+                    5429513, f"Invalid range: Expected the sortBy field to be a Date, but it was {type_name(value)}"
+                )
+        keys = [order_key(value) for value in values]
+        spans = []
+        for value in values:
+            first = 0 if self.lower == "unbounded" else bisect_left(keys, order_key(self._moved(value, self.lower)))
+            last = (
+                len(keys)
+                if self.upper == "unbounded"
+                else bisect_right(keys, order_key(self._moved(value, self.upper)))
+            )
+            spans.append((first, max(first, last)))
+        return spans
+
+    def _moved(self, value: Any, distance: Any) -> Any:
+        if distance == "current":
+            return value
+        if self.unit is None:
+            return total([value, distance])
+        return DatetimeMS(plus_units(int(value), self.unit, distance, UTC_ZONE))
+
+
+def read_window(name: str, given: Any, has_order: bool, is_ascending: bool) -> Window:
+    if type(given) is not dict:
+        raise refusal(FAILED_TO_PARSE, "'window' field must be an object")
+    for each in given:
+        if each not in ("documents", "range", "unit"):
+            raise refusal(FAILED_TO_PARSE, f"'window' has no field '{each}'")
+    kinds = [each for each in ("documents", "range") if each in given]
+    if not given:
+        return Window()
+    if len(kinds) != 1:
+        raise refusal(
+            FAILED_TO_PARSE, "'window' field must specify one of 'documents' or 'range', and 'unit' with 'range' only"
+        )
+    kind = kinds[0]
+    if kind == "documents" and "unit" in given:
+        raise refusal(FAILED_TO_PARSE, "Window bounds can only specify 'unit' with range-based bounds.")
+    bounds = given[kind]
+    if type(bounds) is not list or len(bounds) != 2:
+        raise refusal(FAILED_TO_PARSE, "Window bounds must be a 2-element array: " + shell_text(bounds))
+    unit = unit_of(name, given["unit"]) if "unit" in given else None
+    lower, upper = [_bound(each, is_whole=kind == "documents" or unit is not None) for each in bounds]
+    window = Window(kind, lower, upper, unit)
+    if not window.is_whole and not has_order:
+        raise refusal(5339901, f"{kind.capitalize()}-based bounds require a sortBy")
+    if kind == "range" and not is_ascending:
+        raise refusal(5339902, "Range-based bounds require sortBy a single field, in ascending order")
+    _check_order(lower, upper)
+    return window
+
+
+def _bound(value: Any, *, is_whole: bool) -> Any:
+    if type(value) is str:
+        if value in _NAMED:
+            return value
+        raise refusal(FAILED_TO_PARSE, f"Window bounds must be 'unbounded', 'current', or a number, not '{value}'")
+    if type(value) not in RANKS:
+        raise refusal(FAILED_TO_PARSE, "Window bounds must be 'unbounded', 'current', or a number.")
+    number = as_whole(value)
+    if number is None and is_whole:
+        raise refusal(FAILED_TO_PARSE, "Numeric document-based bounds must be an integer")
+    return number if is_whole else value
+
+
+def _check_order(lower: Any, upper: Any) -> None:
+    if "unbounded" in (lower, upper):
+        return
+    first, last = [0 if each == "current" else each for each in (lower, upper)]
+    if order_key(first) > order_key(last):
+        raise refusal(5339900, f"Lower bound must not exceed upper bound: [{shell_text(lower)}, {shell_text(upper)}]")
