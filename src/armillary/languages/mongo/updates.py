@@ -23,11 +23,10 @@ from armillary.languages.mongo.errors import (
 )
 from armillary.languages.mongo.modifiers import KEPT, MODIFIERS, Modifier, Place
 from armillary.languages.mongo.paths import Parts, index_of, split
-from armillary.languages.mongo.pipeline import is_stage
-from armillary.languages.mongo.stages import shaping
+from armillary.languages.mongo.pipeline import compile_transform
 from armillary.model.bson_values import MISSING, Document, equal, is_identical, shell_text, type_name
 
-_EMPTY_NAME, _DOLLAR_NAME, _STAGE_NOT_ALLOWED = 56, 52, 72
+_EMPTY_NAME, _DOLLAR_NAME = 56, 52
 _PADDING_MAX: Final = 1_500_000  # elements that one update may add to reach an index
 
 
@@ -120,22 +119,10 @@ class _PipelineUpdate(Update):
     kind = "pipeline"
 
     def __init__(self, given: list[Any], context: Context) -> None:
-        self._transforms: list[shaping.Transform] = []
-        for stage in given:
-            if type(stage) is not dict or len(stage) != 1:
-                raise refusal(40323, "A pipeline stage specification object must contain exactly one field.")
-            ((name, spec),) = stage.items()
-            if not is_stage(name):
-                raise refusal(40324, f"Unrecognized pipeline stage name: '{name}'")
-            if name not in shaping.TRANSFORMS:
-                raise refusal(_STAGE_NOT_ALLOWED, f"{name} is not allowed to be used within an update")
-            self._transforms.append(shaping.TRANSFORMS[name](name, spec, context))
+        self._transform = compile_transform(given, context)
 
     def apply(self, document: Document, matched_index: int | None = None, *, is_insert: bool = False) -> Document:
-        result = document
-        for transform in self._transforms:
-            result = transform(result)
-        return _with_id(document, result)
+        return _with_id(document, self._transform(document))
 
 
 # Operators.

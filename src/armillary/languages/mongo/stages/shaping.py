@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from armillary.errors import Failure
@@ -210,14 +210,3 @@ def _redacted_value(value: Any, expression: Expression, scope: Scope) -> Any:
         found = [_redacted_value(each, expression, scope) for each in value]
         return [each for each in found if each is not MISSING]
     return value
-
-
-# Those that updates may be made of.
-TRANSFORMS: Final[Mapping[str, Callable[[str, Any, Context], Transform]]] = {
-    "$addFields": add_fields,
-    "$set": add_fields,
-    "$project": project,
-    "$unset": unset,
-    "$replaceRoot": replace_root,
-    "$replaceWith": replace_root,
-}
