@@ -14,13 +14,13 @@ from armillary.doors.table.grants import Action
 from armillary.doors.table.markup import bad_document
 from armillary.errors import Failure
 from armillary.model import edm
+from armillary.model.charges import METADATA_READ_RU, METADATA_WRITE_RU
 from armillary.net.http import Response
 
 Policies = Mapping[str, Mapping[str, str]]  # by id; each has some of sp, st and se
 
 STATE: Final = "table_policies"  # where the container's record keeps them
 _FIELDS: Final = {"Start": "st", "Expiry": "se", "Permission": "sp"}
-_RU = 1.0
 
 
 def policies_of(account: Account, table: str, *, is_storage: bool) -> Policies:
@@ -43,14 +43,14 @@ async def read_policies(call: Call) -> Response:
         for name, field in _FIELDS.items():
             if policy.get(field):
                 markup.add(access, name, policy[field])
-    return call.answer_xml(200, _RU, markup.render(root))
+    return call.answer_xml(200, METADATA_READ_RU, markup.render(root))
 
 
 async def write_policies(call: Call) -> Response:
     table = call.table(Action.ACCESS_POLICIES)
     policies = _parsed(call.body)
     await call.account.catalog.change_state(table.record, lambda state, _: {**state, STATE: policies})
-    return call.answer(204, _RU)
+    return call.answer(204, METADATA_WRITE_RU)
 
 
 def _parsed(body: bytes) -> dict[str, dict[str, str]]:

@@ -16,10 +16,10 @@ from armillary.doors.table.call import DATABASE, Call
 from armillary.doors.table.grants import Action
 from armillary.doors.table.markup import bad_document
 from armillary.doors.table.tables import tables_database
+from armillary.model.charges import METADATA_READ_RU, METADATA_WRITE_RU
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
 
-_RU = 1.0
 _STATE: Final = "table_service"
 _SECTIONS: Final = ("Logging", "HourMetrics", "MinuteMetrics")
 _LOGGING: Final = ("Version", "Delete", "Read", "Write", "RetentionPolicy")
@@ -45,7 +45,7 @@ async def read_properties(call: Call) -> Response:
     cors = markup.add(root, "Cors")
     for rule in state.get("Cors", []):
         _render(markup.add(cors, "CorsRule"), rule)
-    return call.answer_xml(200, _RU, markup.render(root))
+    return call.answer_xml(200, METADATA_READ_RU, markup.render(root))
 
 
 async def write_properties(call: Call) -> Response:
@@ -64,7 +64,7 @@ async def write_properties(call: Call) -> Response:
     await call.account.catalog.change_state(
         database, lambda state, _: {**state, _STATE: {**state.get(_STATE, {}), **changes}}
     )
-    return call.answer(202, _RU)
+    return call.answer(202, METADATA_WRITE_RU)
 
 
 async def read_statistics(call: Call) -> Response:
@@ -74,7 +74,7 @@ async def read_statistics(call: Call) -> Response:
     # There is one copy, and what is read here is what was written last.
     markup.add(replication, "Status", "live")
     markup.add(replication, "LastSyncTime", formatdate(call.account.clock.now_s(), usegmt=True))
-    return call.answer_xml(200, _RU, markup.render(root))
+    return call.answer_xml(200, METADATA_READ_RU, markup.render(root))
 
 
 def cors_rules(account: Account) -> list[Rule]:

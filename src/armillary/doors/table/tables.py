@@ -22,12 +22,9 @@ from armillary.doors.table.preferences import Preference, preference_of
 from armillary.doors.table.refusals import bad_input, refused
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.compile import compile_list_filter
+from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU, METADATA_WRITE_RU
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
-
-_LIST_RU = 1.0
-_DELETE_RU = 5.0
-_CREATE_RU = 5.0
 
 
 async def create_table(call: Call) -> Response:
@@ -63,9 +60,9 @@ async def create_table(call: Call) -> Response:
     location = f"{call.root_url}/Tables('{quoted(name)}')".encode("ascii")
     headers: HeaderList = [(b"location", location), *preference.headers]
     if preference is Preference.NO_CONTENT:
-        return call.answer(204, _CREATE_RU, b"", [*headers, (b"dataserviceid", location)])
+        return call.answer(204, METADATA_WRITE_RU, b"", [*headers, (b"dataserviceid", location)])
     content = {**call.metadata("Tables/@Element"), **_entry(call, name)}
-    return call.answer(201, _CREATE_RU, orjson.dumps(content), headers)
+    return call.answer(201, METADATA_WRITE_RU, orjson.dumps(content), headers)
 
 
 async def list_tables(call: Call) -> Response:
@@ -81,7 +78,7 @@ async def list_tables(call: Call) -> Response:
     page, rest = names[:top], names[top:]
     extra: HeaderList = [(b"x-ms-continuation-nexttablename", _encoded(rest[0]))] if rest else []
     content = {**call.metadata("Tables"), "value": [_entry(call, name) for name in page]}
-    return call.answer(200, _LIST_RU, orjson.dumps(content), extra)
+    return call.answer(200, METADATA_FEED_RU, orjson.dumps(content), extra)
 
 
 async def read_table(call: Call) -> Response:
@@ -89,7 +86,7 @@ async def read_table(call: Call) -> Response:
     name = call.table_name()
     found = find_table(call.account, name, is_storage=call.is_storage)
     content = {**call.metadata("Tables/@Element"), **_entry(call, found.name)}
-    return call.answer(200, _LIST_RU, orjson.dumps(content))
+    return call.answer(200, METADATA_READ_RU, orjson.dumps(content))
 
 
 async def delete_table(call: Call) -> Response:
@@ -102,7 +99,7 @@ async def delete_table(call: Call) -> Response:
         if failure.kind is Kind.NOT_FOUND:
             raise Failure(Kind.OWNER_NOT_FOUND, failure.message) from None
         raise
-    return call.answer(204, _DELETE_RU)
+    return call.answer(204, METADATA_WRITE_RU)
 
 
 def top_of(call: Call) -> int:
