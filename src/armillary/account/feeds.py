@@ -107,7 +107,10 @@ async def query(
             raise bad_request(CROSS_PARTITION_OFF)
         if walk.is_for_clients or (walk.has_several and is_bare_aggregate(bound)):
             plan = query_plan(bound, container.key)
-            raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan})
+            # A client that does not know the newest range has an old map, and reads it anew before it asks each range.
+            newest = container.partitions[max(container.partitions)]
+            place = {"range_id": newest.range.id, "lsn": newest.lsn, "container": container}
+            raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan, **place})
         if container.faults is not None:
             await walk.meet_faults("query", is_page_of_one=True)
         await walk.run(is_page_of_one=True)

@@ -101,6 +101,8 @@ class SqlDoor:
             headers.append((b"x-ms-session-token", h.render_session_token(range_id, lsn)))
             headers.append((b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id))
             headers.append((b"lsn", b"%d" % lsn))
+        if "container" in failure.details:
+            headers += lists.container_paths(failure.details["container"])
         if explains:
             headers.append(charge_header(explain_failure(failure, failure.charge_ru)))
         return Response(status, headers, body)

@@ -7,6 +7,8 @@ What a Failure's `details` may carry for this door:
     plan         mapping  a query plan, answered as `additionalErrorInfo` (CROSS_PARTITION)
     errors       list     a query's syntax errors with their locations
     allowed      tuple    the verbs that the route knows (METHOD_NOT_ALLOWED)
+    range_id     int      with `lsn`: where it happened, for the session token (added by the door)
+    container    object   whose session token that is (likewise)
 """
 
 from __future__ import annotations
