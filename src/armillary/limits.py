@@ -106,6 +106,7 @@ STORAGE_ENTITY_BYTES_MAX = MB
 
 # Index (ours): a term longer than this is cut; the cut is remembered and the filter looks at the item itself.
 TERM_BYTES_MAX = 128
+FIELD_KEY_BYTES_MAX = 512  # the same of keys in the indexes of collections, all fields together
 INDEX_PATHS_MAX = 1500
 COMPOSITE_PATHS_MIN, COMPOSITE_PATHS_MAX = 2, 8
 UNIQUE_KEYS_MAX, UNIQUE_KEY_PATHS_MAX = 10, 16

@@ -14,8 +14,8 @@ from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
-from tests.support.bson_documents import random_document, random_id, random_value
-from tests.support.house import House
+from support.bson_documents import random_document, random_id, random_value
+from support.house import House
 
 from armillary.account import bson_items, containers, items
 from armillary.account.check import check_account

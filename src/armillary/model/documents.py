@@ -23,6 +23,7 @@ from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, payl
 from armillary.model.indexing import IndexingPolicy, ItemTerms
 from armillary.model.keys import Key, PartitionKeyDefinition
 from armillary.model.resources import item_rid_text
+from armillary.model.unique import UniqueKeyPolicy
 
 _NUMBER_BYTES = layout.RID_BYTES
 _NO_TERMS = ItemTerms([], 0)
@@ -149,7 +150,7 @@ def check_bson_size(size_bytes: int) -> None:
         )
 
 
-def bson_ttl(document: Document) -> int:
+def bson_ttl(document: Mapping[str, Any]) -> int:
     """Seconds to live after the last write, of a document's field `ttl`; 0: not said."""
     ttl: Any = document.get("ttl")
     kind = type(ttl)
@@ -173,9 +174,10 @@ def item_terms(indexing: IndexingPolicy, header: ItemHeader, payload: bytes) -> 
     """The index terms of a stored item."""
     if not header.flags & FLAG_INDEXED:
         return _NO_TERMS
+    document = loaded(header.format, payload)
     if header.format == FORMAT_JSON:
-        return indexing.terms(orjson.loads(payload), header.ts)
-    return bson_terms(indexing, bson_values.decode(payload[_NUMBER_BYTES:]), header.ts)
+        return indexing.terms(document, header.ts)
+    return bson_terms(indexing, document, header.ts)
 
 
 def bson_terms(indexing: IndexingPolicy, document: Document, ts: int) -> ItemTerms:
@@ -185,4 +187,33 @@ def bson_terms(indexing: IndexingPolicy, document: Document, ts: int) -> ItemTer
         member = member_name(name)
         if indexing.speaks_of(member):
             item[member] = to_json(value)
-    return indexing.terms(item, ts)
+    made = indexing.plain_terms(item, ts)
+    return indexing.with_fields(made, document) if indexing.fields else made
+
+
+def unique_entries(
+    policy: UniqueKeyPolicy, indexing: IndexingPolicy, form: int, document: Mapping[str, Any]
+) -> list[tuple[int, bytes]]:
+    """What no other item of the logical partition may have: constraint and values. `form` says what the document is."""
+    entries: list[tuple[int, bytes]] = []
+    if policy.paths:
+        entries += enumerate(policy.values(document if form == FORMAT_JSON else json_of(dict(document))))
+    if indexing.unique_fields:
+        as_bson = document_of(document) if form == FORMAT_JSON else dict(document)
+        entries += [(index.slot, value) for index in indexing.unique_fields for value in index.unique_values(as_bson)]
+    return entries
+
+
+def stored_unique_entries(
+    policy: UniqueKeyPolicy, indexing: IndexingPolicy, form: int, payload: bytes
+) -> list[tuple[int, bytes]]:
+    if not policy.paths and not indexing.unique_fields:
+        return []
+    return unique_entries(policy, indexing, form, loaded(form, payload))
+
+
+def loaded(form: int, payload: bytes) -> dict[str, Any]:
+    """What is stored behind a header, as its format has it."""
+    if form == FORMAT_JSON:
+        return orjson.loads(payload)  # type: ignore[no-any-return]
+    return bson_values.decode(payload[_NUMBER_BYTES:])

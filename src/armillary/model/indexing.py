@@ -12,8 +12,11 @@ from typing import Any
 
 from armillary import limits
 from armillary.errors import bad_request
+from armillary.model.bson_json import document_of
+from armillary.model.bson_values import Document
 from armillary.model.cells import SHAPE_KINDS, SpatialIndex
 from armillary.model.composites import CompositeIndex
+from armillary.model.field_indexes import FieldIndex
 from armillary.model.index_paths import SCALAR, SUBTREE, IndexPath, Steps, bad_index_path, parse_index_path, text_steps
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.search_policies import FullTextPolicy, VectorPolicy, check_full_text_index, check_vector_index
@@ -53,6 +56,7 @@ class IndexingPolicy:
         explicit: tuple[str, ...],
         composites: tuple[CompositeIndex, ...],
         tuples: tuple[CompositeIndex, ...] = (),
+        fields: tuple[FieldIndex, ...] = (),
     ) -> None:
         self.mode: str = echo["indexingMode"]
         self.is_automatic: bool = echo["automatic"]
@@ -66,6 +70,9 @@ class IndexingPolicy:
         self.spatial = {index.path: index for index in spatial}
         self._walk = TermWalk(rules, explicit, (*composites, *tuples), tuple(self.spatial.values()))
         self._explicit = frozenset(explicit)
+        self.fields = fields  # of a collection of MongoDB's
+        self.unique_fields = tuple([index for index in fields if index.is_unique])
+        self.dated_fields = tuple([index for index in fields if index.expires_after_s is not None])
 
     @classmethod
     def parse(
@@ -77,6 +84,7 @@ class IndexingPolicy:
         vector_policy: Any = None,
         fulltext_policy: Any = None,
         geospatial: str | None = None,
+        fields: tuple[FieldIndex, ...] = (),
     ) -> IndexingPolicy:
         """From a container's `indexingPolicy` (None: the default), with the policies beside it as they are written.
         Without `geospatial` (Geography or Geometry) bounding boxes pass: for policies that were accepted before."""
@@ -85,7 +93,7 @@ class IndexingPolicy:
         vectors = VectorPolicy.parse(vector_policy)
         echo: dict[str, Any] = {"indexingMode": _mode(policy), "automatic": _automatic(policy)}
         if echo["indexingMode"] == NONE:
-            return cls._without_index(policy, echo, has_ttl)
+            return cls._without_index(policy, echo, has_ttl, fields)
 
         included, excluded = _paths(policy)
         free = _add_default_exclusions(included, excluded, vectors)
@@ -114,10 +122,12 @@ class IndexingPolicy:
         _search_indexes(policy, echo, "vectorIndexes", lambda entry: check_vector_index(entry, vectors))
         _search_indexes(policy, echo, "fullTextIndexes", lambda entry: check_full_text_index(entry, full_text))
         tuples = tuple([CompositeIndex.of_tuple(path) for path in included if path.members])
-        return cls(echo, rules, explicit, composites, tuples)
+        return cls(echo, rules, explicit, composites, tuples, fields)
 
     @classmethod
-    def _without_index(cls, policy: Mapping[str, Any], echo: dict[str, Any], has_ttl: bool) -> IndexingPolicy:
+    def _without_index(
+        cls, policy: Mapping[str, Any], echo: dict[str, Any], has_ttl: bool, fields: tuple[FieldIndex, ...]
+    ) -> IndexingPolicy:
         if has_ttl:
             raise bad_request(
                 "The indexing mode 'none' cannot be combined with time to live. Use 'consistent' and exclude '/*'."
@@ -128,7 +138,7 @@ class IndexingPolicy:
         excluded = _path_set(_list(policy, "excludedPaths"), "excludedPaths")
         # Nothing is indexed automatically when nothing is indexed.
         echo |= {"automatic": False, "includedPaths": [], "excludedPaths": list(excluded.values())}
-        return cls(echo, PathRule(), (), ())
+        return cls(echo, PathRule(), (), (), (), fields)
 
     def to_json(self) -> dict[str, Any]:
         """The policy as it is stored and answered. Reading it again gives the same policy."""
@@ -143,7 +153,21 @@ class IndexingPolicy:
     def terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
         """The index terms of an item that goes into the index; see `terms.py`. System properties in the document do not
         count, so that an item as sent and as stored has the same terms."""
+        made = self.plain_terms(document, ts)
+        return self.with_fields(made, document_of(document)) if self.fields else made
+
+    def plain_terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
+        """Without those of a collection's indexes."""
         return ItemTerms([], 0) if self.mode == NONE else self._walk.terms(document, ts)
+
+    def with_fields(self, made: ItemTerms, document: Document) -> ItemTerms:
+        """With those of a collection's indexes, which see the item as a document."""
+        terms, charged = made
+        for index in self.fields:
+            found = index.terms(document)
+            terms += found
+            charged += len(found)
+        return ItemTerms(terms, charged)
 
     def speaks_of(self, name: str) -> bool:
         """Whether a property of an item may have to do with its terms."""

@@ -14,6 +14,7 @@ from armillary.partition import log
 from armillary.partition.operations import NO_TERMS, Document
 from armillary.partition.schema import expires_s
 from armillary.partition.sizes import LogicalSize, pack_size
+from armillary.partition.uniqueness import entries_in
 from armillary.partition.writer import Writer
 
 
@@ -32,7 +33,7 @@ class Adopter(Writer):
             assert before.epk == header.epk, "an item never leaves its logical partition"
             before_terms = self._terms_of(before, before_payload)
             bytes_added, items_added = len(payload) - len(before_payload), 0
-            self._give_up_names(header.epk, rid, documents.plain_json(present))
+            self._give_up_names(rid, present)
             self._delete_expiry(before, number)
             txn.delete(layout.change_key(before.lsn, before.step, number))
         terms = self._terms_of(header, payload)
@@ -42,9 +43,8 @@ class Adopter(Writer):
         txn.put(layout.id_key(header.epk, document["id"]), rid)
         txn.put(layout.member_key(header.epk, number), b"")
         txn.put(layout.change_key(header.lsn, header.step, number), log.WRITTEN)
-        if self._schema.unique:
-            for constraint, values in enumerate(self._schema.unique.values(document)):
-                txn.put(layout.unique_key(header.epk, constraint, values), rid)
+        for constraint, values in entries_in(self._schema, header, payload):
+            txn.put(layout.unique_key(header.epk, constraint, values), rid)
         when = expires_s(header, self._schema.rules_of(header).default_ttl)
         if when is not None:
             txn.put(layout.expiry_key(when, number), b"")
@@ -59,7 +59,7 @@ class Adopter(Writer):
         if present is not None:
             header, payload = unpack_header(present), payload_of(present)
             self._move_terms(change.number, self._terms_of(header, payload), NO_TERMS)
-            self._give_up_names(header.epk, rid, documents.plain_json(present))
+            self._give_up_names(rid, present)
             self._delete_expiry(header, change.number)
             txn.delete(layout.ITEMS + rid)
             txn.delete(layout.member_key(header.epk, change.number))
@@ -71,13 +71,12 @@ class Adopter(Writer):
     def finish(self) -> None:
         self._txn.put(layout.HEAD_KEY, self.head.pack())
 
-    def _give_up_names(self, epk: bytes, rid: bytes, document: Document) -> None:
+    def _give_up_names(self, rid: bytes, stored: bytes) -> None:
         """The id and the unique values of an item, but for those that another one has got meanwhile."""
-        txn = self._txn
-        names = [layout.id_key(epk, document["id"])]
-        if self._schema.unique:
-            values = enumerate(self._schema.unique.values(document))
-            names += [layout.unique_key(epk, constraint, each) for constraint, each in values]
+        txn, header = self._txn, unpack_header(stored)
+        names = [layout.id_key(header.epk, documents.item_id(stored))]
+        values = entries_in(self._schema, header, payload_of(stored))
+        names += [layout.unique_key(header.epk, constraint, each) for constraint, each in values]
         for name in names:
             if txn.get(name) == rid:
                 txn.delete(name)

@@ -116,7 +116,7 @@ class _Check:
             yield f"{what} has no change entry at its lsn {header.lsn}"
         self._expected[layout.IDS] += 1
         self._expected[layout.MEMBERS] += 1
-        yield from self._check_index(what, number, header, payload, document)
+        yield from self._check_index(what, number, header, payload)
         count, size, text = self._sizes.get(epk, (0, 0, self._key_text(document)))
         self._sizes[epk] = (count + 1, size + len(payload), text)
 
@@ -145,9 +145,7 @@ class _Check:
             if document.get(name) != value:
                 yield f"{what} has {name} {document.get(name)!r} instead of {value!r}"
 
-    def _check_index(
-        self, what: str, number: int, header: ItemHeader, payload: bytes, document: dict[str, object]
-    ) -> Iterator[str]:
+    def _check_index(self, what: str, number: int, header: ItemHeader, payload: bytes) -> Iterator[str]:
         rules = self._schema.rules_of(header)
         terms = documents.item_terms(rules.indexing, header, payload).terms
         self._expected[layout.TERMS] += len(terms)
@@ -159,11 +157,11 @@ class _Check:
             lacking = self._presence.paths.difference([path for path, _ in terms])
             for path in sorted(lacking):
                 yield f"{what} has no term for {path}, which is down as a path that all items have"
-        if self._schema.unique:
-            for constraint, values in enumerate(self._schema.unique.values(document)):
-                self._expected[layout.UNIQUE] += 1
-                if self._view.get(layout.unique_key(header.epk, constraint, values)) != number.to_bytes(8, "big"):
-                    yield f"{what} does not hold its values of unique key {constraint}"
+        entries = documents.stored_unique_entries(self._schema.unique, rules.indexing, header.format, payload)
+        for constraint, values in entries:
+            self._expected[layout.UNIQUE] += 1
+            if self._view.get(layout.unique_key(header.epk, constraint, values)) != number.to_bytes(8, "big"):
+                yield f"{what} does not hold its values of unique key {constraint}"
         when = expires_s(header, rules.default_ttl)
         if when is not None:
             self._expected[layout.EXPIRY] += 1

@@ -12,7 +12,6 @@ from typing import Any
 from armillary.errors import Failure
 from armillary.model import documents, items
 from armillary.model.bson_ids import id_text
-from armillary.model.bson_json import json_of
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
 from armillary.model.indexing import ItemTerms
 from armillary.model.keys import Key
@@ -49,10 +48,6 @@ class Draft:
     rules_number: int
     format: int = FORMAT_JSON
 
-    def json(self) -> Document:
-        """The item as JSON."""
-        return self.document if self.format == FORMAT_JSON else json_of(self.document)
-
 
 def draft(schema: Schema, document: Document, ts: int, directive: str = "Default") -> Draft:
     """Check a document and work out everything about it that needs no transaction."""
@@ -63,6 +58,8 @@ def draft(schema: Schema, document: Document, ts: int, directive: str = "Default
     rules = schema.rules
     is_indexed = rules.indexing.applies(directive)
     terms = rules.indexing.terms(document, ts) if is_indexed else NO_TERMS
+    if rules.indexing.dated_fields:
+        ttl = rules.ttl_of(FORMAT_JSON, document, ts)
     return Draft(item_id, document, text, ttl, ts, terms, is_indexed, rules.number)
 
 
@@ -72,7 +69,7 @@ def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, dire
     rules = schema.rules
     is_indexed = rules.indexing.applies(directive)
     terms = documents.bson_terms(rules.indexing, document, ts) if is_indexed else NO_TERMS
-    ttl = documents.bson_ttl(document)
+    ttl = rules.ttl_of(FORMAT_BSON, document, ts)
     return Draft(id_text(document["_id"]), document, encoded, ttl, ts, terms, is_indexed, rules.number, FORMAT_BSON)
 
 

@@ -4,11 +4,16 @@ indexed and expire. One Schema is shared by all partitions of a container, so a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from armillary import limits
-from armillary.model.encoding import ItemHeader
+from armillary.model.bson_json import document_of
+from armillary.model.documents import bson_ttl
+from armillary.model.encoding import FORMAT_BSON, ItemHeader
 from armillary.model.indexing import IndexingPolicy
+from armillary.model.items import item_ttl
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.unique import UniqueKeyPolicy
 
@@ -21,6 +26,18 @@ class Rules:
     number: int
     indexing: IndexingPolicy
     default_ttl: int | None
+    takes_ttl: bool = True  # what an item itself says about its life counts
+
+    def ttl_of(self, form: int, document: Mapping[str, Any], ts: int) -> int:
+        """How long an item lives after it was written, by itself or by a date in it; 0: it does not say."""
+        as_bson = form == FORMAT_BSON
+        ttl = (bson_ttl(document) if as_bson else item_ttl(document)) if self.takes_ttl else 0
+        for index in self.indexing.dated_fields:
+            when = index.expires_s(dict(document) if as_bson else document_of(document))
+            if when is not None:
+                left = min(max(1, when - ts), limits.TTL_SECONDS_MAX)
+                ttl = left if ttl <= 0 else min(ttl, left)
+        return ttl
 
 
 @dataclass(slots=True)

@@ -25,10 +25,11 @@ from armillary.model.indexing import ItemTerms, count_charged
 from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
 from armillary.partition import log
-from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
+from armillary.partition.operations import Draft, Operation, Outcome, Result, Verb, bson_draft, draft
 from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence, of_first_item
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
+from armillary.partition.uniqueness import Entries, entries_in, entries_of, has_unique, move_entries
 from armillary.storage.engine import Txn
 
 PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
@@ -246,8 +247,8 @@ class Writer:
         head, txn, epk = self.head, self._txn, operation.epk
         number = head.next_number
         head.next_number += 1
-        if self._schema.unique:
-            self._claim_unique(epk, made.json(), number, before=None)
+        if has_unique(self._schema):
+            self._move_unique(epk, number, [], entries_of(self._schema, made))
         header, payload, etag = self._seal(made, epk, number)
         self._note_paths(made.terms, is_first=head.item_count == 0)
         self._resize(operation, 1, len(payload))
@@ -258,7 +259,7 @@ class Writer:
         for path, term in made.terms.terms:
             put(prefix_of(path) + term + rid, b"")
         self._put_expiry(header, number)
-        terms = made.terms.charged + len(self._schema.unique.paths)
+        terms = made.terms.charged + self._schema.unique.count
         charge_ru = charges.create_ru(len(payload), terms)
         answered = payload if made.format == FORMAT_JSON else made.text
         return Outcome(Result.CREATED, answered, etag, header.lsn, charge_ru, 0, terms)
@@ -271,8 +272,10 @@ class Writer:
         is_answered_as_json = made.format == FORMAT_JSON
         if stored[0] != FORMAT_JSON:
             made = self._as_stored(operation, stored, made)
-        if self._schema.unique:
-            self._claim_unique(epk, made.json(), number, before=documents.plain_json(stored))
+        if has_unique(self._schema):
+            self._move_unique(
+                epk, number, entries_in(self._schema, before, before_payload), entries_of(self._schema, made)
+            )
         txn.delete(layout.change_key(before.lsn, before.step, number))
         header, payload, etag = self._seal(made, epk, number)
         self._resize(operation, 0, len(payload) - len(before_payload))
@@ -296,9 +299,8 @@ class Writer:
         rid = number.to_bytes(8, "big")
         for path, term in terms.terms:
             txn.delete(self._term_prefix(path) + term + rid)
-        if self._schema.unique:
-            for constraint, values in enumerate(self._schema.unique.values(documents.plain_json(stored))):
-                txn.delete(layout.unique_key(epk, constraint, values))
+        for constraint, values in entries_in(self._schema, header, payload):
+            txn.delete(layout.unique_key(epk, constraint, values))
         self._delete_expiry(header, number)
         txn.delete(layout.item_key(number))
         txn.delete(layout.id_key(epk, item_id))
@@ -307,7 +309,7 @@ class Writer:
         tombstone = log.pack_tombstone(kind, int(self._now_s), epk, item_id)
         txn.put(layout.change_key(self._lsn, self._next_step(), number), tombstone)
         self._resize_stored(epk, -1, -len(payload))
-        return terms.charged + len(self._schema.unique.paths)
+        return terms.charged + self._schema.unique.count
 
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
         """Give a draft its lsn, etag and system properties, and enter it in the log."""
@@ -376,24 +378,8 @@ class Writer:
             self._txn.put(PRESENCE_KEY, becomes.pack())
         self._presence = self.new_presence = becomes
 
-    def _claim_unique(self, epk: bytes, document: Document, number: int, before: Document | None) -> None:
-        txn, unique = self._txn, self._schema.unique
-        old = unique.values(before) if before is not None else [None] * len(unique.paths)
-        for constraint, (was, becomes) in enumerate(zip(old, unique.values(document), strict=True)):
-            if was == becomes:
-                continue
-            key = layout.unique_key(epk, constraint, becomes)
-            holder = txn.get(key)
-            if holder is not None and not self._release_if_expired(epk, int.from_bytes(holder, "big")):
-                raise Failure(
-                    Kind.CONFLICT,
-                    "Unique index constraint violation.",
-                    charge_ru=charges.failed_write_ru(0),
-                    details={"constraint": constraint},
-                )
-            txn.put(key, number.to_bytes(8, "big"))
-            if was is not None:
-                txn.delete(layout.unique_key(epk, constraint, was))
+    def _move_unique(self, epk: bytes, number: int, old: Entries, new: Entries) -> None:
+        move_entries(self._txn, self._schema, (epk, number), old, new, self._release_if_expired)
 
     def _release_if_expired(self, epk: bytes, number: int) -> bool:
         """An expired item no longer holds its unique values, even if it has not been swept away yet."""
@@ -456,6 +442,12 @@ class Writer:
         self._delete_expiry(before, number)
         is_indexed = rules.indexing.applies("Default")
         after = before._replace(policy=rules.number, flags=FLAG_INDEXED if is_indexed else 0)
+        if rules.indexing.dated_fields or self._schema.rules_of(before).indexing.dated_fields:
+            after = after._replace(ttl=rules.ttl_of(before.format, documents.loaded(before.format, payload), before.ts))
+        if has_unique(self._schema):
+            self._move_unique(
+                before.epk, number, entries_in(self._schema, before, payload), entries_in(self._schema, after, payload)
+            )
         after_terms = self._terms_of(after, payload)
         self._move_terms(number, before_terms, after_terms)
         self._note_paths(after_terms)

@@ -1,0 +1,70 @@
+"""The unique values that items hold: which they are, and moving them from an item's old ones to its new ones. An item
+holds those of the container's unique keys and those of unique indexes of a collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from armillary.errors import Failure, Kind
+from armillary.model import charges, documents, layout
+from armillary.model.encoding import ItemHeader
+from armillary.partition.operations import Draft
+from armillary.partition.schema import Schema
+from armillary.storage.engine import Txn
+
+Entries = list[tuple[int, bytes]]  # constraint and values
+
+
+def has_unique(schema: Schema) -> bool:
+    """Whether any item may hold something."""
+    return bool(schema.unique.paths or schema.rules.indexing.unique_fields or schema.older_rules)
+
+
+def entries_of(schema: Schema, made: Draft) -> Entries:
+    return documents.unique_entries(schema.unique, schema.rules.indexing, made.format, made.document)
+
+
+def entries_in(schema: Schema, header: ItemHeader, payload: bytes) -> Entries:
+    """What a stored item holds, by the rules that it is stored by."""
+    indexing = schema.rules_of(header).indexing
+    return documents.stored_unique_entries(schema.unique, indexing, header.format, payload)
+
+
+def move_entries(
+    txn: Txn,
+    schema: Schema,
+    item: tuple[bytes, int],
+    old: Entries,
+    new: Entries,
+    is_released: Callable[[bytes, int], bool],
+) -> None:
+    """Let an item (effective key and number) hold other values. `is_released` says of whoever holds one whether it may
+    be taken, and sees to that."""
+    epk, number = item
+    rid = number.to_bytes(layout.RID_BYTES, "big")
+    for constraint, values in new:
+        if (constraint, values) in old:
+            continue
+        key = layout.unique_key(epk, constraint, values)
+        holder = txn.get(key)
+        if holder is not None and holder != rid and not is_released(epk, int.from_bytes(holder, "big")):
+            raise _taken(schema, constraint)
+        txn.put(key, rid)
+    for constraint, values in old:
+        if (constraint, values) not in new:
+            txn.delete(layout.unique_key(epk, constraint, values))
+
+
+def _taken(schema: Schema, constraint: int) -> Failure:
+    details: dict[str, Any] = {"constraint": constraint}
+    for index in schema.rules.indexing.unique_fields:
+        if index.slot == constraint:
+            details["index"] = index.name
+    return Failure(
+        Kind.CONFLICT,
+        "Unique index constraint violation.",
+        charge_ru=charges.failed_write_ru(0),
+        details=details,
+    )
