@@ -14,9 +14,11 @@ import pytest
 from support.process import KEY
 from support.tables import READ_ONLY_KEY, TableHouse, error_of, header
 
-from armillary.account import items
+from armillary.account import containers, items
 from armillary.account.account import AccountSettings
 from armillary.account.items import ItemOptions
+from armillary.account.offers import offer_of
+from armillary.account.throughput import Throughput
 from armillary.doors.table.errors import ROWS, refusal_of
 from armillary.errors import Failure, Kind
 
@@ -382,6 +384,20 @@ async def test_a_spent_budget_is_said_with_the_time_to_wait() -> None:
     assert {error_of(answer)[:2] for answer in refused} == {(429, "TooManyRequests")}
     assert 0 < int(header(refused[0], "x-ms-retry-after-ms") or 0) <= 1000
     await house.close()
+
+
+async def test_tables_where_nothing_is_provisioned_for_each() -> None:
+    serverless = await TableHouse.open(account_settings=AccountSettings(is_serverless=True))
+    assert (await serverless.ask("POST", "/Tables", {"TableName": "people"})).status == 201
+    await serverless.close()
+    shared = await TableHouse.open()
+    await containers.create_database(shared.account, {"id": "TablesDB"}, Throughput.manual(1000))
+    assert (await shared.ask("POST", "/Tables", {"TableName": "people"})).status == 201
+    own = {"x-ms-offer-throughput": "500"}
+    assert (await shared.ask("POST", "/Tables", {"TableName": "own"}, own)).status == 201
+    offers = [offer_of(shared.account, each.record) is not None for each in shared.account.containers]
+    assert offers == [False, True]
+    await shared.close()
 
 
 # The storage flavour.

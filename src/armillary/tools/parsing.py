@@ -33,11 +33,11 @@ def choice(*words: str) -> Callable[[str], str]:
     return parse
 
 
-def whole_number(low: int, high: int) -> Callable[[str], int]:
+def whole_number(low: int, high: int, step: int = 1) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,15}", text):  # int() alone would take "1_000" and " 7"
             raise ValueError(text)
-        if not low <= int(text) <= high:
+        if not low <= int(text) <= high or int(text) % step:
             raise ValueError(text)
         return int(text)
 

@@ -115,8 +115,8 @@ class Settings:
     table_throughput_ru: int = _setting(
         "table-throughput",
         limits.THROUGHPUT_MIN_RU,
-        parsing.whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU),
-        f"a whole number from {limits.THROUGHPUT_MIN_RU} to {limits.THROUGHPUT_MAX_RU}",
+        parsing.whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU, limits.THROUGHPUT_STEP_RU),
+        f"a multiple of {limits.THROUGHPUT_STEP_RU} from {limits.THROUGHPUT_MIN_RU} to {limits.THROUGHPUT_MAX_RU}",
         "Request units a second of tables that are made without saying how many (TableThroughput).",
         is_number=True,
     )

@@ -12,6 +12,7 @@ import orjson
 from armillary import limits
 from armillary.account import containers
 from armillary.account.catalog import Record
+from armillary.account.offers import offer_of
 from armillary.account.throughput import Throughput, parse_autopilot
 from armillary.doors.table import storage_rules
 from armillary.doors.table.addresses import check_new_table
@@ -49,7 +50,7 @@ async def create_table(call: Call) -> Response:
             call.account,
             database,
             {"id": name, "partitionKey": {"paths": [KEY_PATH], "kind": "Hash", "version": 2}},
-            _throughput(call),
+            _throughput(call, database),
         )
     except Failure as failure:
         if failure.kind is Kind.CONFLICT:
@@ -135,7 +136,8 @@ def _is_there(call: Call, name: str) -> bool:
     return name.lower() in {each.lower() for each in _names(call)}
 
 
-def _throughput(call: Call) -> Throughput:
+def _throughput(call: Call, database: Record) -> Throughput | None:
+    """What the request asks for, or the default; None where the database shares its own, or nothing is provisioned."""
     manual = call.headers.get(b"x-ms-offer-throughput")
     autoscale = call.headers.get(b"x-ms-cosmos-offer-autopilot-settings")
     if manual is not None and autoscale is not None:
@@ -147,6 +149,8 @@ def _throughput(call: Call) -> Throughput:
             raise refused("BadRequest", "The autoscale settings must be a JSON object with 'maxThroughput'.") from None
         return parse_autopilot(settings)
     if manual is None:
+        if call.account.settings.is_serverless or offer_of(call.account, database) is not None:
+            return None
         return Throughput.manual(call.door.settings.throughput_ru)
     if not manual.isdigit() or len(manual) > 9:
         raise refused("BadRequest", "x-ms-offer-throughput must be a whole number of request units a second.")
