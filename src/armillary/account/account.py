@@ -177,6 +177,10 @@ class Account:
         self.reshaper.enter(container)
         return container
 
+    def forget_names(self) -> None:
+        """A container has another name."""
+        self._by_names.clear()
+
     def leave(self, doomed: list[Record]) -> None:
         """Forget containers that the catalog no longer has."""
         self._by_names.clear()

@@ -118,6 +118,16 @@ async def delete_container(account: Account, container: Container, if_match: str
     await account.catalog.delete(container.record, if_match=if_match, on_deleted=account.leave)
 
 
+async def rename_container(account: Account, container: Container, name: str) -> None:
+    """Another name for a container that stays what it is, with all its items."""
+    validate_name(name)
+    async with account.control:
+        present = container.record
+        changed = await account.catalog.replace(present, {**present.body, "id": name}, name=name)
+        container.adopt(changed)
+        account.forget_names()
+
+
 def container_body(given: Any, *, is_old_client: bool) -> tuple[str, Body]:
     """A container's definition checked and completed, as it is stored and answered."""
     if not isinstance(given, dict):

@@ -8,7 +8,21 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-from armillary.doors.mongo import authentication, cursors, diagnostics, hello, sessions
+from armillary.doors.mongo import (
+    aggregation,
+    authentication,
+    collections,
+    cursors,
+    diagnostics,
+    find_and_modify,
+    hello,
+    indexes,
+    reads,
+    sessions,
+    sharding,
+    statistics,
+    writes,
+)
 from armillary.doors.mongo.call import Call, Reply
 from armillary.languages.mongo.errors import refusal
 
@@ -34,6 +48,17 @@ async def _not_offered(call: Call) -> Reply:
 _NO_SCRIPTS: Final = Command(_not_offered, "needs a JavaScript engine; there is none")
 _LATER: Final = Command(_not_offered, "not offered yet")
 
+_FIND_AND_MODIFY: Final = Command(
+    find_and_modify.find_and_modify,
+    "change one document and see it",
+    writes=True,
+    is_stable=True,
+    is_retryable=True,
+    fields=find_and_modify.FIELDS,
+)
+_COLLECTION_STATISTICS: Final = Command(collections.collection_statistics, "measures of a collection")
+_DATABASE_STATISTICS: Final = Command(collections.database_statistics, "measures of a database")
+_STATISTICS: Final = Command(statistics.last_request, "what the last command on this connection cost")
 _HELLO: Final = Command(hello.hello, "what a driver must know", is_open=True, is_stable=True)
 _BUILD: Final = Command(diagnostics.build_info, "the version that is answered for", is_open=True)
 
@@ -60,6 +85,50 @@ COMMANDS: Final[dict[str, Command]] = {
         fields=frozenset("getMore collection batchSize term lastKnownCommittedOpTime".split()),
     ),
     "killCursors": Command(cursors.kill_cursors, "close cursors", is_stable=True),
+    # Documents.
+    "find": Command(reads.find, "documents that match", is_stable=True, fields=reads.FIND_FIELDS),
+    "count": Command(reads.count, "how many documents match", is_stable=True),
+    "distinct": Command(reads.distinct, "the values of a field", fields=reads.DISTINCT_FIELDS),
+    "aggregate": Command(aggregation.aggregate, "a pipeline", is_stable=True, fields=aggregation.FIELDS),
+    "insert": Command(
+        writes.insert, "new documents", writes=True, is_stable=True, is_retryable=True, fields=writes.INSERT_FIELDS
+    ),
+    "update": Command(
+        writes.update,
+        "changes of documents",
+        writes=True,
+        is_stable=True,
+        is_retryable=True,
+        fields=writes.UPDATE_FIELDS,
+    ),
+    "delete": Command(
+        writes.delete, "delete documents", writes=True, is_stable=True, is_retryable=True, fields=writes.DELETE_FIELDS
+    ),
+    "findAndModify": _FIND_AND_MODIFY,
+    "findandmodify": _FIND_AND_MODIFY,
+    # Collections and databases.
+    "create": Command(
+        collections.create, "a new collection", writes=True, is_stable=True, fields=collections.CREATE_FIELDS
+    ),
+    "drop": Command(collections.drop, "delete a collection", writes=True, is_stable=True),
+    "dropDatabase": Command(collections.drop_database, "delete a database", writes=True, is_stable=True),
+    "listCollections": Command(collections.list_collections, "the collections of a database", is_stable=True),
+    "listDatabases": Command(collections.list_databases, "all databases", is_stable=True),
+    "collStats": _COLLECTION_STATISTICS,
+    "collstats": _COLLECTION_STATISTICS,
+    "dbStats": _DATABASE_STATISTICS,
+    "dbstats": _DATABASE_STATISTICS,
+    "dataSize": Command(collections.measured_size, "the size of a collection"),
+    "validate": Command(collections.validate, "what there is of a collection"),
+    "createIndexes": Command(indexes.create_indexes, "new indexes", writes=True, is_stable=True),
+    "listIndexes": Command(indexes.list_indexes, "the indexes of a collection", is_stable=True),
+    "dropIndexes": Command(indexes.drop_indexes, "delete indexes", writes=True, is_stable=True),
+    # The service's own.
+    "shardCollection": Command(sharding.shard_collection, "spread a collection by a key", writes=True),
+    "enableSharding": Command(sharding.enable_sharding, "a database whose collections can be sharded", writes=True),
+    "customAction": Command(sharding.custom_action, "collections and databases with throughput", writes=True),
+    "getLastRequestStatistics": _STATISTICS,
+    "GetLastRequestStatistics": _STATISTICS,
     # Sessions.
     "startSession": Command(sessions.start_session, "a new session"),
     "refreshSessions": Command(sessions.refresh_sessions, "keep sessions from ending", is_stable=True),

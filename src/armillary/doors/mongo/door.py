@@ -226,7 +226,7 @@ class MongoDoor:
             is_refused = True
             broken = Failure(Kind.INTERNAL, "The server failed to answer this command. Its log has the reason.")
             document = self._refuse(call, broken, client)
-        if name != "getLastRequestStatistics":
+        if name.lower() != "getlastrequeststatistics":
             self._note(client, call, name, begun_s)
         if envelope.wants_no_answer:
             return b""

@@ -1,0 +1,197 @@
+"""aggregate: a pipeline over a collection, over what the server knows of itself, or over nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from armillary.account.container import Container
+from armillary.doors.mongo import collections, compiled, hints, indexes, namespaces, outputs, reading, sessions
+from armillary.doors.mongo.call import Call, Reply, check_collection, read_only
+from armillary.doors.mongo.client import Grant
+from armillary.doors.mongo.collections import batch_size_of
+from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
+from armillary.languages.mongo.collation import Collation
+from armillary.languages.mongo.context import run_values
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.pipeline import Facts, Pipeline, compile_pipeline
+from armillary.languages.mongo.sorting import compile_sort_by
+from armillary.languages.mongo.stages.stage import Batches, Run, of_list
+from armillary.model.bson_values import Document, encode
+
+FIELDS: Final = frozenset(
+    "aggregate pipeline cursor explain allowDiskUse collation hint let bypassDocumentValidation needsMerge fromMongos "
+    "exchange isMapReduceCommand requestReshardingResumeToken collectionUUID".split()
+)
+_EVERYTHING: Final[Document] = {}
+
+
+async def aggregate(call: Call) -> Reply:
+    wanted = call.body.get("aggregate")
+    is_database = wanted == 1 and not isinstance(wanted, bool)
+    name = "$cmd.aggregate" if is_database else call.collection()
+    namespace = f"{call.database}.{name}"
+    if call.fields.optional_document("cursor") is None and not call.body.get("explain"):
+        raise refusal(9, "The 'cursor' option is required, except for aggregate with the explain argument")
+    batch_size = batch_size_of(call)
+    container = None if is_database else namespaces.find(call, name)
+    stream = Aggregation(call, container, is_database=is_database)
+    if stream.pipeline.output is not None:
+        if call.client.grant is not Grant.WRITE:
+            raise read_only(call)
+        await outputs.write(call, stream.pipeline.output, stream.batches(), stream.values)
+        return await first_batch(call, Cursor(ListedSource([]), namespace, call), batch_size=None)
+    cursor = Cursor(PagedSource(_encoded(stream.batches())), namespace, call)
+    return await first_batch(call, cursor, batch_size=batch_size)
+
+
+async def _encoded(batches: Batches) -> AsyncIterator[list[bytes]]:
+    async for batch in batches:
+        yield [encode(document) for document in batch]
+
+
+class Aggregation:
+    """A pipeline, compiled for a command, and where its documents come from."""
+
+    def __init__(self, call: Call, container: Container | None, *, is_database: bool) -> None:
+        fields = call.fields
+        own = namespaces.options_of(container).get("collation") if container is not None else None
+        self._call = call
+        self._container = container
+        self._collation: Collation | None = compiled.collation_of(fields.optional_document("collation"), own)
+        let = compiled.let_of(call)
+        context = compiled.context_of(call, let, self._collation)
+        self.values = run_values(
+            int(call.clock.now_s() * 1000),
+            compiled.dice(call.clock),
+            (let or {}).values(),
+            call.door.cluster_time.now,
+        )
+        facts = Facts(hints.text_index(container), hints.geo_path(container), is_database)
+        self.pipeline: Pipeline = compile_pipeline(fields.array("pipeline"), context, facts)
+        self._context = context
+        hints.check(container, call.body.get("hint"))
+
+    def batches(self) -> Batches:
+        pipeline = self.pipeline
+        run = Run(self.values, _Others(self._call))
+        if pipeline.provided is not None:
+            return pipeline.run(self._provided(), run)
+        if not pipeline.reads_collection or self._container is None:
+            return pipeline.run(of_list([]), run)
+        if pipeline.geo_near is not None:
+            return pipeline.run(self._all(pipeline.geo_near.query), run)
+        if pipeline.leading_sort is not None and pipeline.leading_limit is not None:
+            return pipeline.run(self._first_in_order(), run, is_filtered=True, is_sorted=True)
+        return pipeline.run(self._filtered(), run, is_filtered=True)
+
+    def _wanted(self, most: int | None) -> reading.Wanted:
+        assert self._container is not None
+        matcher = self.pipeline.matcher or compiled.matcher_of(_EVERYTHING, self._call)
+        return reading.wanted(
+            self._container,
+            self.pipeline.leading_filter,
+            matcher,
+            has_collation=self._collation is not None,
+            most=most,
+        )
+
+    async def _filtered(self) -> Batches:
+        assert self._container is not None
+        most = self.pipeline.leading_limit if self.pipeline.leading_sort is None else None
+        self._context.begin(self.values)
+        async for page in reading.pages(self._call, self._container, self._wanted(most)):
+            if page:
+                yield [found.document for found in page]
+
+    async def _first_in_order(self) -> Batches:
+        assert self._container is not None and self.pipeline.leading_sort is not None
+        self._context.begin(self.values)
+        sort = compile_sort_by(self.pipeline.leading_sort, self._context.key, self.pipeline.text)
+        found = await reading.ordered(
+            self._call, self._container, self._wanted(None), sort, most=self.pipeline.leading_limit
+        )
+        async for batch in of_list([each.document for each in found]):
+            yield batch
+
+    async def _all(self, given: Document) -> Batches:
+        assert self._container is not None
+        async for batch in _documents(self._call, self._container, given):
+            yield batch
+
+    # What the door knows.
+
+    async def _provided(self) -> Batches:
+        provided = self.pipeline.provided
+        assert provided is not None
+        for document in self._shown(provided.name, provided.spec):
+            yield [document]
+
+    def _shown(self, name: str, spec: Any) -> list[Document]:
+        call = self._call
+        match name:
+            case "$currentOp":
+                if call.database != "admin":
+                    raise refusal(73, "$currentOp must be run against the 'admin' database with {aggregate: 1}")
+                return call.door.running_commands(call)
+            case "$listLocalSessions" | "$listSessions":
+                return sessions.listed(call)
+            case "$queryStats":
+                return []
+        namespace = f"{call.database}.{call.body['aggregate']}"
+        if self._container is None:
+            raise refusal(26, f"Collection [{namespace}] not found.")
+        match name:
+            case "$planCacheStats":
+                return []
+            case "$indexStats":
+                return [
+                    {"name": each["name"], "key": each["key"], "host": call.door.address_of(call.client), "spec": each}
+                    for each in indexes.listed_indexes(self._container)
+                ]
+            case "$collStats":
+                return [_collection_statistics(call, self._container, namespace, spec)]
+        raise refusal(115, f"{name} is not supported.")
+
+
+def _collection_statistics(call: Call, container: Container, namespace: str, spec: Document) -> Document:
+    statistics = collections.statistics(call, container, namespace)
+    shown: Document = {"ns": namespace, "host": call.door.address_of(call.client), "localTime": _now(call)}
+    for name in spec:
+        match name:
+            case "count":
+                shown["count"] = statistics["count"]
+            case "storageStats":
+                shown["storageStats"] = {key: value for key, value in statistics.items() if key != "ns"}
+            case "latencyStats" | "queryExecStats":
+                shown[name] = {}
+            case _:
+                raise refusal(40415, f"BSON field '$collStats.{name}' is an unknown field.")
+    return shown
+
+
+def _now(call: Call) -> Any:
+    from bson.datetime_ms import DatetimeMS
+
+    return DatetimeMS(int(call.clock.now_s() * 1000))
+
+
+class _Others:
+    """Other collections, as `$lookup` and its like read them."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    async def documents(self, database: str | None, name: str, given: Document) -> Batches:
+        check_collection(database or self._call.database, name)
+        container = namespaces.find(self._call, name, database)
+        if container is not None:
+            async for batch in _documents(self._call, container, given):
+                yield batch
+
+
+async def _documents(call: Call, container: Container, given: Document) -> Batches:
+    wanted = reading.wanted(container, given, compiled.matcher_of(given, call))
+    async for page in reading.pages(call, container, wanted):
+        if page:
+            yield [found.document for found in page]

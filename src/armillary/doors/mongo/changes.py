@@ -1,0 +1,348 @@
+"""Statements that change documents: what an update, a delete or a findAndModify is about, and doing it.
+
+Candidates are found as a find finds them; each is then changed where nobody comes in between, if it still matches. So a
+statement about one document tries the next if the first was changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from armillary.account import bson_items
+from armillary.account.container import Container
+from armillary.doors.mongo import compiled, hints, namespaces, reading, validation
+from armillary.doors.mongo.call import Call
+from armillary.doors.mongo.duplicates import as_duplicate
+from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.targets import Target
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.collation import Collation
+from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.matching import Matcher
+from armillary.languages.mongo.sorting import Sort, compile_sort
+from armillary.languages.mongo.updates import Update, check_immutable, compile_update, is_replacement
+from armillary.languages.mongo.upserts import id_first, upserted_document
+from armillary.model.bson_values import MISSING, Document, decode, encode
+from armillary.model.keys import Key
+from armillary.partition.operations import Operation, Outcome, Result
+
+_UPSERT_TRIES: Final = 10  # somebody else inserts the same document and deletes it again, over and over
+_PORTION: Final = 1000  # operations made at a time
+
+
+class Variables:
+    """What the expressions of a command's statements may name, and the contexts they are compiled in."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._let = compiled.let_of(call)
+
+    def context(self, collation: Collation | None, constants: Document | None = None) -> Context:
+        return compiled.context_of(self._call, {**(self._let or {}), **(constants or {})}, collation)
+
+    @property
+    def are_none(self) -> bool:
+        return self._let is None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One statement, compiled."""
+
+    given: Document
+    matcher: Matcher
+    collation: Collation | None
+    is_multi: bool
+    update: Update | None = None  # None: delete
+    is_upsert: bool = False
+    sort: Sort | None = None
+    skips_validation: bool = False
+
+
+@dataclass(slots=True)
+class Done:
+    matched: int = 0
+    modified: int = 0
+    is_upserted: bool = False
+    upserted_id: Any = None
+    before: Document | None = None  # of the one document that was changed
+    after: Document | None = None
+
+
+def update_order(call: Call, container: Container | None, statement: Fields, variables: Variables) -> Order:
+    given = statement.document("q")
+    change = statement.body["u"]
+    is_multi = statement.flag("multi", False)
+    if is_multi and is_replacement(change):
+        raise refusal(9, "multi update is not supported for replacement-style update")
+    collation = _collation(container, statement)
+    constants = statement.optional_document("c")
+    if constants and type(change) is not list:
+        raise refusal(51198, "Constant values may only be specified for pipeline updates")
+    context = variables.context(collation, constants)
+    update = compile_update(change, context, statement.body.get("arrayFilters"))
+    matcher = _matcher(call, container, given, context, collation, variables)
+    hints.check(container, statement.body.get("hint"))
+    order = statement.optional_document("sort")
+    if order and is_multi:
+        raise refusal(72, "Cannot specify sort with multi=true")
+    sort = compile_sort(order, collation, matcher.text) if order else None
+    is_upsert = statement.flag("upsert", False)
+    skips = call.fields.flag("bypassDocumentValidation", False)
+    return Order(given, matcher, collation, is_multi, update, is_upsert, sort, skips)
+
+
+def delete_order(call: Call, container: Container | None, statement: Fields, variables: Variables) -> Order:
+    given = statement.document("q")
+    collation = _collation(container, statement)
+    context = variables.context(collation)
+    matcher = _matcher(call, container, given, context, collation, variables)
+    hints.check(container, statement.body.get("hint"))
+    return Order(given, matcher, collation, not statement.body["limit"])
+
+
+def _collation(container: Container | None, statement: Fields) -> Collation | None:
+    own = namespaces.options_of(container).get("collation") if container is not None else None
+    return compiled.collation_of(statement.optional_document("collation"), own)
+
+
+def _matcher(
+    call: Call,
+    container: Container | None,
+    given: Document,
+    context: Context,
+    collation: Collation | None,
+    variables: Variables,
+) -> Matcher:
+    return compiled.matcher_of(
+        given,
+        call,
+        context,
+        has_collation=collation is not None or not variables.are_none,
+        text_index=hints.text_index(container),
+    )
+
+
+def with_sort(order: Order, sort: Sort) -> Order:
+    return replace(order, sort=sort)
+
+
+# Updating.
+
+
+async def run_update(call: Call, container: Container, order: Order) -> Done:
+    for _ in range(_UPSERT_TRIES):
+        done = await _update_found(call, container, order)
+        if done.matched or not order.is_upsert:
+            return done
+        try:
+            return await _upsert(call, container, order)
+        except Failure as failure:
+            # Somebody else has inserted it: then there is something to update, if that is what the filter is about.
+            if failure.kind is not Kind.CONFLICT or not await _matches_now(call, container, order):
+                raise
+    raise Failure(Kind.RETRY_WITH, "The document to upsert comes and goes; try again.")
+
+
+async def _matches_now(call: Call, container: Container, order: Order) -> bool:
+    wanted = reading.wanted(container, order.given, order.matcher, has_collation=order.collation is not None, most=1)
+    async for page in reading.pages(call, container, wanted):
+        if page:
+            return True
+    return False
+
+
+async def _update_found(call: Call, container: Container, order: Order) -> Done:
+    if order.is_multi:
+        return await _update_many(call, container, order)
+    async for key, id_value in candidates(call, container, order):
+        done = Done()
+        operation = bson_items.changing(container, key, id_value, change_of(call, container, order, done))
+        try:
+            answer = await bson_items.write(container, operation)
+        except Failure as failure:
+            if failure.kind is not Kind.NOT_FOUND:
+                raise
+            call.spend(failure.charge_ru)
+            continue
+        call.spend(answer.charge_ru)
+        if done.matched:
+            return done
+    return Done()
+
+
+async def _update_many(call: Call, container: Container, order: Order) -> Done:
+    places = [each async for each in candidates(call, container, order)]
+    total = Done()
+    for first in range(0, len(places), _PORTION):
+        call.check_time()
+        states: list[Done] = []
+        operations = []
+        for key, id_value in places[first : first + _PORTION]:
+            states.append(Done())
+            operations.append(
+                bson_items.changing(container, key, id_value, change_of(call, container, order, states[-1]))
+            )
+        await _all_of(call, container, operations)
+        total.matched += sum(each.matched for each in states)
+        total.modified += sum(each.modified for each in states)
+    return total
+
+
+async def _all_of(call: Call, container: Container, operations: list[Operation]) -> list[Outcome]:
+    """Every operation; those whose document is gone are passed over, anything else ends it."""
+    done: list[Outcome] = []
+    rest = operations
+    while rest:
+        answer = await bson_items.write_many(container, rest, stops=True)
+        call.spend(answer.charge_ru)
+        last = answer.outcomes[-1]
+        done += [each for each in answer.outcomes if isinstance(each, Outcome)]
+        if isinstance(last, Failure) and last.kind is not Kind.NOT_FOUND:
+            raise last
+        rest = rest[len(answer.outcomes) :]
+    return done
+
+
+def change_of(call: Call, container: Container, order: Order, done: Done) -> Callable[[Document], Document | None]:
+    """What becomes of a document; what became of it is noted in `done`. It may run more than once."""
+    update, matcher = order.update, order.matcher
+    assert update is not None
+    fields = namespaces.shard_fields(container)
+    check = None if order.skips_validation else validation.validator_of(call, container)
+
+    def change(document: Document) -> Document | None:
+        done.matched = done.modified = 0
+        done.before = done.after = None
+        if not matcher.matches(document):
+            return None
+        position = matcher.first_match(document, update.positional_array) if update.needs_position else None
+        after = update.apply(document, position)
+        done.matched = 1
+        done.before = done.after = document
+        if after is document:
+            return None
+        check_immutable(document, after, "_id")
+        for field in fields:
+            _check_shard_field(document, after, field)
+        after = id_first(after)
+        if check is not None:
+            check(after, document)
+        done.modified = 1
+        done.after = after
+        return after
+
+    return change
+
+
+def _check_shard_field(before: Document, after: Document, field: str) -> None:
+    check_immutable(before, after, field)
+    if namespaces.value_at(before, field) is MISSING and namespaces.value_at(after, field) is not MISSING:
+        raise refusal(66, f"Performing an update on the path '{field}' would modify the immutable field '{field}'")
+
+
+async def _upsert(call: Call, container: Container, order: Order) -> Done:
+    assert order.update is not None
+    from armillary.doors.mongo.writes import check_id, new_id
+
+    document = upserted_document(order.given, order.update)
+    if "_id" not in document:
+        document = {"_id": new_id(call), **document}
+    check_id(document["_id"])
+    for field in namespaces.shard_fields(container):
+        if namespaces.value_at(document, field) is MISSING:
+            raise refusal(61, "Failed to target upsert by query :: could not extract exact shard key")
+    namespaces.check_shard_key(container, document)
+    check = None if order.skips_validation else validation.validator_of(call, container)
+    if check is not None:
+        check(document, None)
+    operation = bson_items.inserting(container, document, encode(document), call.clock)
+    try:
+        answer = await bson_items.write(container, operation)
+    except Failure as failure:
+        raise as_duplicate(call, container, failure, document) from None
+    call.spend(answer.charge_ru)
+    return Done(is_upserted=True, upserted_id=document["_id"], after=document)
+
+
+# Deleting.
+
+
+async def run_delete(call: Call, container: Container, order: Order) -> int:
+    matches = order.matcher.matches
+    if order.is_multi:
+        places = [each async for each in candidates(call, container, order)]
+        count = 0
+        for first in range(0, len(places), _PORTION):
+            call.check_time()
+            operations = [
+                bson_items.deleting(container, key, id_value, matches)
+                for key, id_value in places[first : first + _PORTION]
+            ]
+            outcomes = await _all_of(call, container, operations)
+            count += sum(1 for each in outcomes if each.result is Result.DELETED)
+        return count
+    return 1 if await delete_one(call, container, order) is not None else 0
+
+
+async def delete_one(call: Call, container: Container, order: Order) -> Document | None:
+    """The document that was deleted."""
+    async for key, id_value in candidates(call, container, order):
+        operation = bson_items.deleting(container, key, id_value, order.matcher.matches)
+        try:
+            answer = await bson_items.write(container, operation)
+        except Failure as failure:
+            if failure.kind is not Kind.NOT_FOUND:
+                raise
+            call.spend(failure.charge_ru)
+            continue
+        call.spend(answer.charge_ru)
+        outcome = answer.outcome
+        assert outcome is not None
+        if outcome.result is Result.DELETED:
+            assert outcome.before is not None
+            return decode(outcome.before)
+    return None
+
+
+# Finding.
+
+
+async def candidates(call: Call, container: Container, order: Order) -> AsyncIterator[tuple[Key, Any]]:
+    """Where the documents are that a statement may be about, in its order."""
+    has_collation = order.collation is not None
+    wanted = reading.wanted(container, order.given, order.matcher, has_collation=has_collation)
+    target = wanted.target
+    if target.is_point:
+        assert target.key is not None
+        yield target.key, target.id_value
+        return
+    check_target(call, container, order, target)
+    fields = namespaces.shard_fields(container)
+    if order.sort is not None or order.matcher.near is not None:
+        if order.sort is not None and order.sort.fields:
+            found = await reading.ordered(call, container, wanted, order.sort, most=None)
+        else:
+            found = await reading.near_first(call, container, wanted, most=None)
+        for each in found:
+            yield container.key_of_bson(each.document) if fields else (), each.document["_id"]
+        return
+    if not order.is_multi:
+        wanted = wanted._replace(page_items=1)
+    async for page in reading.pages(call, container, wanted):
+        for each in page:
+            yield container.key_of_bson(each.document) if fields else (), each.document["_id"]
+
+
+def check_target(call: Call, container: Container, order: Order, target: Target) -> None:
+    """A retryable statement about one document of a sharded collection must say in which shard it is."""
+    if call.txn_number is None or order.is_multi or target.key is not None or call.transaction is not None:
+        return
+    raise refusal(
+        61,
+        "A retryable write to one document of a sharded collection must have the shard key in its filter. Add "
+        f"{', '.join(namespaces.shard_fields(container))}, or connect with retryWrites=false.",
+    )

@@ -1,0 +1,246 @@
+"""Collections and databases themselves: making, dropping, listing and measuring them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bson.int64 import Int64
+
+from armillary.account import containers
+from armillary.account.container import Container
+from armillary.doors.mongo import compiled, indexes, namespaces
+from armillary.doors.mongo.call import Call, Reply, check_collection
+from armillary.doors.mongo.cursors import first_batch
+from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.reads import listed
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson_values import Document
+from armillary.model.resources import ResourceType
+
+CREATE_FIELDS: Final = frozenset(
+    "create capped autoIndexId size max storageEngine validator validationLevel validationAction indexOptionDefaults "
+    "viewOn pipeline collation timeseries clusteredIndex changeStreamPreAndPostImages expireAfterSeconds idIndex "
+    "encryptedFields flags temp".split()
+)
+_KEPT: Final = ("validator", "validationLevel", "validationAction", "collation", "changeStreamPreAndPostImages")
+_NOT_OFFERED: Final = ("capped", "viewOn", "pipeline", "timeseries", "clusteredIndex", "encryptedFields", "temp")
+_LEVELS: Final = ("off", "strict", "moderate")
+_ACTIONS: Final = ("error", "warn")
+
+
+async def create(call: Call) -> Reply:
+    collection = call.collection()
+    namespaces.check_new(call, collection)
+    for name in _NOT_OFFERED:
+        if call.body.get(name):
+            raise refusal(115, f"create with '{name}' is not supported.")
+    options = checked_options(call)
+    present = namespaces.find(call, collection)
+    if present is not None:
+        if namespaces.options_of(present) == options:
+            return {}
+        raise refusal(48, f"Collection {call.database}.{collection} already exists.")
+    try:
+        await namespaces.create(call, collection, (), None, options)
+    except Failure as failure:
+        if failure.kind is not Kind.CONFLICT:
+            raise
+        raise refusal(48, f"Collection {call.database}.{collection} already exists.") from None
+    return {}
+
+
+def checked_options(call: Call) -> Document:
+    """Options of a collection that are kept with it."""
+    fields = call.fields
+    validator = fields.optional_document("validator")
+    if validator:
+        compiled.matcher_of(validator, call)
+    if fields.text("validationLevel", "strict") not in _LEVELS:
+        raise refusal(
+            2, f"Enumeration value '{call.body['validationLevel']}' for field 'validationLevel' is not valid."
+        )
+    if fields.text("validationAction", "error") not in _ACTIONS:
+        raise refusal(
+            2, f"Enumeration value '{call.body['validationAction']}' for field 'validationAction' is not valid."
+        )
+    collation = fields.optional_document("collation")
+    if collation is not None and compiled.collation_of(collation) is None:
+        collation = None  # the simple one, which is what there is without
+    if fields.optional_document("changeStreamPreAndPostImages"):
+        fields.document("changeStreamPreAndPostImages")
+    kept = {name: call.body[name] for name in _KEPT if call.body.get(name) is not None}
+    if collation is None:
+        kept.pop("collation", None)
+    return kept
+
+
+async def drop(call: Call) -> Reply:
+    collection = call.collection()
+    container = namespaces.find(call, collection)
+    if container is None:
+        if call.door.settings.version < "7.0":
+            raise refusal(26, "ns not found")
+        return {}
+    count = len(indexes.listed_indexes(container))
+    await _drop(call, container)
+    return {"nIndexesWas": count, "ns": f"{call.database}.{collection}"}
+
+
+async def _drop(call: Call, container: Container) -> None:
+    try:
+        await containers.delete_container(call.account, container, None)
+    except Failure as failure:
+        if failure.kind is not Kind.NOT_FOUND:
+            raise
+    for cursor_id in call.door.cursors.of_namespace(f"{container.database.name}.{container.name}"):
+        await call.door.cursors.kill(cursor_id)
+
+
+async def drop_database(call: Call) -> Reply:
+    record = namespaces.find_database(call, call.database)
+    if record is None:
+        return {}
+    for container in namespaces.collections_of(call, call.database):
+        for cursor_id in call.door.cursors.of_namespace(f"{call.database}.{container.name}"):
+            await call.door.cursors.kill(cursor_id)
+    await containers.delete_database(call.account, record, None)
+    return {"dropped": call.database}
+
+
+async def list_collections(call: Call) -> Reply:
+    given = call.fields.document("filter", {})
+    is_short = call.fields.flag("nameOnly", False)
+    matches = compiled.matcher_of(given, call).matches
+    found = []
+    for container in namespaces.collections_of(call, call.database):
+        entry: Document = {
+            "name": container.name,
+            "type": "collection",
+            "options": namespaces.options_of(container),
+            "info": {"readOnly": False, "uuid": namespaces.uuid_of(container)},
+            "idIndex": indexes.ID_INDEX,
+        }
+        if matches(entry):
+            found.append({"name": entry["name"], "type": entry["type"]} if is_short else entry)
+    cursor = listed(call, found, f"{call.database}.$cmd.listCollections")
+    return await first_batch(call, cursor, batch_size=batch_size_of(call))
+
+
+def batch_size_of(call: Call) -> int | None:
+    wanted = call.fields.optional_document("cursor")
+    return Fields(wanted, f"{call.name}.cursor").whole("batchSize", low=0) if wanted else None
+
+
+async def list_databases(call: Call) -> Reply:
+    given = call.fields.document("filter", {})
+    is_short = call.fields.flag("nameOnly", False)
+    matches = compiled.matcher_of(given, call).matches
+    found: list[Document] = []
+    total = 0
+    for record in call.account.catalog.of_type(ResourceType.DATABASE):
+        size_bytes = sum(_size(each)[1] for each in namespaces.collections_of(call, record.name))
+        entry: Document = {"name": record.name, "sizeOnDisk": Int64(size_bytes), "empty": not size_bytes}
+        if matches(entry):
+            total += size_bytes
+            found.append({"name": record.name} if is_short else entry)
+    found.sort(key=lambda each: str(each["name"]))
+    if is_short:
+        return {"databases": found}
+    return {"databases": found, "totalSize": Int64(total), "totalSizeMb": Int64(total >> 20)}
+
+
+# Measures.
+
+
+def _size(container: Container) -> tuple[int, int]:
+    """Documents, and bytes of them."""
+    heads = [partition.head for partition in container.partitions.values()]
+    return sum(head.item_count for head in heads), sum(head.size_bytes for head in heads)
+
+
+def statistics(call: Call, container: Container | None, namespace: str, scale: int = 1) -> Document:
+    count, size_bytes = _size(container) if container is not None else (0, 0)
+    found = indexes.listed_indexes(container) if container is not None else []
+    answer: Document = {
+        "ns": namespace,
+        "size": size_bytes // scale,
+        "count": count,
+        "numOrphanDocs": 0,
+        "storageSize": size_bytes // scale,
+        "totalIndexSize": 0,
+        "totalSize": size_bytes // scale,
+        "indexSizes": {each["name"]: 0 for each in found},
+        "capped": False,
+        "nindexes": len(found),
+        "scaleFactor": scale,
+    }
+    if count:
+        answer["avgObjSize"] = size_bytes // count
+    if container is not None:
+        answer["sharded"] = container.key is not None
+        answer["partitions"] = len(container.partitions)
+    return answer
+
+
+def _scale(call: Call) -> int:
+    return call.fields.number("scale", 1, low=1)
+
+
+async def collection_statistics(call: Call) -> Reply:
+    collection = call.collection()
+    container = namespaces.find(call, collection)
+    return statistics(call, container, f"{call.database}.{collection}", _scale(call))
+
+
+async def database_statistics(call: Call) -> Reply:
+    found = namespaces.collections_of(call, call.database)
+    scale = _scale(call)
+    count = size_bytes = index_count = 0
+    for container in found:
+        documents, taken = _size(container)
+        count += documents
+        size_bytes += taken
+        index_count += len(indexes.listed_indexes(container))
+    return {
+        "db": call.database,
+        "collections": Int64(len(found)),
+        "views": Int64(0),
+        "objects": Int64(count),
+        "avgObjSize": size_bytes / count if count else 0.0,
+        "dataSize": size_bytes / scale,
+        "storageSize": size_bytes / scale,
+        "indexes": Int64(index_count),
+        "indexSize": 0.0,
+        "totalSize": size_bytes / scale,
+        "scaleFactor": Int64(scale),
+    }
+
+
+async def measured_size(call: Call) -> Reply:
+    database, _, collection = call.fields.text("dataSize").partition(".")
+    check_collection(database, collection)
+    container = namespaces.find(call, collection, database)
+    count, size_bytes = _size(container) if container is not None else (0, 0)
+    answer: dict[str, Any] = {"size": size_bytes, "numObjects": count, "millis": 0, "estimate": False}
+    return answer
+
+
+async def validate(call: Call) -> Reply:
+    collection = call.collection()
+    container = namespaces.existing(
+        call, collection, f"Collection '{call.database}.{collection}' does not exist to validate."
+    )
+    count, _ = _size(container)
+    found = indexes.listed_indexes(container)
+    return {
+        "ns": f"{call.database}.{collection}",
+        "nInvalidDocuments": 0,
+        "nrecords": count,
+        "nIndexes": len(found),
+        "keysPerIndex": {each["name"]: count for each in found},
+        "valid": True,
+        "repaired": False,
+        "warnings": [],
+        "errors": [],
+    }

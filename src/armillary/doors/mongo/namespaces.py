@@ -1,0 +1,228 @@
+"""Collections as containers: finding them, making them when the first document comes, and what the door remembers of
+them. An unsharded collection is a container without partition key; a shard key is a partition key.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bson.binary import UUID_SUBTYPE, Binary
+
+from armillary.account import containers
+from armillary.account.catalog import Record
+from armillary.account.container import MONGO, Container
+from armillary.account.throughput import Throughput
+from armillary.doors.mongo.call import Call
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson_json import field_name, member_name
+from armillary.model.bson_values import MISSING, Document, decode, encode
+from armillary.model.resources import ResourceType
+
+SYSTEM: Final = "system."
+# What is always indexed. Other fields are when an index is declared, as with the service.
+_ID_PATH: Final = '/"_id"/?'
+
+
+def find(call: Call, collection: str, database: str | None = None) -> Container | None:
+    """The container of a collection; None: there is none."""
+    name = call.database if database is None else database
+    try:
+        container = call.account.container(name, collection)
+    except Failure as failure:
+        if failure.kind not in (Kind.NOT_FOUND, Kind.OWNER_NOT_FOUND):
+            raise
+        return None
+    # A rid is found too, and is nobody's name here.
+    return container if container.name == collection and container.database.name == name else None
+
+
+def existing(call: Call, collection: str, text: str = "ns not found") -> Container:
+    container = find(call, collection)
+    if container is None:
+        raise refusal(26, text)
+    return container
+
+
+def find_database(call: Call, name: str) -> Record | None:
+    record = call.account.catalog.find(ResourceType.DATABASE, b"", name)
+    return record if record is not None and record.name == name else None
+
+
+async def for_writing(call: Call, collection: str) -> Container:
+    """The container of a collection, made if it is not there."""
+    container = find(call, collection)
+    if container is not None:
+        return container
+    check_new(call, collection)
+    try:
+        return await create(call, collection, (), None, {})
+    except Failure as failure:
+        if failure.kind is not Kind.CONFLICT:
+            raise
+    return existing(call, collection)  # somebody else was faster
+
+
+def check_new(call: Call, collection: str) -> None:
+    if collection.startswith(SYSTEM) and collection not in ("system.js", "system.views", "system.users"):
+        raise refusal(73, f"Invalid system namespace: {call.database}.{collection}")
+    if "$" in collection:
+        raise refusal(73, f"Invalid collection name: {collection}")
+
+
+async def create(
+    call: Call, collection: str, shard_key: tuple[str, ...], throughput: Throughput | None, options: Document
+) -> Container:
+    """A new collection. CONFLICT if there is one of that name."""
+    database = await _database(call)
+    body: dict[str, Any] = {
+        "id": collection,
+        "indexingPolicy": {
+            "indexingMode": "consistent",
+            "automatic": True,
+            "includedPaths": [{"path": _ID_PATH}],
+            "excludedPaths": [{"path": "/*"}],
+        },
+    }
+    if shard_key:
+        kind = "Hash" if len(shard_key) == 1 else "MultiHash"
+        body["partitionKey"] = {"paths": [path_of(each) for each in shard_key], "kind": kind, "version": 2}
+        body["indexingPolicy"]["includedPaths"] += [
+            {"path": index_path_of(each)} for each in shard_key if each != "_id"
+        ]
+    if throughput is None and not call.account.settings.is_serverless:
+        throughput = Throughput.manual(call.door.settings.throughput_ru)
+    kept = {MONGO: {"uuid": call.clock.guid(), "options": encode(options).hex()}}
+    try:
+        return await containers.create_container(
+            call.account, database, body, throughput, is_old_client=not shard_key, kept=kept
+        )
+    except Failure as failure:
+        if failure.kind is Kind.BAD_REQUEST and "code" not in failure.details:
+            raise refusal(
+                73, f"Invalid namespace specified '{call.database}.{collection}': {failure.message}"
+            ) from None
+        raise
+
+
+async def _database(call: Call) -> Record:
+    found = find_database(call, call.database)
+    if found is not None:
+        return found
+    try:
+        return await containers.create_database(call.account, {"id": call.database}, None)
+    except Failure as failure:
+        if failure.kind is not Kind.CONFLICT:
+            raise
+    record = find_database(call, call.database)
+    assert record is not None, "it is there, as we were told"
+    return record
+
+
+def collections_of(call: Call, database: str) -> list[Container]:
+    record = find_database(call, database)
+    if record is None:
+        return []
+    found = [
+        call.account.container_by_rid(each.rid)
+        for each in call.account.catalog.children(ResourceType.CONTAINER, record.rid)
+    ]
+    return [each for each in found if each is not None]
+
+
+async def rename(call: Call, container: Container, name: str, *, drops_target: bool) -> None:
+    """Give a collection another name in its database, perhaps in the place of another one."""
+    present = find(call, name, container.database.name)
+    if present is not None and present is not container:
+        if not drops_target:
+            raise refusal(48, "target namespace exists")
+        await containers.delete_container(call.account, present, None)
+    await containers.rename_container(call.account, container, name)
+
+
+def has_unique_index(container: Container, fields: tuple[str, ...]) -> bool:
+    return False
+
+
+# What is remembered.
+
+
+def kept_of(container: Container) -> dict[str, Any]:
+    kept: dict[str, Any] = container.record.state.get(MONGO, {})
+    return kept
+
+
+def options_of(container: Container) -> Document:
+    encoded = kept_of(container).get("options")
+    return decode(bytes.fromhex(encoded)) if encoded else {}
+
+
+def uuid_of(container: Container) -> Binary:
+    known = kept_of(container).get("uuid")
+    # What another door has made gets one that follows from its rid.
+    raw = bytes.fromhex(known.replace("-", "")) if known else container.record.rid.ljust(16, b"\x00")[:16]
+    return Binary(raw, UUID_SUBTYPE)
+
+
+# Shard keys.
+
+
+def path_of(field: str) -> str:
+    """A field's path in the container: /a/b for a.b."""
+    first, *rest = field.split(".")
+    parts = [member_name(first), *rest]
+    if all(_is_plain(part) for part in parts):
+        return "/" + "/".join(parts)
+    return "/" + "/".join('"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"' for part in parts)
+
+
+def index_path_of(field: str) -> str:
+    first, *rest = field.split(".")
+    quoted = ['"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"' for part in (member_name(first), *rest)]
+    return "/" + "/".join(quoted) + "/?"
+
+
+def _is_plain(part: str) -> bool:
+    return bool(part) and all(letter.isalnum() or letter in "_-" for letter in part)
+
+
+def shard_fields(container: Container) -> tuple[str, ...]:
+    """The fields of the shard key, as clients name them; none: the collection is not sharded."""
+    if container.key is None:
+        return ()
+    fields = []
+    for steps in container.key.steps:
+        first = field_name(steps[0])
+        # What another door partitions by `id` is known here as `_id`.
+        fields.append(".".join(["_id" if first is None else first, *steps[1:]]))
+    return tuple(fields)
+
+
+def value_at(document: Document, field: str) -> Any:
+    """The value at a dotted path, through documents alone."""
+    value: Any = document
+    for part in field.split("."):
+        if type(value) is not dict or part not in value:
+            return MISSING
+        value = value[part]
+    return value
+
+
+def check_shard_key(container: Container, document: Document) -> None:
+    """A document to be stored has the whole shard key, and no arrays in it."""
+    for field in shard_fields(container):
+        value: Any = document
+        for part in field.split("."):
+            if type(value) is list:
+                raise _array_in_key()
+            value = value.get(part, MISSING) if type(value) is dict else MISSING
+        if value is MISSING:
+            if field == "_id":
+                continue
+            raise refusal(61, f"document does not contain shard key field '{field}'")
+        if type(value) is list:
+            raise _array_in_key()
+
+
+def _array_in_key() -> Failure:
+    return refusal(61, "Shard key cannot contain array values or array descendants.")

@@ -1,0 +1,163 @@
+"""`$out` and `$merge`: a pipeline's documents on their way into a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from armillary.account import bson_items, containers
+from armillary.account.container import Container
+from armillary.doors.mongo import compiled, namespaces, reading, sharding, validation
+from armillary.doors.mongo.call import Call, check_collection, check_database
+from armillary.doors.mongo.duplicates import as_duplicate
+from armillary.doors.mongo.writes import check_id, new_id
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.stages.outputs import Merge, Out
+from armillary.languages.mongo.stages.stage import Batches
+from armillary.languages.mongo.updates import check_immutable
+from armillary.languages.mongo.upserts import id_first
+from armillary.model.bson_values import MISSING, Document, encode, is_identical
+from armillary.partition.operations import Operation
+
+_TRIES = 10
+
+
+async def write(call: Call, output: Out | Merge, batches: Batches, values: Sequence[Any]) -> None:
+    database = check_database(output.database or call.database)
+    check_collection(database, output.collection)
+    if database in ("local", "config"):
+        raise refusal(31319, f"Cannot write to {database}")
+    before = call.database
+    call.database = database
+    try:
+        if isinstance(output, Out):
+            await _replace(call, output.collection, batches)
+        else:
+            await _merge(call, output, batches, values)
+    finally:
+        call.database = before
+
+
+# $out.
+
+
+async def _replace(call: Call, collection: str, batches: Batches) -> None:
+    """Everything is written to a new collection, which then takes the place of the old one."""
+    namespaces.check_new(call, collection)
+    present = namespaces.find(call, collection)
+    options = namespaces.options_of(present) if present is not None else {}
+    throughput = sharding.current_throughput(call, present.record) if present is not None else None
+    if present is not None and present.key is not None:
+        raise refusal(28769, f"namespace '{call.database}.{collection}' is sharded so it can't be used for $out'")
+    made = await namespaces.create(call, f"tmp.agg_out.{call.clock.guid()}", (), throughput, options)
+    try:
+        async for batch in batches:
+            await _insert(call, made, batch)
+        await namespaces.rename(call, made, collection, drops_target=True)
+    except BaseException:
+        await containers.delete_container(call.account, made, None)
+        raise
+
+
+async def _insert(call: Call, container: Container, batch: list[Document]) -> None:
+    operations = [_inserting(call, container, document) for document in batch]
+    answer = await bson_items.write_many(container, operations, stops=True)
+    call.spend(answer.charge_ru)
+    last = answer.outcomes[-1]
+    if isinstance(last, Failure):
+        made = operations[len(answer.outcomes) - 1].draft
+        assert made is not None
+        raise as_duplicate(call, container, last, made.document)
+
+
+def _inserting(call: Call, container: Container, document: Document) -> Operation:
+    document = id_first(document) if "_id" in document else {"_id": new_id(call), **document}
+    check_id(document["_id"])
+    namespaces.check_shard_key(container, document)
+    check = validation.validator_of(call, container)
+    if check is not None:
+        check(document, None)
+    return bson_items.inserting(container, document, encode(document), call.clock)
+
+
+# $merge.
+
+
+async def _merge(call: Call, output: Merge, batches: Batches, values: Sequence[Any]) -> None:
+    container = await namespaces.for_writing(call, output.collection)
+    if output.on != ("_id",) and not namespaces.has_unique_index(container, output.on):
+        raise refusal(51183, "Cannot find index to verify that join fields will be unique")
+    async for batch in batches:
+        for document in batch:
+            call.check_time()
+            await _merge_one(call, container, output, document, values)
+
+
+async def _merge_one(
+    call: Call, container: Container, output: Merge, incoming: Document, values: Sequence[Any]
+) -> None:
+    if "_id" not in incoming and output.on == ("_id",):
+        incoming = {"_id": new_id(call), **incoming}
+    given: Document = {}
+    for field in output.on:
+        value = namespaces.value_at(incoming, field)
+        if value is MISSING or value is None or isinstance(value, list):
+            raise refusal(51132, "$merge write error: 'on' field cannot be missing, null, undefined or an array")
+        given[field] = {"$eq": value}
+    for field in namespaces.shard_fields(container):
+        if field not in given and namespaces.value_at(incoming, field) is not MISSING:
+            given[field] = {"$eq": namespaces.value_at(incoming, field)}
+    for _ in range(_TRIES):
+        if await _merge_into(call, container, output, given, incoming, values):
+            return
+        match output.when_not_matched:
+            case "discard":
+                return
+            case "fail":
+                raise refusal(
+                    13113,
+                    "$merge could not find a matching document in the target collection for at least one document in "
+                    "the source collection",
+                )
+        try:
+            await _insert(call, container, [incoming])
+            return
+        except Failure as failure:
+            if failure.kind is not Kind.CONFLICT or output.on != ("_id",):
+                raise
+    raise Failure(Kind.RETRY_WITH, "A document to merge with comes and goes; try again.")
+
+
+async def _merge_into(
+    call: Call, container: Container, output: Merge, given: Document, incoming: Document, values: Sequence[Any]
+) -> bool:
+    """Whether there was a document to merge with."""
+    matcher = compiled.matcher_of(given, call)
+    wanted = reading.wanted(container, given, matcher, most=1)
+    async for page in reading.pages(call, container, wanted):
+        for found in page:
+            if output.when_matched == "fail":
+                raise refusal(11000, "$merge with whenMatched: fail found an existing document with the same values")
+
+            def change(existing: Document) -> Document | None:
+                merged = output.merged(existing, incoming, values)
+                if merged is existing:
+                    return None
+                merged = id_first({"_id": existing["_id"], **merged} if "_id" not in merged else merged)
+                check_immutable(existing, merged, "_id")
+                for field in namespaces.shard_fields(container):
+                    check_immutable(existing, merged, field)
+                return None if is_identical(existing, merged) else merged
+
+            key = container.key_of_bson(found.document) if container.key is not None else ()
+            operation = bson_items.changing(container, key, found.document["_id"], change)
+            try:
+                answer = await bson_items.write(container, operation)
+            except Failure as failure:
+                if failure.kind is not Kind.NOT_FOUND:
+                    raise
+                return False
+            call.spend(answer.charge_ru)
+            return True
+    return False

@@ -1,0 +1,157 @@
+"""Documents of a collection that match a filter, page by page: from one document to all partitions, in the order they
+are stored or in the order asked for. Charges are the command's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+from armillary import limits
+from armillary.account import bson_items, feeds
+from armillary.account.container import Container
+from armillary.account.feeds import FeedOptions
+from armillary.doors.mongo.call import Call
+from armillary.doors.mongo.namespaces import shard_fields
+from armillary.doors.mongo.targets import Target, target_of
+from armillary.languages.mongo.conditions import filter_condition
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.matching import Matcher
+from armillary.languages.mongo.sorting import Sort
+from armillary.model.bson_values import Document, decode
+from armillary.model.documents import BSON
+from armillary.query.conditions import ALL, Condition
+from armillary.query.selection import Selection, Stage
+
+_PAGE_ITEMS = 1000
+_TEXT = b"mongo"  # what the continuations of our own pages are bound to
+
+
+class Found(NamedTuple):
+    encoded: bytes
+    document: Document
+
+
+class Wanted(NamedTuple):
+    """What is read of a collection."""
+
+    given: Document
+    matcher: Matcher
+    target: Target
+    condition: Condition = ALL
+    most: int | None = None  # no more than so many will be taken
+    page_items: int = _PAGE_ITEMS  # to be read at a time
+
+
+def wanted(
+    container: Container, given: Document, matcher: Matcher, *, has_collation: bool = False, most: int | None = None
+) -> Wanted:
+    condition = filter_condition(given, is_collated=has_collation, single_paths=shard_fields(container))
+    return Wanted(given, matcher, target_of(container, given, has_collation=has_collation), condition, most)
+
+
+async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
+    """In the order they are stored, partition after partition."""
+    target, matches = wanted.target, wanted.matcher.matches
+    if target.is_point:
+        found = await bson_items.find(container, target.key or (), target.id_value)
+        call.spend(found.charge_ru)
+        if found.document is not None:
+            document = decode(found.document)
+            if target.is_whole or matches(document):
+                yield [Found(found.document, document)]
+        return
+    async for page in _scan(call, container, wanted, matches):
+        yield page
+
+
+async def _scan(
+    call: Call, container: Container, wanted: Wanted, matches: Callable[[Document], bool]
+) -> AsyncIterator[list[Found]]:
+    seen: list[Document] = []
+
+    def keeps(document: Document) -> bool:
+        # Whoever filters has decoded the document: it is kept, so that nobody has to do so again.
+        if matches(document):
+            seen.append(document)
+            return True
+        return False
+
+    selection = Selection(wanted.condition, (Stage(predicate=keeps, is_sure=True),))
+    continuation: str | None = None
+    left = wanted.most
+    while True:
+        call.check_time()
+        page_items = wanted.page_items if left is None else min(left, wanted.page_items)
+        options = FeedOptions(
+            key=wanted.target.key or None, page_items=page_items, continuation=continuation, form=BSON
+        )
+        page = await feeds.select(call.account, container, selection, _TEXT, options)
+        call.spend(page.charge_ru)
+        # A page may have looked at one more than it gave, at its end.
+        yield [Found(row, document) for row, document in zip(page.rows, seen, strict=False)]
+        seen.clear()
+        if left is not None:
+            left -= len(page.rows)
+        continuation = page.continuation
+        if continuation is None or left == 0:
+            return
+
+
+async def ordered(call: Call, container: Container, wanted: Wanted, sort: Sort, *, most: int | None) -> list[Found]:
+    """In the order of a sort, as many as may be needed; within what a sort may hold."""
+    held = _Held(sort.key, most)
+    async for page in pages(call, container, wanted._replace(most=None)):
+        held.add(page)
+    return held.sorted()
+
+
+class _Held:
+    """The first of a sort, or all."""
+
+    def __init__(self, key: Callable[[Document], Any], most: int | None) -> None:
+        self._key = key
+        self._most = most
+        self._rows: list[tuple[Any, int, Found]] = []
+        self._count = 0
+        self._bytes = 0
+
+    def add(self, page: list[Found]) -> None:
+        for found in page:
+            self._count += 1
+            self._bytes += len(found.encoded)
+            self._rows.append((self._key(found.document), self._count, found))
+        if self._most is not None and len(self._rows) > 2 * self._most + _PAGE_ITEMS:
+            self._cut()
+        if self._bytes > limits.MONGO_STAGE_BYTES_MAX:
+            self._cut()
+            if self._bytes > limits.MONGO_STAGE_BYTES_MAX:
+                raise refusal(
+                    292,
+                    f"Sort exceeded memory limit of {limits.MONGO_STAGE_BYTES_MAX} bytes, and there is no external "
+                    "sort. Filter, limit, or sort by an index.",
+                )
+
+    def _cut(self) -> None:
+        self._rows.sort(key=_place)
+        if self._most is not None:
+            del self._rows[self._most :]
+            self._bytes = sum(len(found.encoded) for _, _, found in self._rows)
+
+    def sorted(self) -> list[Found]:
+        self._cut()
+        return [found for _, _, found in self._rows]
+
+
+def _place(row: tuple[Any, int, Found]) -> tuple[Any, int]:
+    return row[0], row[1]
+
+
+async def near_first(call: Call, container: Container, wanted: Wanted, *, most: int | None) -> list[Found]:
+    """Where a filter asks for what is near: the nearest first."""
+    near = wanted.matcher.near
+    assert near is not None
+    held = _Held(lambda document: near.distance(document) or 0.0, most)
+    async for page in pages(call, container, wanted._replace(most=None)):
+        held.add(page)
+    return held.sorted()

@@ -1,0 +1,233 @@
+"""find, count and distinct."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from armillary import limits
+from armillary.account import bson_items
+from armillary.account.container import Container
+from armillary.doors.mongo import compiled, hints, namespaces, reading
+from armillary.doors.mongo.answers import cursor_reply
+from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
+from armillary.doors.mongo.targets import target_of
+from armillary.languages.mongo.collation import Collation
+from armillary.languages.mongo.distinct import DistinctValues
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.matching import Matcher
+from armillary.languages.mongo.projection import compile_projection
+from armillary.languages.mongo.sorting import Sort, compile_sort
+from armillary.model.bson_values import Document, encode
+
+FIND_FIELDS: Final = frozenset(
+    "find filter sort projection hint skip limit batchSize singleBatch comment max min returnKey showRecordId tailable "
+    "awaitData noCursorTimeout oplogReplay allowPartialResults collation allowDiskUse let term readOnce "
+    "allowSpeculativeMajorityRead requestResumeToken".split()
+)
+_NOT_OFFERED: Final = ("min", "max", "returnKey", "showRecordId", "requestResumeToken", "readOnce")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A find, compiled."""
+
+    given: Document
+    matcher: Matcher
+    collation: Collation | None
+    sort: Sort | None
+    skip: int
+    limit: int  # 0: none
+    project: Callable[[Document], Document] | None
+
+    @property
+    def most(self) -> int | None:
+        return self.skip + self.limit if self.limit else None
+
+
+async def find(call: Call) -> Reply:
+    collection = call.collection()
+    fields = call.fields
+    container = namespaces.find(call, collection)
+    namespace = f"{call.database}.{collection}"
+    batch_size = fields.whole("batchSize", low=0)
+    fast = await _point(call, container, namespace)
+    if fast is not None:
+        return fast
+    if fields.flag("tailable", False):
+        raise refusal(2, f"error processing query: ns={namespace} tailable cursor requested on non capped collection")
+    if fields.flag("awaitData", False):
+        raise refusal(9, "Cannot set 'awaitData' without also setting 'tailable'")
+    query = query_of(call, container)
+    if container is None:
+        return cursor_reply([], cursor_id=0, namespace=namespace, is_first=True)
+    source = PagedSource(rows(call, container, query))
+    cursor = Cursor(source, namespace, call)
+    cursor.never_expires = fields.flag("noCursorTimeout", False)
+    is_single = fields.flag("singleBatch", False)
+    return await first_batch(call, cursor, batch_size=batch_size, is_single=is_single)
+
+
+_PLAIN: Final = frozenset(
+    "find filter limit singleBatch batchSize lsid $db $clusterTime $readPreference txnNumber readConcern maxTimeMS "
+    "comment apiVersion".split()
+)
+
+
+async def _point(call: Call, container: Container | None, namespace: str) -> Reply | None:
+    """The commonest: one document by its `_id` and shard key, and nothing else is wanted of it."""
+    body = call.body
+    given = body.get("filter")
+    if container is None or type(given) is not dict or len(given) > 4 or "_id" not in given:
+        return None
+    if not body.keys() <= _PLAIN or call.transaction is not None or body.get("batchSize") == 0:
+        return None
+    if "collation" in namespaces.options_of(container):
+        return None
+    target = target_of(container, given, has_collation=False)
+    if not target.is_point or not target.is_whole:
+        return None
+    found = await bson_items.find(container, target.key or (), target.id_value)
+    call.spend(found.charge_ru)
+    documents = [found.document] if found.document is not None else []
+    return cursor_reply(documents, cursor_id=0, namespace=namespace, is_first=True)
+
+
+def query_of(call: Call, container: Container | None) -> Query:
+    fields = call.fields
+    for name in _NOT_OFFERED:
+        if call.body.get(name):
+            raise refusal(115, f"find with '{name}' is not supported.")
+    given = fields.document("filter", {})
+    own = namespaces.options_of(container).get("collation") if container is not None else None
+    collation = compiled.collation_of(fields.optional_document("collation"), own)
+    context = compiled.context_of(call, compiled.let_of(call), collation)
+    text_index = hints.text_index(container)
+    matcher = compiled.matcher_of(
+        given, call, context, has_collation=collation is not None or "let" in call.body, text_index=text_index
+    )
+    order = fields.document("sort", {})
+    sort = compile_sort(order, collation, matcher.text) if order else None
+    hints.check(container, call.body.get("hint"))
+    shown = fields.document("projection", {})
+    project = compile_projection(shown, context, matcher) if shown else None
+    skip = fields.number("skip", 0)
+    limit = fields.number("limit", 0)
+    return Query(given, matcher, collation, sort, skip, limit, project)
+
+
+async def rows(call: Call, container: Container, query: Query) -> AsyncIterator[list[bytes]]:
+    """The documents of a find, encoded, page by page."""
+    async for page in found_pages(call, container, query):
+        project = query.project
+        if project is None:
+            yield [found.encoded for found in page]
+        else:
+            yield [encode(project(found.document)) for found in page]
+
+
+async def found_pages(call: Call, container: Container, query: Query) -> AsyncIterator[list[reading.Found]]:
+    """Sorted, skipped and limited, but whole."""
+    wanted = reading.wanted(
+        container, query.given, query.matcher, has_collation=query.collation is not None, most=query.most
+    )
+    sort = query.sort
+    if sort is not None and sort.fields:
+        found = await reading.ordered(call, container, wanted, sort, most=query.most)
+    elif sort is not None and sort.natural < 0:
+        found = [each async for page in reading.pages(call, container, wanted._replace(most=None)) for each in page]
+        found.reverse()
+    elif query.matcher.near is not None:
+        found = await reading.near_first(call, container, wanted, most=query.most)
+    else:
+        skip, left = query.skip, query.limit or None
+        async for page in reading.pages(call, container, wanted):
+            if skip:
+                page, skip = page[skip:], max(0, skip - len(page))
+            if left is not None:
+                page = page[:left]
+                left -= len(page)
+            if page:
+                yield page
+            if left == 0:
+                return
+        return
+    yield found[query.skip : query.skip + query.limit if query.limit else None]
+
+
+# count.
+
+
+async def count(call: Call) -> Reply:
+    collection = call.collection()
+    fields = call.fields
+    given = fields.document("query", {})
+    limit = fields.number("limit", 0, low=-(1 << 62))
+    skip = fields.number("skip", 0)
+    container = namespaces.find(call, collection)
+    collation = compiled.collation_of(
+        fields.optional_document("collation"),
+        namespaces.options_of(container).get("collation") if container is not None else None,
+    )
+    matcher = compiled.matcher_of(
+        given,
+        call,
+        compiled.context_of(call, None, collation),
+        has_collation=collation is not None,
+        text_index=hints.text_index(container),
+    )
+    hints.check(container, call.body.get("hint"))
+    if container is None:
+        return {"n": 0}
+    total = 0
+    most = skip + abs(limit) if limit else None
+    if not given and "defaultTtl" not in container.record.body:
+        total = sum(partition.head.item_count for partition in container.partitions.values())
+        call.spend(1.0)
+    else:
+        wanted = reading.wanted(container, given, matcher, has_collation=collation is not None, most=most)
+        async for page in reading.pages(call, container, wanted):
+            total += len(page)
+    total = max(0, total - skip)
+    return {"n": min(total, abs(limit)) if limit else total}
+
+
+# distinct.
+
+DISTINCT_FIELDS: Final = frozenset("distinct key query collation hint comment".split())
+
+
+async def distinct(call: Call) -> Reply:
+    collection = call.collection()
+    fields = call.fields
+    path = fields.text("key")
+    if not path or "\x00" in path:
+        raise refusal(2, "The key of distinct is a path")
+    given = fields.document("query", {})
+    container = namespaces.find(call, collection)
+    collation = compiled.collation_of(
+        fields.optional_document("collation"),
+        namespaces.options_of(container).get("collation") if container is not None else None,
+    )
+    matcher = compiled.matcher_of(
+        given, call, compiled.context_of(call, None, collation), has_collation=collation is not None
+    )
+    hints.check(container, call.body.get("hint"))
+    if container is None:
+        return {"values": []}
+    values = DistinctValues(path, collation)
+    wanted = reading.wanted(container, given, matcher, has_collation=collation is not None)
+    async for page in reading.pages(call, container, wanted):
+        for found in page:
+            values.add(found.document)
+    reply: dict[str, Any] = {"values": values.values}
+    if len(encode(reply)) > limits.MONGO_REPLY_BYTES_MAX:
+        raise refusal(96, "distinct too big, 16mb cap")
+    return reply
+
+
+def listed(call: Call, documents: list[Document], namespace: str) -> Cursor:
+    """A cursor over documents that are all there, as lists of collections and indexes are."""
+    return Cursor(ListedSource([encode(each) for each in documents]), namespace, call)

@@ -1,0 +1,40 @@
+"""Validators of collections: documents that are written must match them, unless a collection only warns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from armillary.account.container import Container
+from armillary.doors.mongo import compiled, namespaces
+from armillary.doors.mongo.call import Call
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson_values import Document
+
+Check = Callable[[Document, Document | None], None]  # of a document, and what it was before
+
+
+def validator_of(call: Call, container: Container) -> Check | None:
+    options = namespaces.options_of(container)
+    given = options.get("validator")
+    if not given or options.get("validationAction", "error") != "error":
+        return None
+    level = options.get("validationLevel", "strict")
+    if level == "off":
+        return None
+    matches = compiled.matcher_of(given, call).matches
+
+    def check(document: Document, before: Document | None) -> None:
+        if matches(document) or (level == "moderate" and before is not None and not matches(before)):
+            return
+        raise refusal(
+            121,
+            "Document failed validation",
+            fields={
+                "errInfo": {
+                    "failingDocumentId": document.get("_id"),
+                    "details": {"operatorName": next(iter(given)), "specifiedAs": given},
+                }
+            },
+        )
+
+    return check
