@@ -234,7 +234,8 @@ def to_decimal(value: Any) -> Decimal:
     """Any number as a decimal; doubles with their first 15 digits, zeros included, as the server has it."""
     match value:
         case Decimal128():
-            return value.to_decimal()
+            number = value.to_decimal()
+            return Decimal("NaN") if number.is_snan() else number  # one that signals would raise in comparisons
         case float():
             if math.isnan(value) or math.isinf(value):
                 return Decimal(repr(value))

@@ -38,8 +38,11 @@ def truth(value: Any) -> bool:
 
 
 def number_of(value: Any) -> int | float | Decimal:
-    """A number that Python compares exactly with others."""
-    return value.to_decimal() if type(value) is Decimal128 else value
+    """A number that Python compares exactly with others; a NaN as the double, which compares with all of them."""
+    if type(value) is not Decimal128:
+        return value  # type: ignore[no-any-return]
+    number = value.to_decimal()
+    return math.nan if number.is_nan() else number
 
 
 def whole_number(value: Any) -> int | None:

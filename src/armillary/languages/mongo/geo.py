@@ -19,7 +19,7 @@ from armillary.languages.mongo import paths
 from armillary.languages.mongo.elements import number_of
 from armillary.languages.mongo.errors import bad_value
 from armillary.model import relations
-from armillary.model.bson_values import Document, is_number, shell_text
+from armillary.model.bson_values import Document, is_number, shell_text, to_decimal
 from armillary.model.geodesy import Coordinates
 from armillary.model.geometries import InvalidShape, Shape, TooComplex, parse_shape
 
@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if type(value) is Int64:
         return int(value)
-    return float(value.to_decimal()) if type(value) is Decimal128 else value
+    return float(to_decimal(value)) if type(value) is Decimal128 else value
 
 
 def pair_of(value: Any) -> Coordinates | None:

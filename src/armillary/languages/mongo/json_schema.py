@@ -4,8 +4,9 @@ nothing about values of another. Keywords that MongoDB does not take are refused
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 from armillary.languages.mongo.elements import number_of, type_numbers, whole_number
@@ -123,8 +124,22 @@ def _exclusive(keyword: str, value: Any, given: Document) -> None:
 def _multiple_of(keyword: str, value: Any, _given: Document) -> Test:
     if not is_number(value) or not number_of(value) > 0:
         raise refusal(FAILED_TO_PARSE, f"$jsonSchema keyword '{keyword}' must have a positive value")
-    unit = Decimal(repr(value)) if type(value) is float else Decimal(number_of(value))
-    return _of_numbers(lambda number: (Decimal(repr(number)) if type(number) is float else Decimal(number)) % unit == 0)
+    unit = _fraction(number_of(value))
+    if unit is None:
+        raise refusal(FAILED_TO_PARSE, f"$jsonSchema keyword '{keyword}' must be finite")
+
+    def test(number: Any) -> bool:
+        share = _fraction(number)
+        return share is not None and share % unit == 0
+
+    return _of_numbers(test)
+
+
+def _fraction(number: Any) -> Fraction | None:
+    """Exactly what is written: 0.3 is three times 0.1."""
+    if not math.isfinite(number):
+        return None
+    return Fraction(repr(number)) if type(number) is float else Fraction(number)
 
 
 def _of_numbers(test: Callable[[Any], bool]) -> Test:
@@ -132,7 +147,7 @@ def _of_numbers(test: Callable[[Any], bool]) -> Test:
         if not is_number(each):
             return True
         number = number_of(each)
-        return not (isinstance(number, Decimal) and number.is_nan()) and number == number and test(number)
+        return number == number and test(number)
 
     return checked
 

@@ -209,6 +209,8 @@ class _OperatorUpdate(Update):
         if not path:
             raise refusal(_EMPTY_NAME, "An empty update path is not valid.")
         parts = split(path)
+        if "\0" in path:
+            raise bad_value("Paths of updates cannot contain an embedded null byte")
         if "" in parts:
             raise refusal(_EMPTY_NAME, f"The update path '{path}' contains an empty field name, which is not allowed.")
         if parts[0].startswith("$") and (parts[0] == "$" or parts[0].startswith("$[")):

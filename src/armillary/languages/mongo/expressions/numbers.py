@@ -111,7 +111,7 @@ def is_zero(number: Any) -> bool:
 
 
 def as_double(number: Any) -> float:
-    return float(number.to_decimal()) if type(number) is Decimal128 else float(number)
+    return float(to_decimal(number)) if type(number) is Decimal128 else float(number)
 
 
 def as_whole(value: Any) -> int | None:
