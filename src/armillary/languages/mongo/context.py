@@ -46,11 +46,12 @@ def run_values(
 class Context:
     """One command's, or one pipeline's inside it."""
 
-    __slots__ = ("_count", "_frame", "_let", "_local", "key", "values")
+    __slots__ = ("_count", "_frame", "_let", "_local", "key", "score", "values")
 
     def __init__(self, let: Iterable[str] = (), key: Callable[[Any], Key] = order_key) -> None:
         self.key = key  # of a collation, or of the plain order of values
         self.values: list[Any] = []
+        self.score: Callable[[Document], float] | None = None  # of a text search that comes before
         self._let: Mapping[str, int] = {name: RANDOM + 1 + place for place, name in enumerate(let)}
         self._count = len(self._let)  # of values that `let` gives, also where an inner name hides an outer one
         self._local: Mapping[str, int] = {}
@@ -97,7 +98,7 @@ class Context:
         """A context in which these are variables, and their places in the scope."""
         inner = Context.__new__(Context)
         inner.key, inner.values, inner._let, inner._count = self.key, self.values, self._let, self._count
-        inner._frame = self._frame
+        inner._frame, inner.score = self._frame, self.score
         first = self._frame[0]
         self._frame[0] += len(names)
         places = list(range(first, self._frame[0]))

@@ -254,6 +254,8 @@ class _Compiler:
             pipeline.leading_filter = merged
             pipeline.matcher = matcher = self._matcher(merged, self._facts.text_index)
             pipeline.text = matcher.text
+            if matcher.text is not None:
+                pipeline.context.score = matcher.text.score
             pipeline.stages.append(_matching(matcher))
             pipeline.filtering_stages = 1
         return count

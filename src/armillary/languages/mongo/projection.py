@@ -68,7 +68,7 @@ def compile_projection(given: Any, context: Context, matcher: Matcher | None = N
         elif kind == _ELEMENT:
             computed.append((parts, _element(path, value, context)))
         elif kind == _META:
-            computed.append((parts, _meta(value, matcher)))
+            computed.append((parts, _meta(value, context, matcher)))
         elif kind == _COMPUTE:
             if keeps:
                 tree.add(parts, is_whole=False)
@@ -314,13 +314,13 @@ def _compute(spec: Any, context: Context) -> Callable[[Document], Any]:
         raise
 
 
-def _meta(operand: Any, matcher: Matcher | None) -> Callable[[Document], Any]:
+def _meta(operand: Any, context: Context, matcher: Matcher | None) -> Callable[[Document], Any]:
     if operand not in _METADATA:
         raise refusal(17308, f"Unsupported argument to $meta: {shell_text(operand)}")
-    if operand == "textScore":
-        if matcher is None or matcher.text is None:
-            raise refusal(40218, "query requires text score metadata, but it is not available")
+    if operand == "textScore" and matcher is not None and matcher.text is not None:
         return matcher.text.score
+    if operand == "textScore":
+        return compile_over_documents({"$meta": operand}, context)
     if operand in ("geoNearDistance", "geoNearPoint"):
         if matcher is None or matcher.near is None:
             raise refusal(40218, f"query requires {operand} metadata, but it is not available")

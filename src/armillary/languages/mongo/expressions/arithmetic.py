@@ -46,6 +46,8 @@ def date_plus(milliseconds: int, what: str) -> DatetimeMS:
 
 
 def add(*values: Any) -> Any:
+    if len(values) == 2 and type(values[0]) is int and type(values[1]) is int:
+        return integer(values[0] + values[1], INT)
     date: DatetimeMS | None = None
     numbers = []
     for value in values:

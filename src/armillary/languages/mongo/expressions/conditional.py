@@ -1,5 +1,5 @@
-"""Comparing, choosing, binding: `$eq` and its like, `$and`, `$cond`, `$switch`, `$let`, `$literal`. Comparisons know
-all types and no array is looked into; null and missing differ. A branch that is not taken is not evaluated.
+"""Comparing, choosing, binding: `$eq` and its like, `$and`, `$cond`, `$switch`, `$let`, `$literal`, `$meta`. What is
+compared may be of any types and no array is looked into; null and missing differ. A branch not taken is not evaluated.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from armillary.languages.mongo.context import Context, Expression, Scope
+from armillary.languages.mongo.context import ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
@@ -21,7 +21,7 @@ from armillary.languages.mongo.expressions.compiling import (
     named_arguments,
 )
 from armillary.languages.mongo.expressions.numbers import is_nullish, truth
-from armillary.model.bson_values import order_key
+from armillary.model.bson_values import order_key, shell_text
 
 KeyOf = Callable[[Any], Any]
 
@@ -165,6 +165,15 @@ def _let(name: str, spec: Any, context: Context) -> Expression:
     return evaluate
 
 
+def _meta(name: str, spec: Any, context: Context) -> Expression:
+    if spec != "textScore":
+        raise refusal(17308, f"Unsupported argument to $meta: {shell_text(spec)}")
+    score = context.score
+    if score is None:
+        raise refusal(40218, "query requires text score metadata, but it is not available")
+    return lambda scope: score(scope[ROOT])
+
+
 def _literal(name: str, spec: Any, context: Context) -> Expression:
     return Constant(spec)
 
@@ -186,4 +195,5 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "$let": _let,
     "$literal": _literal,
     "$const": _literal,
+    "$meta": _meta,
 }
