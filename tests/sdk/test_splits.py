@@ -73,7 +73,7 @@ async def test_pages_go_on_over_a_split(filled: Any, text: str) -> None:
 
 
 async def test_an_old_map_gives_no_row_twice(database: Any) -> None:
-    """The client adds some ranges to a query twice when it goes by an old map. The answer that sends it for a plan names
+    """The client adds some ranges to a query twice when it goes by an old map. The answer that asks for a plan names
     a range that it does not know, so it gets a new map first."""
     container = await database.create_container("c", PartitionKey("/pk"), offer_throughput=11_000)
     for number in range(40):
