@@ -20,7 +20,7 @@ from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.matching import Matcher
 from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.sorting import Sort, compile_sort
-from armillary.model.bson_values import Document, encode
+from armillary.model.bson_values import Document, encode, order_key
 
 FIND_FIELDS: Final = frozenset(
     "find filter sort projection hint skip limit batchSize singleBatch comment max min returnKey showRecordId tailable "
@@ -219,9 +219,11 @@ async def distinct(call: Call) -> Reply:
         return {"values": []}
     values = DistinctValues(path, collation)
     wanted = reading.wanted(container, given, matcher, has_collation=collation is not None)
+    # The order of documents is that of one partition after the other: nothing to tell equal values apart by.
+    is_spread = len(container.partitions) > 1
     async for page in reading.pages(call, container, wanted):
         for found in page:
-            values.add(found.document)
+            values.add(found.document, order_key(found.document["_id"]) if is_spread else None)
     reply: dict[str, Any] = {"values": values.values}
     if len(encode(reply)) > limits.MONGO_REPLY_BYTES_MAX:
         raise refusal(96, "distinct too big, 16mb cap")

@@ -7,6 +7,7 @@ from typing import Any
 
 from armillary.languages.mongo.collation import Collation, key_function
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import split, values_at
 from armillary.model.bson_values import Document, Key
 
@@ -20,10 +21,20 @@ class DistinctValues:
         self._parts = split(path)
         self._key = key_function(collation)
         self._values: dict[Key, Any] = {}
+        self._ranks: dict[Key, Key] = {}
+        self._budget = Budget("distinct")
 
-    def add(self, document: Document) -> None:
+    def add(self, document: Document, rank: Key | None = None) -> None:
+        """Of equal values the first counts, or that of the document of lowest rank."""
         for value in values_at(document, self._parts):
-            self._values.setdefault(self._key(value), value)
+            key = self._key(value)
+            if key not in self._values:
+                self._budget.take_value(value)
+            elif rank is None or self._ranks[key] <= rank:
+                continue
+            self._values[key] = value
+            if rank is not None:
+                self._ranks[key] = rank
 
     @property
     def values(self) -> list[Any]:

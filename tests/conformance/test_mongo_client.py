@@ -1,0 +1,64 @@
+"""The corpus of MongoDB behaviour through the released client against a real server: in collections as they come, and in
+sharded ones that are spread over four partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote_plus
+
+import pymongo
+import pytest
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo.database import Database
+from pymongo.errors import OperationFailure
+from support.mongo_cases import decoded, difference, load_cases
+from support.process import ServerProcess
+
+CASES = load_cases()
+CODEC: CodecOptions[Any] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
+PARTITION_RU = 200  # of which a collection's 400 request units make four partitions
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[Database[Any]]:
+    server = ServerProcess.start(None, "--partition-throughput", str(PARTITION_RU))
+    address = server.doors["mongo"].replace("://", f"://localhost:{quote_plus(server.key)}@")
+    client: pymongo.MongoClient[Any] = pymongo.MongoClient(f"{address}/?replicaSet=globaldb")
+    yield client.get_database("cases", codec_options=CODEC)
+    client.close()
+    server.stop()
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_case(house: Database[Any], case: dict[str, Any], partitions: int) -> None:
+    _fill(house, "c", case["docs"], partitions)
+    for name, documents in case.get("other", {}).items():
+        _fill(house, name, documents, partitions)
+    command = decoded(case["command"])
+    match next(iter(command)):
+        case "find":
+            command["batchSize"] = 10_000
+        case "aggregate":
+            command["cursor"] = {"batchSize": 10_000}
+    try:
+        reply = house.command(command, codec_options=CODEC)
+    except OperationFailure as failure:
+        assert case["expect"].get("error") in (True, failure.code), failure
+        return
+    if "cursor" in reply:
+        reply["documents"] = reply["cursor"]["firstBatch"]
+    after = house.command({"find": "c", "sort": {"_id": 1}, "batchSize": 10_000}, codec_options=CODEC)
+    assert difference(case, reply, after["cursor"]["firstBatch"]) is None
+
+
+def _fill(house: Database[Any], name: str, documents: list[Any], partitions: int) -> None:
+    house.drop_collection(name)
+    if partitions > 1:
+        house.command({"shardCollection": f"{house.name}.{name}", "key": {"_id": "hashed"}})
+        assert house.command({"collStats": name})["partitions"] == partitions
+    elif not documents:
+        house.create_collection(name)
+    if documents:
+        house.command({"insert": name, "documents": decoded(documents)}, codec_options=CODEC)
