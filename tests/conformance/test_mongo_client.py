@@ -1,5 +1,5 @@
-"""The corpus of MongoDB behaviour through the released client against a real server: in collections as they come, and in
-sharded ones that are spread over four partitions."""
+"""The corpus of MongoDB behaviour through the released client against a real server: in collections as they come, and
+in sharded ones that are spread over four partitions."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def test_case(house: Database[Any], case: dict[str, Any], partitions: int) -> No
     try:
         reply = house.command(command, codec_options=CODEC)
     except OperationFailure as failure:
-        assert case["expect"].get("error") in (True, failure.code), failure
-        return
+        if case["expect"].get("error") in (True, failure.code):
+            return
+        raise
     if "cursor" in reply:
         reply["documents"] = reply["cursor"]["firstBatch"]
     after = house.command({"find": "c", "sort": {"_id": 1}, "batchSize": 10_000}, codec_options=CODEC)
