@@ -106,6 +106,8 @@ STORAGE_ENTITY_BYTES_MAX = MB
 
 # Index (ours): a term longer than this is cut; the cut is remembered and the filter looks at the item itself.
 TERM_BYTES_MAX = 128
+INDEXES_MAX = 500  # of a collection (service)
+INDEX_FIELDS_MAX = 32
 FIELD_KEY_BYTES_MAX = 512  # the same of keys in the indexes of collections, all fields together
 INDEX_PATHS_MAX = 1500
 COMPOSITE_PATHS_MIN, COMPOSITE_PATHS_MAX = 2, 8

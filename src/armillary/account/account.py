@@ -16,6 +16,7 @@ from armillary.account.catalog import Body, Catalog, NewStore, Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.account.reshaping import Reshaper
+from armillary.account.rules import INDEXES, definition_of, new_rules
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
@@ -232,9 +233,31 @@ class Account:
                 await self._restate_once(container)
                 return
             except Failure as failure:
+                if "index" in failure.details:
+                    await self._give_up(container, failure)
+                    continue
                 # A full disk or the like. Until all items follow the new rules queries scan, so nothing is wrong.
                 log.warning("the change of policy of %s waits: %s", container.link, failure.message)
                 await asyncio.sleep(limits.SWEEP_EVERY_S)
+
+    async def restated(self, container: Container) -> None:
+        """Wait until a change of policy has reached all items."""
+        while (task := self._restating.get(container.record.rid)) is not None and not task.done():
+            await asyncio.wait([task])
+
+    async def _give_up(self, container: Container, failure: Failure) -> None:
+        """A new index is not unique: it goes as it came."""
+        name = failure.details["index"]
+        async with self.control:
+            record = container.record
+            container.failed_builds[name] = failure
+            kept = [entry for entry in record.state.get(INDEXES, ()) if definition_of(entry)["name"] != name]
+            if len(kept) == len(record.state.get(INDEXES, ())):
+                return
+            changed = await self.catalog.replace(
+                record, record.body, state=lambda state: {**new_rules(state, record.body), INDEXES: kept}
+            )
+            container.adopt(changed)
 
     async def _restate_once(self, container: Container) -> None:
         rules_number = container.schema.rules.number

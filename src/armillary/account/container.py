@@ -14,11 +14,12 @@ from urllib.parse import quote
 
 from armillary.account.catalog import Body, Record
 from armillary.account.faults import Faults
+from armillary.account.rules import MONGO as MONGO
+from armillary.account.rules import older_rules, present_rules
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.library.context import Context
 from armillary.model.documents import json_form, key_of_bson
-from armillary.model.indexing import IndexingPolicy
 from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
 from armillary.model.policies import ContainerPolicies
 from armillary.model.ranges import KeyRange, PartitionMap
@@ -26,10 +27,9 @@ from armillary.model.unique import UniqueKeyPolicy
 from armillary.model.values import UNDEFINED
 from armillary.partition.meter import Meter, Totals
 from armillary.partition.partition import Partition
-from armillary.partition.schema import Rules, Schema
+from armillary.partition.schema import Schema
 from armillary.storage.engine import Engine
 
-MONGO = "mongo"  # what the MongoDB door keeps about a collection in its container's state
 _HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
 EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
 
@@ -48,8 +48,8 @@ class Container:
             self_link=record.self_link,
             key=key,
             unique=UniqueKeyPolicy.parse(body.get("uniqueKeyPolicy")),
-            rules=_rules(record, key),
-            older_rules=_older_rules(record, key),
+            rules=present_rules(record, key),
+            older_rules=older_rules(record, key),
             logical_partition_bytes_max=logical_bytes_max,
         )
         self.form = json_form(self.schema)  # of its items, to the doors that read JSON
@@ -60,6 +60,7 @@ class Container:
         self.policies = ContainerPolicies.parse(body)
         self.faults: Faults | None = None  # None, unless there are rules of faults
         self.is_retired = False  # it was deleted
+        self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents stood against, by name
         self._left: list[Meter] = []  # of partitions that were split or merged away since the start and may be read
         self._left_totals = Totals()  # of those that are gone
         self._rename()
@@ -87,8 +88,8 @@ class Container:
         """Take over a replaced record: policies may have changed, the key and the partitions have not."""
         self.record = record
         self.policies = ContainerPolicies.parse(record.body)
-        self.schema.older_rules = _older_rules(record, self.key)
-        self.schema.rules = _rules(record, self.key)
+        self.schema.older_rules = older_rules(record, self.key)
+        self.schema.rules = present_rules(record, self.key)
         self._rename()
 
     def query_context(self) -> Context:
@@ -236,29 +237,6 @@ class Container:
         total = sum(partition.head.item_count for partition in self.partitions.values())
         done = sum(partition.restated_count for partition in self.partitions.values())
         return min(99, 100 * done // total) if total else 99
-
-
-def _rules(record: Record, key: PartitionKeyDefinition | None) -> Rules:
-    return _make_rules(record.state["rules"], record.body["indexingPolicy"], record.body, key)
-
-
-def _older_rules(record: Record, key: PartitionKeyDefinition | None) -> dict[int, Rules]:
-    return {
-        int(number): _make_rules(int(number), older["indexingPolicy"], older, key)
-        for number, older in record.state.get("older_rules", {}).items()
-    }
-
-
-def _make_rules(number: int, indexing: Body, body: Body, key: PartitionKeyDefinition | None) -> Rules:
-    ttl = body.get("defaultTtl")
-    policy = IndexingPolicy.parse(
-        indexing,
-        key_definition=key,
-        has_ttl=ttl is not None,
-        vector_policy=body.get("vectorEmbeddingPolicy"),
-        fulltext_policy=body.get("fullTextPolicy"),
-    )
-    return Rules(number, policy, ttl)
 
 
 def key_range_of(state: Body) -> KeyRange:

@@ -11,6 +11,7 @@ from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
 from armillary.account.container import Container, new_ranges
 from armillary.account.offers import check_fixed, new_offer, offer_of, refuse_if_serverless
+from armillary.account.rules import new_rules
 from armillary.account.throughput import Throughput
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.indexing import IndexingPolicy
@@ -24,7 +25,6 @@ from armillary.model.unique import UniqueKeyPolicy
 # How a container without partition key looks to clients that know none without: its items have the empty key.
 SYSTEM_KEY = {"paths": ["/_partitionKey"], "kind": "Hash", "systemKey": True}
 
-RULES_NUMBER_MAX = 65_535
 _DEFAULT_THROUGHPUT = Throughput(limits.THROUGHPUT_MIN_RU)
 
 
@@ -95,23 +95,12 @@ async def replace_container(account: Account, container: Container, given: Any, 
         _, body = container_body(given, is_old_client=is_fixed)
         check_replacement(present.body, body)
         is_ruled_anew = any(present.body.get(each) != body.get(each) for each in ("indexingPolicy", "defaultTtl"))
-        state = (lambda state: _new_rules(state, present.body)) if is_ruled_anew else None
+        state = (lambda state: new_rules(state, present.body)) if is_ruled_anew else None
         changed = await account.catalog.replace(present, body, state=state, if_match=if_match)
         container.adopt(changed)
         if is_ruled_anew:
             account.restate(container)
         return changed
-
-
-def _new_rules(state: Body, body: Body) -> Body:
-    """The state of a container whose items are to follow new rules, while some still follow the present ones."""
-    kept = ("indexingPolicy", "defaultTtl", "vectorEmbeddingPolicy", "fullTextPolicy")
-    older = {each: body[each] for each in kept if each in body}
-    return {
-        **state,
-        "rules": state["rules"] % RULES_NUMBER_MAX + 1,  # two bytes in each item's header
-        "older_rules": {**state.get("older_rules", {}), str(state["rules"]): older},
-    }
 
 
 async def delete_container(account: Account, container: Container, if_match: str | None) -> None:

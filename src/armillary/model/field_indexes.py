@@ -120,7 +120,11 @@ class FieldIndex:
                     if value is MISSING and self.is_sparse:
                         return []
                     return [inverted(order_bytes(value)) if is_descending else order_bytes(value)]
-        rows = rows_of(document, tuple([tuple(path.split(".")) for path, _ in self.fields]))
+        try:
+            rows = rows_of(document, tuple([tuple(path.split(".")) for path, _ in self.fields]))
+        except Failure as failure:
+            failure.details = {**failure.details, "index": self.name}
+            raise
         if self.is_sparse:
             rows = [row for row in rows if any(value is not MISSING for value in row)]
         return list(dict.fromkeys([self._joined(row) for row in rows]))
