@@ -170,7 +170,7 @@ QUERY_FEW_ITEMS = 1_000  # sorted in memory rather than found by a walk over an 
 CONTINUATION_BYTES_MAX = 16 * KB
 REPLICATED_CHARACTERS_MAX = 10_000  # of REPLICATE (service)
 DATE_FORMAT_CHARACTERS_MAX = 1_000
-# Patterns of REGEXMATCH. A step as counted beforehand took up to 4 ns in `re` (nine patterns), and a step in making the
+# Regular expressions. A step as counted beforehand took up to 4 ns in `re` (nine patterns), and a step in making the
 # automaton's states some 1 to 3 µs.
 PATTERN_CHARACTERS_MAX = 10_000
 PATTERN_DEPTH_MAX = 64
