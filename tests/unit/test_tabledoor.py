@@ -199,6 +199,25 @@ async def test_addresses_that_name_nothing(house: TableHouse, target: str, expec
         assert message.startswith("Request url is invalid.")
 
 
+async def test_what_would_be_ignored_is_refused(house: TableHouse) -> None:
+    answer = await house.ask("PUT", ENTITY, {}, {"If-None-Match": "*"})
+    assert error_of(answer)[:2] == (400, "ConditionHeadersNotSupported")
+    assert error_of(await house.ask("GET", "/people()?timeout=soon"))[:2] == (400, "InvalidQueryParameterValue")
+    assert (await house.ask("GET", "/people()?timeout=30")).status == 200
+    assert error_of(await house.ask("POST", "/Tables", {"TableName": "Tables"}))[:2] == (400, "InvalidResourceName")
+    assert error_of(await house.ask("POST", "/Tables", {"TableName": "x", "Throughput": 400}))[:2] == (
+        400,
+        "InvalidInput",
+    )
+    assert error_of(await house.ask("POST", "/people", {}, {"Prefer": "speed"}))[:2] == (400, "InvalidHeaderValue")
+    assert error_of(await house.ask("GET", "/people()", headers={"x-ms-version": "1.0"}))[:2] == (
+        400,
+        "InvalidHeaderValue",
+    )
+    atom = {"Content-Type": "application/atom+xml"}
+    assert error_of(await house.ask("POST", "/people", b"<entry/>", atom))[:2] == (415, "AtomFormatNotSupported")
+
+
 async def test_verbs_that_are_not_allowed(house: TableHouse) -> None:
     answer = await house.ask("DELETE", "/people()")
     assert error_of(answer)[:2] == (405, "MethodNotAllowed")

@@ -132,6 +132,9 @@ def _query(text: bytes) -> dict[str, str]:
         if name in query:
             raise refused("InvalidQueryParameterValue", f"The query parameter {name} is given twice.")
         query[name] = _decoded(value.replace(b"+", b" "))
+    # Nothing here takes longer than a client waits; what is no number is a mistake all the same.
+    if not query.get("timeout", "0").isdigit():
+        raise refused("InvalidQueryParameterValue", "The query parameter timeout is a whole number of seconds.")
     return query
 
 
@@ -159,6 +162,8 @@ def check_new_table(name: object) -> str:
             f"The resource name presented contains invalid character. '{name[:64]}' has one of / \\ # ? ( ) or a "
             "control character, or is empty.",
         )
+    if name == "Tables":
+        raise refused("InvalidResourceName", "The specified resource name is reserved: Tables is the list of tables.")
     if name.endswith(" "):
         raise refused("InternalServerError", "The resource name can't end with space.")
     if len(name) > limits.TABLE_NAME_CHARACTERS_MAX:

@@ -25,6 +25,7 @@ _KEYS: Final = ("PartitionKey", "RowKey")
 _LEFT_OUT_OF_STORAGE: Final = frozenset((_TIMESTAMP,))
 _LEFT_OUT: Final = frozenset((_TIMESTAMP, "Etag"))  # the service's own name; it keeps `etag` and `ETag`
 _TIME_MIN: Final = edm.parse_ticks("1601-01-01T00:00:00Z")  # the first that a table takes
+_NAMES_REMEMBERED_MAX: Final = 64
 _is_identifier = re.compile(r"[^\W\d]\w*").fullmatch
 _is_plain = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII).fullmatch  # in an address
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?", re.ASCII)
@@ -41,26 +42,44 @@ class Sent(NamedTuple):
 def read_entity(body: Any, *, is_storage: bool = False, is_addressed: bool = False) -> Sent:
     """The JSON of a request. What is null is as good as absent; what only the server can know is left out. Azure
     Storage does not mind of what type keys are that the address has too."""
-    left_out = _LEFT_OUT_OF_STORAGE if is_storage else _LEFT_OUT
     if type(body) is not dict:
         raise bad_input("An entity must be a JSON object.")
     keys: dict[str, str] = {}
     members: Members = {}
-    for name, value in body.items():
-        if name.endswith(_ANNOTATION) or name.startswith(_SYSTEM) or name in left_out or value is None:
+    names = tuple(body)
+    # The entities of a table are often all alike; large ones would fill the memory.
+    properties = _sent_properties if len(names) <= _NAMES_REMEMBERED_MAX else _sent_properties.__wrapped__
+    for name, member, note in properties(names, is_storage):
+        value = body[name]
+        if value is None:
             continue
-        annotation = body.get(name + _ANNOTATION)
-        if name in _KEYS:
+        annotation = body[note] if note is not None else None
+        if not member:
             is_free = is_storage and is_addressed
             if type(value) is not str or (annotation not in (None, "Edm.String") and not is_free):
                 raise bad_input(f"{name} must be a string.")
             keys[name] = value
-            continue
-        members[_member(name)] = _read_value(name, value, annotation)
+        elif annotation is None and value.__class__ is str:
+            members[member] = {"$t": edm.STRING, "$v": value}
+        else:
+            members[member] = _read_value(name, value, annotation)
     return Sent(keys.get("PartitionKey"), keys.get("RowKey"), members)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
+def _sent_properties(names: tuple[str, ...], is_storage: bool) -> tuple[tuple[str, str, str | None], ...]:
+    """Of the names in a body those of properties: with where each is kept (empty for the keys) and its annotation, if
+    it has one."""
+    left_out = _LEFT_OUT_OF_STORAGE if is_storage else _LEFT_OUT
+    found = []
+    for name in names:
+        if name.endswith(_ANNOTATION) or name.startswith(_SYSTEM) or name in left_out:
+            continue
+        note = name + _ANNOTATION
+        found.append((name, "" if name in _KEYS else _member(name), note if note in names else None))
+    return tuple(found)
+
+
 def _member(name: str) -> str:
     """Where a property is kept, if it can have that name."""
     if len(name) > limits.TABLE_PROPERTY_CHARACTERS_MAX:
@@ -182,7 +201,9 @@ def entity_json(document: Mapping[str, Any], form: Form) -> dict[str, Any] | Non
             entity[_TIMESTAMP + _ANNOTATION] = "Edm.DateTime"
         entity[_TIMESTAMP] = moment
     is_typed = form.level != "no"
-    for member, name in _properties(tuple(document)):
+    members = tuple(document)
+    properties = _properties if len(members) <= _NAMES_REMEMBERED_MAX else _properties.__wrapped__
+    for member, name in properties(members):
         value = document[member]
         if value.__class__ is not dict or len(value) != 2:
             return None
@@ -201,8 +222,7 @@ def entity_json(document: Mapping[str, Any], form: Form) -> dict[str, Any] | Non
 
 @lru_cache(maxsize=1024)
 def _properties(members: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Which members of an item are properties, and their names; empty for those that are none. The entities of a table
-    are often all alike."""
+    """Which members of an item are properties, and their names; empty for those that are none."""
     return tuple((member, edm.property_name(member) or "") for member in members if member not in _NOT_PROPERTIES)
 
 

@@ -26,6 +26,7 @@ from armillary.partition.operations import Verb
 
 _NO_SUCH_ETAG: Final = '"no write has made this"'
 _METHODS: Final = ("PUT", "PATCH", "MERGE")
+_CONDITIONS_NOT_OFFERED: Final = (b"if-none-match", b"if-modified-since", b"if-unmodified-since")
 
 
 class Order(NamedTuple):
@@ -52,6 +53,12 @@ def order_of(call: Call, method: str, address: Address, headers: Mapping[bytes, 
     """What a request means: `body` is its JSON, which a DELETE does not look at."""
     if_match = headers.get(b"if-match")
     wanted = if_match.decode("latin-1") if if_match is not None else None
+    for name in _CONDITIONS_NOT_OFFERED:
+        if name in headers:
+            raise refused(
+                "ConditionHeadersNotSupported",
+                f"Condition headers are not supported: {name.decode()}. Writes know If-Match alone.",
+            )
     preference = preference_of(headers) if method == "POST" else Preference.NONE
     if method == "DELETE":
         if wanted is None:
