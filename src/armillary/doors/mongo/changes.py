@@ -165,7 +165,7 @@ async def _update_found(call: Call, container: Container, order: Order) -> Done:
             answer = await bson_items.write(container, operation)
         except Failure as failure:
             if failure.kind is not Kind.NOT_FOUND:
-                raise
+                raise as_duplicate(call, container, failure, done.after or {}) from None
             call.spend(failure.charge_ru)
             continue
         call.spend(answer.charge_ru)
@@ -186,7 +186,11 @@ async def _update_many(call: Call, container: Container, order: Order) -> Done:
             operations.append(
                 bson_items.changing(container, key, id_value, change_of(call, container, order, states[-1]))
             )
-        await _all_of(call, container, operations)
+        try:
+            await _all_of(call, container, operations)
+        except Failure as failure:
+            last = next((each.after for each in reversed(states) if each.after is not None), {})
+            raise as_duplicate(call, container, failure, last) from None
         total.matched += sum(each.matched for each in states)
         total.modified += sum(each.modified for each in states)
     return total

@@ -150,6 +150,26 @@ async def list_databases(call: Call) -> Reply:
     return {"databases": found, "totalSize": Int64(total), "totalSizeMb": Int64(total >> 20)}
 
 
+async def rename(call: Call) -> Reply:
+    database, _, collection = call.fields.text(call.name).partition(".")
+    target_database, _, target = call.fields.text("to").partition(".")
+    check_collection(database, collection)
+    check_collection(target_database, target)
+    call.database = database
+    container = namespaces.existing(call, collection, f"Source collection {database}.{collection} does not exist")
+    if target_database != database:
+        raise refusal(115, "renameCollection to another database is not supported.")
+    if target == collection:
+        raise refusal(20, "Can't rename a collection to itself")
+    namespaces.check_new(call, target)
+    drops = call.fields.flag("dropTarget", False)
+    for name in (collection, target) if drops else (collection,):
+        for cursor_id in call.door.cursors.of_namespace(f"{database}.{name}"):
+            await call.door.cursors.kill(cursor_id)
+    await namespaces.rename(call, container, target, drops_target=drops)
+    return {}
+
+
 # Measures.
 
 

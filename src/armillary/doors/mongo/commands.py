@@ -120,9 +120,16 @@ COMMANDS: Final[dict[str, Command]] = {
     "dbstats": _DATABASE_STATISTICS,
     "dataSize": Command(collections.measured_size, "the size of a collection"),
     "validate": Command(collections.validate, "what there is of a collection"),
-    "createIndexes": Command(indexes.create_indexes, "new indexes", writes=True, is_stable=True),
+    "createIndexes": Command(
+        indexes.create_indexes, "new indexes", writes=True, is_stable=True, fields=indexes.CREATE_FIELDS
+    ),
     "listIndexes": Command(indexes.list_indexes, "the indexes of a collection", is_stable=True),
     "dropIndexes": Command(indexes.drop_indexes, "delete indexes", writes=True, is_stable=True),
+    "reIndex": Command(indexes.rebuild_indexes, "nothing to do: indexes are kept with the documents", writes=True),
+    "collMod": Command(
+        indexes.modify_collection, "change options", writes=True, is_stable=True, fields=indexes.MODIFY_FIELDS
+    ),
+    "renameCollection": Command(collections.rename, "another name", writes=True, is_admin=True),
     # The service's own.
     "shardCollection": Command(sharding.shard_collection, "spread a collection by a key", writes=True),
     "enableSharding": Command(sharding.enable_sharding, "a database whose collections can be sharded", writes=True),

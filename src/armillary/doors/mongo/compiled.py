@@ -62,6 +62,10 @@ def matcher_of(
     return made
 
 
+def forget() -> None:
+    _matchers.clear()
+
+
 def let_of(call: Call) -> Document | None:
     """The variables of a command: constants, as drivers send them; expressions of constants are evaluated here."""
     given = call.fields.optional_document("let")

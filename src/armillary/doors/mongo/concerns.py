@@ -26,8 +26,9 @@ def check_api(body: Document, name: str, is_stable: bool) -> None:
         raise refusal(323, f"Provided apiStrict:true, but the command {name} is not in API Version 1")
 
 
-def check(body: Document, *, has_transaction: bool) -> Document | None:
-    """What the answer says about a write concern that cannot be kept."""
+def check(body: Document, *, counts_members: bool) -> Document | None:
+    """What the answer says about a write concern that cannot be kept. The service takes any number of members for
+    granted; drivers' own tests want to be told that there is one: `counts_members`."""
     reading = body.get("readConcern")
     if reading is not None:
         _check_reading(reading)
@@ -39,7 +40,7 @@ def check(body: Document, *, has_transaction: bool) -> Document | None:
             14,
             f"BSON field 'writeConcern' is the wrong type '{type_name(writing)}', expected type 'object'",
         )
-    return _check_writing(writing)
+    return _check_writing(writing, counts_members)
 
 
 def _check_reading(reading: Any) -> None:
@@ -50,7 +51,7 @@ def _check_reading(reading: Any) -> None:
         raise refusal(9, f"Enumeration value '{str(level)[:64]}' for field 'readConcern.level' is not a valid value.")
 
 
-def _check_writing(writing: Document) -> Document | None:
+def _check_writing(writing: Document, counts_members: bool) -> Document | None:
     wanted = writing.get("w")
     if isinstance(wanted, str) and wanted != "majority":
         return {
@@ -65,4 +66,13 @@ def _check_writing(writing: Document) -> Document | None:
         raise refusal(9, "w has to be a number, string, or object")
     if isinstance(wanted, int | float) and wanted < 0:
         raise refusal(9, "w has to be a non-negative number and not greater than 50; found: " + str(wanted))
+    if counts_members and isinstance(wanted, int | float) and wanted > 1:
+        return {
+            "writeConcernError": {
+                "code": 100,
+                "codeName": "UnsatisfiableWriteConcern",
+                "errmsg": "Not enough data-bearing nodes",
+                "errInfo": {"writeConcern": writing},
+            }
+        }
     return None

@@ -305,7 +305,7 @@ class MongoDoor:
         if limit_ms:
             call.deadline_s = begun_s + limit_ms / 1000
         if "readConcern" in body or "writeConcern" in body:
-            call.extra = concerns.check(body, has_transaction="autocommit" in body)
+            call.extra = concerns.check(body, counts_members=self.settings.has_test_commands)
 
     def _refuse(self, call: Call | None, failure: Failure, client: Client) -> bytes:
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from armillary import limits
-from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.call import Call, Reply, out_of_time
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import code_name, refusal
 from armillary.model.bson_values import Document
 
+_OUT_OF_TIME: Final = "maxTimeAlwaysTimeOut"  # every command with a limit of time has reached it
 _KNOWN: Final = frozenset(
     "failCommands errorCode closeConnection writeConcernError errorLabels blockConnection blockTimeMS appName "
     "failInternalCommands errorExtraInfo namespace".split()
@@ -46,6 +47,8 @@ class _Rule:
         self._data = data
 
     def is_for(self, call: Call) -> bool:
+        if "isOutOfTime" in self._data:
+            return "maxTimeMS" in call.body
         wanted = self._data.get("failCommands")
         if not isinstance(wanted, list) or call.name not in wanted:
             return False
@@ -62,6 +65,8 @@ class _Rule:
 
     async def apply(self, call: Call) -> Document | None:
         data = self._data
+        if "isOutOfTime" in data:
+            raise out_of_time()
         if data.get("blockConnection"):
             await call.client.pause(float(data.get("blockTimeMS", 0)) / 1000)
         if data.get("closeConnection"):
@@ -91,10 +96,10 @@ def configure(call: Call) -> Reply:
     if mode == "off":
         call.door.fail_points.set(name, None)
         return {}
-    if name != "failCommand":
+    if name not in ("failCommand", _OUT_OF_TIME):
         raise refusal(115, f"The fail point '{name[:64]}' is not offered; failCommand is")
-    data = call.fields.document("data", {})
-    unknown = [each for each in data if each not in _KNOWN]
+    data = call.fields.document("data", {}) if name == "failCommand" else {"isOutOfTime": True}
+    unknown = [each for each in data if each not in _KNOWN and name == "failCommand"]
     if unknown:
         raise refusal(40415, f"BSON field 'failCommand.{unknown[0]}' is an unknown field.")
     times: int | None = None

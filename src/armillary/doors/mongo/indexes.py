@@ -1,23 +1,48 @@
-"""Indexes of collections: listing, making and dropping them."""
+"""Indexes of collections: making, listing and dropping them, and what of them and of a collection may be changed."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
+from armillary.account import indexes
 from armillary.account.container import Container
-from armillary.doors.mongo import namespaces
+from armillary.doors.mongo import compiled, namespaces
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.cursors import first_batch
+from armillary.doors.mongo.duplicates import as_duplicate
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reads import listed
+from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson_values import Document
+from armillary.languages.mongo.index_definitions import ID_DEFINITION, ID_NAME, is_identical_key, read_definition
+from armillary.model.bson_values import Document, shell_text
 
-ID_INDEX: Final[Document] = {"v": 2, "key": {"_id": 1}, "name": "_id_"}
+CREATE_FIELDS: Final = frozenset("createIndexes indexes commitQuorum ignoreUnknownIndexOptions".split())
+ID_INDEX: Final = ID_DEFINITION
 
 
 def listed_indexes(container: Container) -> list[Document]:
-    return [ID_INDEX]
+    return [_listed(each) for each in indexes.definitions(container)]
+
+
+def _listed(definition: Document) -> Document:
+    """As clients see it: indexes of words and places say more than was asked for."""
+    kinds = [kind for kind in definition["key"].values() if isinstance(kind, str)]
+    if "text" in kinds:
+        plain = {path: kind for path, kind in definition["key"].items() if kind != "text"}
+        weights = {path: 1 for path, kind in definition["key"].items() if kind == "text"} | (
+            definition.get("weights") or {}
+        )
+        return {
+            **definition,
+            "key": {"_fts": "text", "_ftsx": 1, **plain},
+            "weights": weights,
+            "default_language": definition.get("default_language", "english"),
+            "language_override": definition.get("language_override", "language"),
+            "textIndexVersion": 3,
+        }
+    return {**definition, "2dsphereIndexVersion": 3} if "2dsphere" in kinds else definition
 
 
 async def list_indexes(call: Call) -> Reply:
@@ -30,12 +55,137 @@ async def list_indexes(call: Call) -> Reply:
 
 
 async def create_indexes(call: Call) -> Reply:
-    raise refusal(115, "createIndexes is not supported yet.")
+    collection = call.collection()
+    given = call.fields.array("indexes")
+    if not given:
+        raise refusal(2, "Must specify at least one index to create")
+    definitions = [read_definition(each) for each in given]
+    is_new = namespaces.find(call, collection) is None
+    container = await namespaces.for_writing(call, collection)
+    before = len(listed_indexes(container))
+    made = await _make(call, container, definitions)
+    reply: Document = {
+        "_t": "CreateIndexesResponse",
+        "numIndexesBefore": before,
+        "numIndexesAfter": before + made,
+        "createdCollectionAutomatically": is_new,
+    }
+    if not made:
+        reply["note"] = "all indexes already exist"
+    return reply
+
+
+async def make(call: Call, container: Container, given: Sequence[Document]) -> None:
+    """Those that a customAction brings along."""
+    await _make(call, container, [read_definition(each) for each in given])
+
+
+async def _make(call: Call, container: Container, definitions: list[Document]) -> int:
+    call.check_time()
+    try:
+        return await indexes.create_indexes(call.account, container, definitions)
+    except Failure as failure:
+        if failure.kind is not Kind.CONFLICT:
+            raise
+        raise as_duplicate(call, container, failure, {}, definitions) from None
 
 
 async def drop_indexes(call: Call) -> Reply:
-    raise refusal(115, "dropIndexes is not supported yet.")
+    collection = call.collection()
+    container = namespaces.existing(call, collection, f"ns not found {call.database}.{collection}")
+    present = indexes.definitions(container)
+    wanted = call.body.get("index")
+    if wanted is None:
+        raise call.fields.missing("index")
+    names = [each["name"] for each in present if each["name"] != ID_NAME] if wanted == "*" else _named(present, wanted)
+    await indexes.drop_indexes(call.account, container, names)
+    reply: Document = {"nIndexesWas": len(present)}
+    if wanted == "*":
+        reply["msg"] = "non-_id indexes dropped for collection"
+    return reply
 
 
-async def make(call: Call, container: Container, given: list[Document]) -> None:
-    raise refusal(115, "Indexes are not supported yet.")
+def _named(present: list[Document], wanted: Any) -> list[str]:
+    names = []
+    for each in wanted if isinstance(wanted, list) else [wanted]:
+        found = find_index(present, each)
+        if found is None:
+            what = f"with key: {shell_text(each)}" if isinstance(each, dict) else f"with name [{each}]"
+            text = "can't find index " if isinstance(each, dict) else "index not found "
+            raise refusal(27, text + what)
+        if found["name"] == ID_NAME:
+            raise refusal(72, "cannot drop _id index")
+        names.append(found["name"])
+    return names
+
+
+def find_index(present: list[Document], wanted: Any) -> Document | None:
+    """By name or by key."""
+    if isinstance(wanted, str):
+        return next((each for each in present if each["name"] == wanted), None)
+    if isinstance(wanted, dict):
+        return next((each for each in present if is_identical_key(each["key"], wanted)), None)
+    raise refusal(14, "An index is named by a string or by its key")
+
+
+async def rebuild_indexes(call: Call) -> Reply:
+    """There is nothing to rebuild: indexes are kept with the documents."""
+    collection = call.collection()
+    container = namespaces.existing(call, collection, f"ns does not exist: {call.database}.{collection}")
+    present = listed_indexes(container)
+    return {"nIndexesWas": len(present), "nIndexes": len(present), "indexes": present}
+
+
+# collMod.
+
+MODIFY_FIELDS: Final = frozenset(
+    "collMod index validator validationLevel validationAction viewOn pipeline changeStreamPreAndPostImages "
+    "expireAfterSeconds timeseries cappedSize cappedMax dryRun".split()
+)
+
+
+async def modify_collection(call: Call) -> Reply:
+    collection = call.collection()
+    container = namespaces.existing(call, collection)
+    for name in ("viewOn", "pipeline", "expireAfterSeconds", "timeseries", "cappedSize", "cappedMax", "dryRun"):
+        if name in call.fields:
+            raise refusal(115, f"collMod with '{name}' is not supported.")
+    reply: Document = {}
+    change = call.fields.optional_document("index")
+    if change is not None:
+        reply = await _modify_index(call, container, Fields(change, "collMod.index"))
+    from armillary.doors.mongo.collections import checked_options
+
+    options = checked_options(call)
+    if options:
+        compiled.forget()
+        await namespaces.change_options(call, container, options)
+    return reply
+
+
+async def _modify_index(call: Call, container: Container, change: Fields) -> Document:
+    change.only(frozenset(("keyPattern", "name", "expireAfterSeconds", "hidden", "unique", "prepareUnique")))
+    for name in ("unique", "prepareUnique"):
+        if name in change:
+            raise refusal(115, f"collMod of an index with '{name}' is not supported: make a unique index.")
+    wanted = change.body.get("name") or change.optional_document("keyPattern")
+    if wanted is None:
+        raise refusal(72, "Must specify either index name or key pattern to modify")
+    found = find_index(indexes.definitions(container), wanted)
+    if found is None:
+        raise refusal(27, f"cannot find index {shell_text(wanted)} for ns {call.database}.{container.name}")
+    if found["name"] == ID_NAME:
+        raise refusal(2, "can't hide _id index")
+    reply: Document = {}
+    changed = dict(found)
+    if "expireAfterSeconds" in change:
+        if "expireAfterSeconds" in found:
+            reply["expireAfterSeconds_old"] = found["expireAfterSeconds"]
+        changed["expireAfterSeconds"] = change.body["expireAfterSeconds"]
+        reply["expireAfterSeconds_new"] = changed["expireAfterSeconds"]
+    if "hidden" in change:
+        reply["hidden_old"] = bool(found.get("hidden", False))
+        changed["hidden"] = reply["hidden_new"] = change.flag("hidden", False)
+    checked = read_definition(changed)
+    await indexes.replace_index(call.account, container, found["name"], lambda _: checked)
+    return reply

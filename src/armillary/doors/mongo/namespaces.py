@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from bson.binary import UUID_SUBTYPE, Binary
 
-from armillary.account import containers
-from armillary.account.catalog import Record
+from armillary.account import containers, indexes
+from armillary.account.catalog import Body, Record
 from armillary.account.container import MONGO, Container
 from armillary.account.throughput import Throughput
 from armillary.doors.mongo.call import Call
@@ -141,7 +141,21 @@ async def rename(call: Call, container: Container, name: str, *, drops_target: b
 
 
 def has_unique_index(container: Container, fields: tuple[str, ...]) -> bool:
-    return False
+    """Whether an index keeps documents from having the same values in exactly these fields."""
+    return any(
+        each.get("unique") and "partialFilterExpression" not in each and set(each["key"]) == set(fields)
+        for each in indexes.definitions(container)
+    )
+
+
+async def change_options(call: Call, container: Container, options: Document) -> None:
+    """Put options over those that a collection has."""
+    merged = {**options_of(container), **options}
+
+    def change(state: Body, _new_store: Any) -> Body:
+        return {**state, MONGO: {**state.get(MONGO, {}), "options": encode(merged).hex()}}
+
+    await call.account.catalog.change_state(container.record, change)
 
 
 # What is remembered.

@@ -49,6 +49,7 @@ CODE_NAMES: Final = {
     89: "NetworkTimeout",
     91: "ShutdownInProgress",
     96: "OperationFailed",
+    100: "UnsatisfiableWriteConcern",
     112: "WriteConflict",
     115: "CommandNotSupported",
     121: "DocumentValidationFailure",

@@ -44,7 +44,7 @@ _OPTIONS: Final = frozenset(
 )
 # What makes two indexes on the same fields different ones; the rest may be changed, or says nothing.
 _TELLING: Final = ("unique", "sparse", "partialFilterExpression", "collation", "expireAfterSeconds", "weights")
-_FORGOTTEN: Final = ("ns", "background", "dropDups")
+_FORGOTTEN: Final = ("ns", "dropDups")
 
 
 def default_name(key: Document) -> str:
