@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from armillary.account.account import Account
@@ -172,6 +173,7 @@ def _folded(account: Account, name: str) -> Container | None:
     )
 
 
+@lru_cache(maxsize=256)
 def level_of(accept: bytes | None, wanted: str | None) -> str:
     """How much metadata is asked for. JSON is the only form."""
     text = wanted or (accept or b"").decode("latin-1")
