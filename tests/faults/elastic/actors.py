@@ -28,6 +28,7 @@ STATICS = 120
 LIST_LENGTH = 30  # appends after which another list is used
 ORDERED = "SELECT c.id, c.rank, c.token, c.kind FROM c ORDER BY c.rank"
 VERBS = (Verb.READ, Verb.CREATE, Verb.UPSERT, Verb.REPLACE, Verb.DELETE)
+REFUSALS_MAX = 20
 SAID = {404: Said.ABSENT, 409: Said.EXISTS, 412: Said.STALE}
 
 
@@ -369,7 +370,7 @@ class Actor:
 
 
 class Follower:
-    """Reads the change feed from the beginning, for as long as there are changes."""
+    """Reads the change feed from the beginning, for as long as there are changes and it is not refused."""
 
     def __init__(self, port: Port, history: History, pause: Callable[[], Awaitable[None]]) -> None:
         self._port = port
@@ -380,7 +381,7 @@ class Follower:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until it is told to stop and has seen everything."""
-        is_last = False
+        is_last, refusals = False, 0
         while not is_last:
             is_last = stopping.is_set()
             begun = self._history.moment()
@@ -394,6 +395,9 @@ class Follower:
                 self._history.excuse("change feed", begun, error)
                 del self.pages[known:]  # they come again
                 is_last = False
+                refusals += isinstance(error, Refused)
+                if refusals > REFUSALS_MAX:
+                    return
             await self._pause()
 
 

@@ -147,7 +147,10 @@ class InsidePort:
     async def _gathered(self, text: str, page_items: int, key: str | None) -> AsyncIterator[list[Any]]:
         account, container = self._found()
         bound = compile_query(text).bind({}, container.query_context())
-        gathering = gather(account, container, bound, self._feed_options(page_items, None, key))
+        try:
+            gathering = gather(account, container, bound, self._feed_options(page_items, None, key))
+        except Failure as failure:
+            raise Refused(f"{failure.kind.name}: {failure.message}") from failure
         while not gathering.is_done:
             answer = await self._ask(lambda *_: gathering.page(), of=account)
             yield [orjson.loads(row) for row in answer.rows]

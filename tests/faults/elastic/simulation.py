@@ -21,8 +21,9 @@ from armillary.storage.memory import KeptMap, SortedMap
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 
 _NOTHING = Layer()
-RUN_CHANCE, SYNC_CHANCE, READER_WAITS_CHANCE = 0.5, 0.4, 0.05
+RUN_CHANCE, SYNC_CHANCE, READER_WAITS_CHANCE = 0.5, 0.4, 0.15
 TICK_S_MAX = 0.002
+READER_WAITS_S_MAX = 0.02
 LOOK_S_MAX = 0.004  # how much time passes, at most, between two looks at the clock
 
 
@@ -134,7 +135,7 @@ class SimulatedEngine:
         if self.is_dead:
             await asyncio.get_running_loop().create_future()
         if self._dice.random() < READER_WAITS_CHANCE:
-            await asyncio.sleep(self._dice.uniform(0, TICK_S_MAX))
+            await asyncio.sleep(self._dice.uniform(0, READER_WAITS_S_MAX))
 
     def at_hand(self, number: int) -> View | None:
         is_waiting = self.is_dead or self._dice.random() < READER_WAITS_CHANCE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from faults.elastic.actors import Actor, Follower, Keys, prepare
 from faults.elastic.history import History
 from faults.elastic.inside import InsidePort, Place
 from faults.elastic.simulation import SimulatedClock, SimulatedEngine, SimulatedLoop
+from faults.ledger import Violation
 
 from armillary.account import containers
 from armillary.account.account import Account, AccountSettings
@@ -21,21 +23,27 @@ from armillary.account.throughput import Throughput
 DEFINITION = {"id": "items", "partitionKey": {"paths": ["/key"], "kind": "Hash", "version": 2}}
 ACTORS, FOLLOWERS = 6, 2
 BALLAST_BYTES = 300
-KEYS = Keys()
 T = TypeVar("T")
 
 
-class World:
+class World(logging.Handler):
+    """Also hears what the product reports as an error: there is nobody else whom that would reach."""
+
     def __init__(self, loop: SimulatedLoop, seed: int, settings: AccountSettings) -> None:
+        super().__init__(logging.ERROR)
         self.seed = seed
         self.dice = random.Random(f"world/{seed}")
         self._settings = settings
+        self.keys = Keys()
         self.clock = SimulatedClock(loop, seed)
         self.place = Place("db", "items")
         self.history = History(itertools.count(1).__next__)
         self._engine = SimulatedEngine(seed)
         self._stopping = asyncio.Event()
         self._own: set[asyncio.Task[Any]] = set()  # tasks that are not the product's
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.history.violations.append(Violation("log", self.format(record)))
 
     @property
     def account(self) -> Account:
@@ -48,7 +56,7 @@ class World:
         database = await containers.create_database(account, {"id": "db"}, None)
         await containers.create_container(account, database, dict(DEFINITION), Throughput(throughput_ru))
         self.place.put(account)
-        await prepare(self.port(), self.history, self.seed, BALLAST_BYTES, KEYS)
+        await prepare(self.port(), self.history, self.seed, BALLAST_BYTES, self.keys)
 
     def port(self) -> InsidePort:
         return InsidePort(self.place, random.Random(f"port/{self.dice.random()}"))
@@ -80,15 +88,20 @@ class World:
     # The plug.
 
     async def crash(self) -> None:
-        """Everything that is not durable is gone, in the middle of whatever was going on. Then it starts again."""
-        account = self.account
-        self._count_ranges(account)
+        self.pull_plug()
+        await self.restart()
+
+    def pull_plug(self) -> None:
+        """Everything that is not durable is gone, in the middle of whatever was going on."""
+        self._count_ranges(self.account)
         self.history.die()
         self.history.tally["crashes"] += 1
         self._engine = self._engine.crash(self.dice.getrandbits(32))
         self.place.die()
         for task in asyncio.all_tasks() - self._own:
             task.cancel()
+
+    async def restart(self) -> None:
         await asyncio.sleep(self.dice.uniform(0, 0.05))
         self.place.put(await Account.open(self._engine, self.clock, self._settings))
         self.history.live()
@@ -100,7 +113,7 @@ class World:
         history, stopping = self.history, self._stopping
         names = [f"c{number}" for number in range(ACTORS)]
         actors = [
-            Actor(name, self.port(), history, self.seed, pause=self.pause, ballast_bytes=BALLAST_BYTES, keys=KEYS)
+            Actor(name, self.port(), history, self.seed, pause=self.pause, ballast_bytes=BALLAST_BYTES, keys=self.keys)
             for name in names
         ]
         followers = [Follower(self.port(), history, self.pause) for _ in range(FOLLOWERS)]
@@ -158,7 +171,11 @@ def simulate(seed: int, run: Callable[[World], Awaitable[None]], settings: Accou
     async def whole() -> None:
         world = World(loop, seed, settings or AccountSettings())
         worlds.append(world)
-        await run(world)
+        logging.getLogger("armillary").addHandler(world)
+        try:
+            await run(world)
+        finally:
+            logging.getLogger("armillary").removeHandler(world)
 
     try:
         asyncio.set_event_loop(loop)
