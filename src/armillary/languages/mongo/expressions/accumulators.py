@@ -71,7 +71,10 @@ class Sum:
             self._whole += int(value)
             self._is_long = True
         elif kind is Decimal128:
-            self._decimal = CONTEXT.add(self._decimal or Decimal(0), value.to_decimal())
+            number = value.to_decimal()
+            self._decimal = (
+                CONTEXT.add(Decimal(0), number) if self._decimal is None else CONTEXT.add(self._decimal, number)
+            )
 
     def result(self) -> Any:
         if self._decimal is not None:

@@ -43,12 +43,12 @@ def integer(number: int, rank: int) -> Any:
 
 
 def decimal128(number: Decimal) -> Decimal128:
-    return Decimal128(CONTEXT.plus(number) if number.is_finite() else number)
+    return Decimal128(CONTEXT.create_decimal(number) if number.is_finite() else number)
 
 
 def exact_decimal(value: Any) -> Decimal:
     """As sums take doubles: all the digits that a decimal has room for."""
-    return CONTEXT.plus(Decimal(value)) if type(value) is float else to_decimal(value)
+    return CONTEXT.create_decimal(Decimal(value)) if type(value) is float else to_decimal(value)
 
 
 def total(values: list[Any]) -> Any:
@@ -58,9 +58,13 @@ def total(values: list[Any]) -> Any:
         return integer(sum(values), rank)
     if rank == DOUBLE:
         return double_sum(values)
-    result = Decimal(0)
+    doubles = double_sum([value for value in values if type(value) is float])
+    result = Decimal(sum([int(value) for value in values if RANKS[type(value)] <= LONG]))
+    if doubles:
+        result = CONTEXT.add(result, exact_decimal(doubles))
     for value in values:
-        result = CONTEXT.add(result, exact_decimal(value))
+        if type(value) is Decimal128:
+            result = CONTEXT.add(result, value.to_decimal())
     return decimal128(result)
 
 
