@@ -39,6 +39,9 @@ async def aggregate(call: Call) -> Reply:
     if stream.pipeline.output is not None:
         if call.client.grant is not Grant.WRITE:
             raise read_only(call)
+        level = (call.body.get("readConcern") or {}).get("level")
+        if level == "linearizable":
+            raise refusal(72, "$out and $merge cannot be used with a 'linearizable' read concern level")
         await outputs.write(call, stream.pipeline.output, stream.batches(), stream.values)
         return await first_batch(call, Cursor(ListedSource([]), namespace, call), batch_size=None)
     cursor = Cursor(PagedSource(_encoded(stream.batches())), namespace, call)

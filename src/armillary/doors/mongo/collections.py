@@ -251,6 +251,8 @@ async def validate(call: Call) -> Reply:
     container = namespaces.existing(
         call, collection, f"Collection '{call.database}.{collection}' does not exist to validate."
     )
+    if call.fields.flag("full", False) and call.fields.flag("background", False):
+        raise refusal(72, "Running the validate command with { background: true } and { full: true } is not supported")
     count, _ = _size(container)
     found = indexes.listed_indexes(container)
     return {

@@ -11,6 +11,7 @@ from typing import Any, Final
 from armillary.doors.mongo import (
     aggregation,
     authentication,
+    bulk_write,
     collections,
     cursors,
     diagnostics,
@@ -104,6 +105,15 @@ COMMANDS: Final[dict[str, Command]] = {
     "delete": Command(
         writes.delete, "delete documents", writes=True, is_stable=True, is_retryable=True, fields=writes.DELETE_FIELDS
     ),
+    "bulkWrite": Command(
+        bulk_write.bulk_write,
+        "statements of all kinds",
+        writes=True,
+        is_admin=True,
+        is_stable=True,
+        is_retryable=True,
+        fields=bulk_write.FIELDS,
+    ),
     "findAndModify": _FIND_AND_MODIFY,
     "findandmodify": _FIND_AND_MODIFY,
     # Collections and databases.
@@ -153,6 +163,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "currentOp": Command(diagnostics.current_operations, "commands that run now"),
     "listCommands": Command(diagnostics.list_commands, "this table", is_open=True),
     "replSetGetStatus": Command(diagnostics.replica_set_status, "the one member of the set"),
+    "fsync": Command(diagnostics.sync, "nothing to do: what is answered is durable", is_admin=True),
     "profile": Command(diagnostics.profile, "always off"),
     "usersInfo": Command(diagnostics.users_info, "the one user"),
     "configureFailPoint": Command(diagnostics.configure_fail_point, "for tests of drivers", is_admin=True),

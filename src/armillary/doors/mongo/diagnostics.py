@@ -184,6 +184,13 @@ async def replica_set_status(call: Call) -> Reply:
     return {"set": SET_NAME, "date": now, "myState": 1, "term": Int64(1), "members": [member]}
 
 
+async def sync(call: Call) -> Reply:
+    """Everything that was answered is durable already."""
+    if call.fields.flag("lock", False):
+        raise refusal(115, "fsync with lock is not supported.")
+    return {"numFiles": 1}
+
+
 async def profile(call: Call) -> Reply:
     level = call.fields.number("profile", 0, low=-1, high=2)
     if level > 0:

@@ -9,7 +9,7 @@ from armillary.account import bson_items, containers
 from armillary.account.container import Container
 from armillary.doors.mongo import compiled, namespaces, reading, sharding, validation
 from armillary.doors.mongo.call import Call, check_collection, check_database
-from armillary.doors.mongo.duplicates import as_duplicate
+from armillary.doors.mongo.duplicates import ID_INDEX, as_duplicate, duplicate
 from armillary.doors.mongo.writes import check_id, new_id
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
@@ -138,7 +138,10 @@ async def _merge_into(
     async for page in reading.pages(call, container, wanted):
         for found in page:
             if output.when_matched == "fail":
-                raise refusal(11000, "$merge with whenMatched: fail found an existing document with the same values")
+                values_found = {field: namespaces.value_at(found.document, field) for field in output.on}
+                key = dict.fromkeys(output.on, 1)
+                index = ID_INDEX if output.on == ("_id",) else "_".join(f"{field}_1" for field in output.on)
+                raise duplicate(f"{call.database}.{container.name}", index, values_found, key)
 
             def change(existing: Document) -> Document | None:
                 merged = output.merged(existing, incoming, values)
@@ -150,8 +153,8 @@ async def _merge_into(
                     check_immutable(existing, merged, field)
                 return None if is_identical(existing, merged) else merged
 
-            key = container.key_of_bson(found.document) if container.key is not None else ()
-            operation = bson_items.changing(container, key, found.document["_id"], change)
+            place = container.key_of_bson(found.document) if container.key is not None else ()
+            operation = bson_items.changing(container, place, found.document["_id"], change)
             try:
                 answer = await bson_items.write(container, operation)
             except Failure as failure:

@@ -1,0 +1,164 @@
+"""bulkWrite: statements of all kinds on several collections, in one command, with a row of results for each."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bson.int64 import Int64
+
+from armillary.account import bson_items
+from armillary.doors.mongo import changes, namespaces, validation
+from armillary.doors.mongo.answers import Elements, encode_elements
+from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
+from armillary.doors.mongo.cursors import first_batch
+from armillary.doors.mongo.duplicates import as_duplicate
+from armillary.doors.mongo.errors import code_of, message_of
+from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.reads import listed
+from armillary.doors.mongo.wire import decode_document
+from armillary.doors.mongo.writes import check_count, inserting
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson_values import Document, encode
+
+FIELDS: Final = frozenset("bulkWrite ops nsInfo ordered errorsOnly let bypassDocumentValidation cursor".split())
+_KINDS: Final = {
+    "insert": frozenset(("insert", "document")),
+    "update": frozenset("update filter updateMods multi upsert arrayFilters hint collation sort constants".split()),
+    "delete": frozenset("delete filter multi hint collation".split()),
+}
+
+
+async def bulk_write(call: Call) -> Reply:
+    operations = _documents(call, "ops")
+    check_count(len(operations))
+    spaces = [_namespace(each, place) for place, each in enumerate(_documents(call, "nsInfo"))]
+    is_ordered = call.fields.flag("ordered", True)
+    shows_errors_only = call.fields.flag("errorsOnly", False)
+    run = _Run(call, spaces)
+    for operation in operations:
+        _check(operation, spaces)
+    rows: list[Document] = []
+    errors = 0
+    for index, operation in enumerate(operations):
+        try:
+            call.check_time()
+            row = await run.one(operation)
+        except Failure as failure:
+            if failure.kind in (Kind.DROPPED, Kind.TIMED_OUT):
+                raise
+            errors += 1
+            rows.append(
+                {
+                    "ok": 0.0,
+                    "idx": index,
+                    "code": code_of(failure),
+                    "errmsg": message_of(failure),
+                    **failure.details.get("fields", {}),
+                    "n": 0,
+                }
+            )
+            if is_ordered:
+                break
+        else:
+            if not shows_errors_only:
+                rows.append({"ok": 1.0, "idx": index, **row})
+    cursor = listed(call, rows, "admin.$cmd.bulkWrite")
+    wanted = call.fields.optional_document("cursor")
+    batch_size = Fields(wanted, "bulkWrite.cursor").whole("batchSize", low=0) if wanted else None
+    opened = await first_batch(call, cursor, batch_size=batch_size)
+    return Elements(opened.content + encode_elements({"nErrors": errors, **run.counts}))
+
+
+class _Run:
+    def __init__(self, call: Call, spaces: list[tuple[str, str]]) -> None:
+        self._call = call
+        self._spaces = spaces
+        self._variables = changes.Variables(call)
+        self.counts = dict.fromkeys(("nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"), 0)
+
+    async def one(self, operation: Document) -> Document:
+        kind = next(iter(operation))
+        call = self._call
+        before = call.database
+        call.database, collection = self._spaces[int(operation[kind])]
+        try:
+            match kind:
+                case "insert":
+                    return await self._insert(collection, operation)
+                case "update":
+                    return await self._update(collection, operation)
+            return await self._delete(collection, operation)
+        finally:
+            call.database = before
+
+    async def _insert(self, collection: str, operation: Document) -> Document:
+        call = self._call
+        container = await namespaces.for_writing(call, collection)
+        skips = call.fields.flag("bypassDocumentValidation", False)
+        check = None if skips else validation.validator_of(call, container)
+        made = inserting(call, container, encode(operation["document"]), check)
+        try:
+            answer = await bson_items.write(container, made)
+        except Failure as failure:
+            raise as_duplicate(call, container, failure, operation["document"]) from None
+        call.spend(answer.charge_ru)
+        self.counts["nInserted"] += 1
+        return {"n": 1}
+
+    async def _update(self, collection: str, operation: Document) -> Document:
+        call = self._call
+        is_upsert = bool(operation.get("upsert"))
+        container = await namespaces.for_writing(call, collection) if is_upsert else namespaces.find(call, collection)
+        given: Document = {"q": operation["filter"], "u": operation["updateMods"], "c": operation.get("constants")}
+        given |= {
+            name: operation[name]
+            for name in ("multi", "upsert", "arrayFilters", "hint", "collation", "sort")
+            if name in operation
+        }
+        order = changes.update_order(call, container, Fields(given, "bulkWrite.ops"), self._variables)
+        done = await changes.run_update(call, container, order) if container is not None else changes.Done()
+        self.counts["nMatched"] += done.matched
+        self.counts["nModified"] += done.modified
+        row: Document = {"n": done.matched, "nModified": done.modified}
+        if done.is_upserted:
+            self.counts["nUpserted"] += 1
+            row = {"n": 1, "nModified": 0, "upserted": {"_id": done.upserted_id}}
+        return row
+
+    async def _delete(self, collection: str, operation: Document) -> Document:
+        call = self._call
+        container = namespaces.find(call, collection)
+        given: Document = {"q": operation["filter"], "limit": 0 if operation.get("multi") else 1}
+        given |= {name: operation[name] for name in ("hint", "collation") if name in operation}
+        order = changes.delete_order(call, container, Fields(given, "bulkWrite.ops"), self._variables)
+        count = await changes.run_delete(call, container, order) if container is not None else 0
+        self.counts["nDeleted"] += count
+        return {"n": count}
+
+
+def _documents(call: Call, name: str) -> list[Document]:
+    encoded = call.sequences.get(name)
+    return [decode_document(each) for each in encoded] if encoded is not None else call.fields.documents(name)
+
+
+def _namespace(given: Document, place: int) -> tuple[str, str]:
+    database, _, collection = Fields(given, f"bulkWrite.nsInfo.{place}").text("ns").partition(".")
+    check_database(database)
+    return database, check_collection(database, collection)
+
+
+def _check(operation: Document, spaces: list[tuple[str, str]]) -> None:
+    kind = next(iter(operation), "")
+    known = _KINDS.get(kind)
+    if known is None:
+        raise refusal(9, f"Unrecognized bulkWrite operation '{kind[:64]}': it is insert, update or delete")
+    fields = Fields(operation, f"bulkWrite.ops.{kind}")
+    fields.only(known)
+    place: Any = operation[kind]
+    if not isinstance(place, int | Int64) or isinstance(place, bool) or not 0 <= place < len(spaces):
+        raise refusal(2, f"BulkWrite ops entry {kind} has an invalid nsInfo index.")
+    for name in ("document",) if kind == "insert" else ("filter",):
+        fields.document(name)
+    if kind == "update" and not isinstance(operation.get("updateMods"), dict | list):
+        raise fields.missing("updateMods")
