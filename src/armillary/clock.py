@@ -94,6 +94,10 @@ class Dice:
     def falls(self, probability: float) -> bool:
         return self._random.random() < probability
 
+    def number(self) -> float:
+        """From 0 to 1."""
+        return self._random.random()
+
 
 class VirtualClock:
     """Time that moves only when told to, and dice from a seed: for tests and simulation."""

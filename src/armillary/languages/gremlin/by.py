@@ -1,0 +1,181 @@
+"""by(): what is read off a traverser where a step wants a key, a value or a weight.
+
+A by() without a result is *unproductive*: what follows from that is each step's own affair; here it is MISSING.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.languages.gremlin.elements import Edge, Entry, Property, Set, Vertex, VertexProperty, pairs
+from armillary.languages.gremlin.errors import compilation, execution
+from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.pipeline import Batch, Pipeline
+from armillary.languages.gremlin.registry import Arguments, Builder
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.tokens import Column, Order, T
+from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.values import map_key
+
+
+class By:
+    """Of the traverser itself, unless a subclass says otherwise."""
+
+    is_plain = True  # whether `read` says it all
+    loads = False
+    pipeline: Pipeline | None = None
+
+    async def prepare(self, batch: Batch, run: Run) -> None:
+        if self.loads:
+            await run.load([traverser.value for traverser in batch])
+
+    def read(self, value: Any, run: Run) -> Any:
+        return value
+
+    async def value(self, traverser: Traverser, run: Run) -> Any:
+        return self.read(traverser.value, run)
+
+    async def of(self, value: Any, traverser: Traverser, run: Run) -> Any:
+        """Of another value than the traverser's own: a stop of its path, say."""
+        if self.loads:
+            await run.load((value,))
+        if self.is_plain:
+            return self.read(value, run)
+        return await self.value(traverser.with_value(value), run)
+
+
+IDENTITY = By()
+
+
+class ByKey(By):
+    """A property of an element, or an entry of a map."""
+
+    loads = True
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def read(self, value: Any, run: Run) -> Any:
+        found = property_value(value, self.key)
+        if found is MISSING and run.is_productive and (not run.productive_keys or self.key in run.productive_keys):
+            return None
+        return found
+
+
+class ByToken(By):
+    def __init__(self, token: T) -> None:
+        self.token = token
+
+    def read(self, value: Any, run: Run) -> Any:
+        return token_value(value, self.token)
+
+
+class ByColumn(By):
+    def __init__(self, column: Column) -> None:
+        self.column = column
+
+    def read(self, value: Any, run: Run) -> Any:
+        return column_value(value, self.column)
+
+
+class ByTraversal(By):
+    is_plain = False
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+    async def prepare(self, batch: Batch, run: Run) -> None:
+        assert self.pipeline is not None
+        await self.pipeline.prepare(batch, run)
+
+    async def value(self, traverser: Traverser, run: Run) -> Any:
+        assert self.pipeline is not None
+        found = await self.pipeline.first(traverser, run)
+        if found is None:
+            return None if run.is_productive and not run.productive_keys else MISSING
+        return found.value
+
+
+def property_value(value: Any, key: str) -> Any:
+    if type(value) is Vertex:
+        values = (value.properties or {}).get(key)
+        return values[0].value if values else MISSING
+    if type(value) is Edge:
+        return (value.properties or {}).get(key, MISSING)
+    if type(value) is VertexProperty:
+        return value.meta.get(key, MISSING)
+    if isinstance(value, dict):
+        return value.get(key, MISSING)
+    raise execution(
+        f'The by("{key}") modulator can only be applied to a traverser that is an Element or a Map, not {value!r:.80}.'
+    )
+
+
+def token_value(value: Any, token: T) -> Any:
+    """T.id and the others of elements and properties; of a map, the entry under the token."""
+    if isinstance(value, dict):
+        return value.get(token, MISSING)
+    if token is T.id and isinstance(value, Vertex | Edge | VertexProperty):
+        return value.id
+    if token is T.label and isinstance(value, Vertex | Edge | VertexProperty):
+        return value.label
+    if token is T.key and isinstance(value, VertexProperty | Property):
+        return value.key
+    if token is T.value and isinstance(value, VertexProperty | Property):
+        return value.value
+    raise execution(f"{value!r:.80} has no T.{token.value}.")
+
+
+def column_value(value: Any, column: Column) -> Any:
+    if isinstance(value, dict):
+        if column is Column.keys:
+            return Set(key for key, _ in pairs(value))
+        return list(value.values())
+    if isinstance(value, Entry):
+        return value[0] if column is Column.keys else value[1]
+    if hasattr(value, "objects") and hasattr(value, "labels"):
+        return [Set(labels) for labels in value.labels] if column is Column.keys else list(value.objects)
+    raise execution(f"The provided object does not have acessible {column.value}: {type(value).__name__}.")
+
+
+def make_by(arguments: Arguments, builder: Builder) -> By:
+    """by() with its arguments, as every step but order() takes it."""
+    if not len(arguments):
+        return IDENTITY
+    value = arguments.take()
+    if isinstance(value, Traversal):
+        return ByTraversal(builder.pipeline(value))
+    if isinstance(value, str):
+        return ByKey(value)
+    if isinstance(value, T):
+        return ByToken(value)
+    if isinstance(value, Column):
+        return ByColumn(value)
+    if isinstance(value, Order):
+        return IDENTITY
+    raise compilation(f"by() takes a key, a token or a traversal, not {value!r}.")
+
+
+class Bys:
+    """The by()s of a step that uses them in turn."""
+
+    def __init__(self) -> None:
+        self.each: list[By] = []
+
+    def at(self, index: int) -> By:
+        return self.each[index % len(self.each)] if self.each else IDENTITY
+
+    def pipelines(self) -> list[Pipeline]:
+        return [by.pipeline for by in self.each if by.pipeline is not None]
+
+    @property
+    def is_plain(self) -> bool:
+        return all(by.is_plain for by in self.each)
+
+    async def prepare(self, batch: Batch, run: Run) -> None:
+        for by in self.each:
+            await by.prepare(batch, run)
+
+
+def entry_of(entries: dict[Any, Any], key: Any) -> Any:
+    return entries.get(map_key(key), MISSING)

@@ -1,0 +1,257 @@
+"""Vertices, edges, properties, paths and trees as traversals see them; and the few value types that Python lacks.
+
+A vertex or edge may be known by reference only (`properties is None`): steps that need more have it loaded in batches
+(`run.Run.load`). Equality is by identity of the stored thing, as everywhere in Gremlin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+
+class Long(int):
+    """64 bits, told apart from `int` only where a wire format asks."""
+
+
+class Byte(int):
+    pass
+
+
+class Short(int):
+    pass
+
+
+class BigInt(int):
+    pass
+
+
+class Float32(float):
+    pass
+
+
+class Char(str):
+    pass
+
+
+class Uuid(str):
+    pass
+
+
+class Set(list[Any]):
+    """Values without repeats, in the order they came; equality of values is not Python's, so it is no `set`."""
+
+
+class BulkSet(list[Any]):
+    """What cap() gives of aggregate(): a list to everybody but GraphSON 3 and GraphBinary."""
+
+
+class Vertex:
+    __slots__ = ("id", "label", "partition", "properties", "token")
+
+    def __init__(
+        self,
+        id: Any,
+        label: str = "vertex",
+        partition: Any = None,
+        properties: dict[str, list[VertexProperty]] | None = None,
+        token: Any = None,
+    ) -> None:
+        self.id = id
+        self.label = label
+        self.partition = partition  # value of the partition key; None in a graph without one
+        self.properties = properties
+        self.token = token  # storage's own: an etag, say
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Vertex and self.id == other.id and self.partition == other.partition
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"v[{self.id}]"
+
+
+class Edge:
+    __slots__ = ("id", "in_vertex", "label", "out_vertex", "properties", "token")
+
+    def __init__(
+        self,
+        id: Any,
+        label: str,
+        out_vertex: Vertex,
+        in_vertex: Vertex,
+        properties: dict[str, Any] | None = None,
+        token: Any = None,
+    ) -> None:
+        self.id = id
+        self.label = label
+        self.out_vertex = out_vertex
+        self.in_vertex = in_vertex
+        self.properties = properties
+        self.token = token
+
+    @property
+    def partition(self) -> Any:
+        return self.out_vertex.partition
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Edge and self.id == other.id and self.partition == other.partition
+
+    def __hash__(self) -> int:
+        return hash(self.id) ^ 1
+
+    def __repr__(self) -> str:
+        return f"e[{self.id}][{self.out_vertex.id}-{self.label}->{self.in_vertex.id}]"
+
+
+class VertexProperty:
+    __slots__ = ("id", "key", "meta", "value", "vertex")
+
+    def __init__(self, id: Any, key: str, value: Any, vertex: Vertex | None = None, meta: dict[str, Any] | None = None):
+        self.id = id
+        self.key = key
+        self.value = value
+        self.vertex = vertex
+        self.meta = meta if meta is not None else {}
+
+    @property
+    def label(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is VertexProperty and self.id == other.id and self.vertex == other.vertex
+
+    def __hash__(self) -> int:
+        return hash(self.id) ^ 2
+
+    def __repr__(self) -> str:
+        return f"vp[{self.key}->{_text(self.value)[:20]}]"
+
+
+class Property:
+    """Of an edge, or of a vertex property."""
+
+    __slots__ = ("key", "owner", "value")
+
+    def __init__(self, key: str, value: Any, owner: Edge | VertexProperty | None = None) -> None:
+        self.key = key
+        self.value = value
+        self.owner = owner
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is Property
+            and self.key == other.key
+            and self.owner == other.owner
+            and bool(self.value == other.value)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.key) ^ 3
+
+    def __repr__(self) -> str:
+        return f"p[{self.key}->{_text(self.value)[:20]}]"
+
+
+Element = Vertex | Edge
+ELEMENTS = (Vertex, Edge)
+ATTRIBUTED = (Vertex, Edge, VertexProperty)  # that have properties of their own
+
+
+class Path:
+    __slots__ = ("labels", "objects")
+
+    def __init__(self, objects: list[Any], labels: list[tuple[str, ...]]) -> None:
+        self.objects = objects
+        self.labels = labels
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Path and self.objects == other.objects
+
+    def __hash__(self) -> int:
+        return len(self.objects)
+
+    def __repr__(self) -> str:
+        return f"path{self.objects}"
+
+
+class Tree:
+    """Nested maps of what was met on paths; children in the order of their first meeting."""
+
+    __slots__ = ("branches",)
+
+    def __init__(self) -> None:
+        self.branches: dict[Hashable, tuple[Any, Tree]] = {}
+
+    def branch(self, key: Hashable, value: Any) -> Tree:
+        found = self.branches.get(key)
+        if found is None:
+            found = self.branches[key] = (value, Tree())
+        return found[1]
+
+    def entries(self) -> Iterator[tuple[Any, Tree]]:
+        return iter(self.branches.values())
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Tree and self.branches == other.branches
+
+    def __hash__(self) -> int:
+        return len(self.branches)
+
+
+class Subgraph:
+    """What subgraph() gathered."""
+
+    __slots__ = ("edges", "vertices")
+
+    def __init__(self) -> None:
+        self.vertices: dict[Vertex, Vertex] = {}
+        self.edges: dict[Edge, Edge] = {}
+
+    def add(self, edge: Edge) -> None:
+        self.edges.setdefault(edge, edge)
+        for vertex in (edge.out_vertex, edge.in_vertex):
+            self.vertices.setdefault(vertex, vertex)
+
+
+class Entry(tuple[Any, Any]):
+    """One pair of a map, as unfold() gives it."""
+
+    __slots__ = ()
+
+    def __new__(cls, key: Any, value: Any) -> Entry:
+        return super().__new__(cls, (key, value))
+
+
+class Frozen:
+    """A list, map or boolean as a key of a map: hashable by what it is."""
+
+    __slots__ = ("_key", "value")
+
+    def __init__(self, value: Any, key: Hashable) -> None:
+        self.value = value
+        self._key = key
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Frozen and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def thaw(key: Any) -> Any:
+    """The value that a map's key stands for."""
+    return key.value if type(key) is Frozen else key
+
+
+def pairs(entries: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    return ((thaw(key), value) for key, value in entries.items())
+
+
+def _text(value: Any) -> str:
+    return str(value)

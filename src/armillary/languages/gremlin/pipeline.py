@@ -1,0 +1,274 @@
+"""How steps are put together: a Step turns one flow of batches into another, a Pipeline is steps in a row.
+
+A flow is a function to pull the next batch from; an empty batch is the end. Who has enough stops pulling, so there is
+nothing to close. Most steps look at one batch and have no need to wait (`PlainStep`); pipelines made of those alone run
+as plain loops, which is what makes by() and where() cheap. A step keeps no state of its own: what must outlive a batch
+is in local variables of its flow, or in the Scope where repeat() and union() run one pipeline again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from armillary.languages.gremlin.errors import compilation
+from armillary.languages.gremlin.traversers import Traverser
+
+if TYPE_CHECKING:
+    from armillary.languages.gremlin.registry import Arguments, Builder
+    from armillary.languages.gremlin.run import Run
+
+Batch = list[Traverser]
+Flow = Callable[[], Awaitable[Batch]]
+State = TypeVar("State")
+
+# What a step needs to know of where traversers have been.
+NO_PATH, LABELLED_PATH, WHOLE_PATH = 0, 1, 2
+
+
+class Scope:
+    """States of steps, for as long as a pipeline is used as one."""
+
+    __slots__ = ("_states",)
+
+    def __init__(self) -> None:
+        self._states: dict[Any, Any] = {}
+
+    def state(self, owner: object, make: Callable[[], State]) -> State:
+        found: State | None = self._states.get(id(owner))
+        if found is None:
+            found = self._states[id(owner)] = make()
+        return found
+
+
+class Step:
+    """One step of a traversal, ready to run any number of times."""
+
+    name = ""
+    labels: tuple[str, ...] = ()
+    is_barrier = False  # whether it gathers all of its input before it gives anything
+    is_plain = False
+    is_lazy = False  # whether it has an effect that should not be ahead of what is pulled
+    needs_path = NO_PATH
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        raise NotImplementedError
+
+    def children(self) -> Iterable[Pipeline]:
+        """Traversals inside it, whatever they are for."""
+        return ()
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        """by(), from(), to(), with(), option(), … right after it. Called while it is built."""
+        raise compilation(f"{name}() cannot modulate {self.name}().")
+
+    def register(self, run: Run) -> None:
+        """Makes the side effect that it adds to, so that it is there, and empty, before anything came."""
+
+    async def prepare(self, batch: Batch, run: Run) -> None:
+        """Called with a whole batch before a child that begins with this step is run for each of its traversers:
+        fetches for all of them at once what they would ask for one by one."""
+
+    def describe(self) -> str:
+        inner = ",".join(str(child) for child in self.children())
+        text = f"{self.name}({inner})"
+        return f"{text}@[{', '.join(self.labels)}]" if self.labels else text
+
+
+class PlainStep(Step):
+    """A step that looks at a batch and never waits, but for elements it wants loaded."""
+
+    is_plain = True
+    loads = False  # whether vertices must be there with their properties
+    is_stateful = False  # whether it keeps something in the scope
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        raise NotImplementedError
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        async def pull() -> Batch:
+            while batch := await source():
+                if self.loads:
+                    batch = await run.loaded(batch)
+                found = self.apply(batch, run, scope)
+                if found:
+                    return found
+            return []
+
+        return pull
+
+    async def prepare(self, batch: Batch, run: Run) -> None:
+        if self.loads:
+            await run.load([traverser.value for traverser in batch])
+
+
+class WaitingStep(Step):
+    """A step that looks at a batch, and may have to ask the graph."""
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        raise NotImplementedError
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        async def pull() -> Batch:
+            while batch := await source():
+                found = await self.process(batch, run, scope)
+                if found:
+                    return found
+            return []
+
+        return pull
+
+
+class GatheringStep(Step):
+    """A barrier: takes everything, then gives everything."""
+
+    is_barrier = True
+
+    async def gathered(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        raise NotImplementedError
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        is_done = False
+
+        async def pull() -> Batch:
+            nonlocal is_done
+            if is_done:
+                return []
+            is_done = True
+            everything: Batch = []
+            while batch := await source():
+                everything.extend(batch)
+                run.hold(len(batch))
+            found = await self.gathered(everything, run, scope)
+            run.release(len(everything))
+            return found
+
+        return pull
+
+
+class Pipeline:
+    """Steps in a row."""
+
+    __slots__ = ("has_barrier", "is_plain", "steps")
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self.steps: tuple[Step, ...] = tuple(steps)
+        self.is_plain = all(step.is_plain for step in self.steps)
+        self.has_barrier = any(step.is_barrier for step in self.steps)
+
+    def __str__(self) -> str:
+        return f"[{', '.join(step.describe() for step in self.steps)}]"
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        for step in self.steps:
+            if step.is_lazy and run.is_singly:
+                source = singly(source)
+            source = step.flow(source, run, scope)
+            if step.labels:
+                source = labelling(source, step.labels)
+        return source
+
+    async def prepare(self, batch: Batch, run: Run) -> None:
+        if self.steps and len(batch) > 1:
+            await self.steps[0].prepare(batch, run)
+
+    async def results(self, start: Traverser, run: Run) -> Batch:
+        """All that one traverser comes to. It is copied, with a bulk of one."""
+        batch: Batch = [start.copy(1)]
+        if self.is_plain:
+            return await self._plain_results(batch, run)
+        pull = self.flow(once(batch), run, Scope())
+        found: Batch = []
+        while more := await pull():
+            found.extend(more)
+        return found
+
+    async def first(self, start: Traverser, run: Run) -> Traverser | None:
+        batch: Batch = [start.copy(1)]
+        if self.is_plain:
+            found = await self._plain_results(batch, run)
+        else:
+            found = await self.flow(once(batch), run, Scope())()
+        return found[0] if found else None
+
+    async def _plain_results(self, batch: Batch, run: Run) -> Batch:
+        scope = _NO_STATE
+        for step in self.steps:
+            assert isinstance(step, PlainStep)
+            if step.loads:
+                batch = await run.loaded(batch)
+            if step.is_stateful:
+                scope = Scope()
+            batch = step.apply(batch, run, scope)
+            if not batch:
+                break
+            if step.labels:
+                for traverser in batch:
+                    traverser.label(step.labels)
+        return batch
+
+    def all_steps(self) -> Iterator[Step]:
+        """With those of the traversals inside."""
+        for step in self.steps:
+            yield step
+            for child in step.children():
+                yield from child.all_steps()
+
+
+_NO_STATE: Final = Scope()
+
+
+def once(batch: Batch) -> Flow:
+    """A flow of one batch."""
+    waiting = batch
+
+    async def pull() -> Batch:
+        nonlocal waiting
+        given, waiting = waiting, []
+        return given
+
+    return pull
+
+
+def chunks(batch: Batch, size: int) -> Flow:
+    """A flow of a long list, a batch at a time."""
+    at = 0
+
+    async def pull() -> Batch:
+        nonlocal at
+        piece = batch[at : at + size]
+        at += size
+        return piece
+
+    return pull
+
+
+def singly(source: Flow) -> Flow:
+    """One traverser at a time."""
+    waiting: Batch = []
+
+    async def pull() -> Batch:
+        nonlocal waiting
+        if not waiting:
+            waiting = await source()
+        given, waiting = waiting[:1], waiting[1:]
+        return given
+
+    return pull
+
+
+async def drain(flow: Flow) -> Batch:
+    found: Batch = []
+    while batch := await flow():
+        found.extend(batch)
+    return found
+
+
+def labelling(source: Flow, labels: tuple[str, ...]) -> Flow:
+    async def pull() -> Batch:
+        batch = await source()
+        for traverser in batch:
+            traverser.label(labels)
+        return batch
+
+    return pull

@@ -1,0 +1,129 @@
+"""profile() and Cosmos's executionProfile(): a run in which every step of the outermost traversal is measured."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from armillary.languages.gremlin.elements import Long
+from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, labelling, singly
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.steps.branching import CoalesceStep
+from armillary.languages.gremlin.steps.moving import GraphStep, InjectStep, VertexStep
+from armillary.languages.gremlin.steps.reducing import ReducingStep
+
+_CROSS: Final = ("union", "choose", "branch", "optional", "local", "flatMap", "repeat")
+
+
+class _Measure:
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.total_s = 0.0  # with everything before it
+        self.traverser_count = 0
+        self.element_count = 0
+        self.operations: list[Any] = []
+
+
+class Profile:
+    def __init__(self, pipeline: Pipeline, run: Run) -> None:
+        self._pipeline = pipeline
+        self._run = run
+        self._measures = [_Measure(step) for step in pipeline.steps]
+
+    def flow(self, source: Flow, scope: Scope) -> Flow:
+        run = self._run
+        for measure in self._measures:
+            step = measure.step
+            if step.is_lazy and run.is_singly:
+                source = singly(source)
+            source = self._measured(step.flow(source, run, scope), measure)
+            if step.labels:
+                source = labelling(source, step.labels)
+        return source
+
+    def _measured(self, source: Flow, measure: _Measure) -> Flow:
+        elapsed_s = self._run.environment.elapsed_s
+        at = self._measures.index(measure)
+        operations = self._run.graph.operations
+
+        async def pull() -> Batch:
+            before_s, before = elapsed_s(), len(operations)
+            earlier = sum(len(each.operations) for each in self._measures[:at])
+            batch = await source()
+            measure.total_s += elapsed_s() - before_s
+            new = operations[before:]
+            # What steps before this one read meanwhile is theirs.
+            theirs = sum(len(each.operations) for each in self._measures[:at]) - earlier
+            measure.operations.extend(new[theirs:])
+            measure.traverser_count += len(batch)
+            measure.element_count += sum(each.bulk for each in batch)
+            return batch
+
+        return pull
+
+    def _times_ms(self) -> list[float]:
+        totals = [measure.total_s for measure in self._measures]
+        before = [0.0, *totals[:-1]]
+        return [max(total - earlier, 0.0) * 1000 for total, earlier in zip(totals, before, strict=True)]
+
+    def metrics(self) -> dict[str, Any]:
+        """TinkerPop's figures, as a map."""
+        times_ms = self._times_ms()
+        total_ms = sum(times_ms)
+        found = []
+        for at, (measure, time_ms) in enumerate(zip(self._measures, times_ms, strict=True)):
+            found.append(
+                {
+                    "id": f"{at}.0.0()",
+                    "name": measure.step.describe(),
+                    "dur": time_ms,
+                    "counts": {
+                        "traverserCount": Long(measure.traverser_count),
+                        "elementCount": Long(measure.element_count),
+                    },
+                    "annotations": {"percentDur": _percent(time_ms, total_ms)},
+                }
+            )
+        return {"dur": total_ms, "metrics": found}
+
+    def execution_profile(self) -> dict[str, Any]:
+        """As Cosmos prints it."""
+        times_ms = self._times_ms()
+        total_ms = sum(times_ms)
+        found = []
+        for measure, time_ms in zip(self._measures, times_ms, strict=True):
+            entry: dict[str, Any] = {
+                "name": _operator(measure.step),
+                "time": round(time_ms),
+                "annotations": {"percentTime": _percent(time_ms, total_ms)},
+                "counts": {"resultCount": measure.element_count},
+            }
+            if measure.operations:
+                entry["storeOps"] = [
+                    {
+                        "fanoutFactor": each.fanout,
+                        "count": each.count,
+                        "size": each.size_bytes,
+                        "time": round(each.time_ms, 2),
+                    }
+                    for each in measure.operations
+                ]
+            found.append(entry)
+        return {"gremlin": str(self._pipeline), "totalTime": round(total_ms), "metrics": found}
+
+
+def _percent(part: float, whole: float) -> float:
+    return round(100 * part / whole, 2) if whole else 0.0
+
+
+def _operator(step: Step) -> str:
+    if isinstance(step, GraphStep):
+        return "GetVertices" if step.name == "V" else "GetEdges"
+    if isinstance(step, VertexStep):
+        return "GetEdges" if step.gives_edges else "GetNeighborVertices"
+    if isinstance(step, InjectStep):
+        return "ConstantSourceOperator"
+    if isinstance(step, CoalesceStep):
+        return "Coalesce"
+    if isinstance(step, ReducingStep) or step.is_barrier:
+        return "ProjectAggregation"
+    return "CartesianProductOperator" if step.name in _CROSS else "ProjectOperator"

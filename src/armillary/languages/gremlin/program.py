@@ -1,0 +1,248 @@
+"""A traversal ready to run: built once, run on a graph, its results pulled batch by batch.
+
+    program = compile_traversal(traversal, partition_key=None, element_id=str)
+    results = program.run(graph, environment, deadline_s=…)
+    while batch := await results.pull(): …
+
+`answer` does what a script's terminal call asks for (`next()`, `iterate()`, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from armillary import limits
+from armillary.clock import Dice
+from armillary.languages.gremlin.build import TraversalBuilder
+from armillary.languages.gremlin.elements import BulkSet
+from armillary.languages.gremlin.errors import compilation, execution
+from armillary.languages.gremlin.grammar import Statement
+from armillary.languages.gremlin.graph import Environment, Graph
+from armillary.languages.gremlin.instructions import Traversal, check_size
+from armillary.languages.gremlin.numbers import OPERATIONS
+from armillary.languages.gremlin.optimise import needs_whole_path, optimise
+from armillary.languages.gremlin.pipeline import LABELLED_PATH, WHOLE_PATH, Batch, Pipeline, Scope, Step, once
+from armillary.languages.gremlin.profile import Profile
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.steps.collecting import StoreStep
+from armillary.languages.gremlin.steps.merging import MergeStep
+from armillary.languages.gremlin.steps.moving import VOID
+from armillary.languages.gremlin.steps.selecting import SelectStep, WherePredicateStep, WhereStart
+from armillary.languages.gremlin.steps.slicing import RangeStep
+from armillary.languages.gremlin.steps.writing import DropStep, WritingStep
+from armillary.languages.gremlin.strategies import Settings, read_settings
+from armillary.languages.gremlin.traversers import NO_SACK, Traverser
+from armillary.languages.gremlin.values import unique
+
+_REPORTS = ("profile", "executionProfile", "explain")
+
+
+class Program:
+    """A compiled traversal. Holds no state of runs."""
+
+    def __init__(self, pipeline: Pipeline, settings: Settings, report: str | None, report_key: str | None) -> None:
+        self.pipeline = pipeline
+        self.settings = settings
+        self.report = report  # profile, executionProfile or explain instead of the results
+        self.report_key = report_key
+        steps = list(pipeline.all_steps())
+        self.is_writing = any(isinstance(step, WritingStep | DropStep | MergeStep) for step in steps)
+        self.needs_path = max((step.needs_path for step in steps), default=0)
+        if self.needs_path == WHOLE_PATH and not needs_whole_path(pipeline):
+            self.needs_path = LABELLED_PATH
+        if settings.keeps_path:
+            self.needs_path = WHOLE_PATH
+        self.registering = [step for step in steps if type(step).register is not Step.register]
+        # Lazy effects must not run ahead where somebody would notice: under a limit, or while they are being read.
+        lazy = any(step.is_lazy for step in steps)
+        reads = any(isinstance(step, SelectStep | WherePredicateStep | WhereStart) for step in steps)
+        stores = any(isinstance(step, StoreStep) for step in steps)
+        self.is_singly = (lazy and any(isinstance(step, RangeStep) for step in steps)) or (stores and reads)
+        optimise(pipeline, self.needs_path)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of with(): `evaluationTimeout` in milliseconds, `materializeProperties`, …"""
+        return self.settings.options
+
+    def explain(self) -> str:
+        return str(self.pipeline)
+
+    def run(self, graph: Graph, environment: Environment, *, deadline_s: float | None = None) -> Results:
+        return Results(self, graph, environment, deadline_s)
+
+
+class Results:
+    """One run. `pull` gives traversers, elements in them loaded; an empty batch is the end."""
+
+    def __init__(self, program: Program, graph: Graph, environment: Environment, deadline_s: float | None) -> None:
+        settings = program.settings
+        run = Run(
+            graph,
+            environment,
+            keeps_whole_path=program.needs_path == WHOLE_PATH,
+            is_writing=program.is_writing,
+            deadline_s=deadline_s,
+        )
+        run.is_singly = program.is_singly
+        run.is_bulked = settings.is_bulked
+        run.is_productive, run.productive_keys = settings.is_productive, settings.productive_keys
+        run.side_effects.values.update({name: _copied(value) for name, value in settings.side_effects.items()})
+        run.side_effects.reducers.update({name: OPERATIONS[each] for name, each in settings.reducers.items()})
+        if settings.sack is not NO_SACK:
+            run.sack_initial = settings.sack
+            run.sack_merge = OPERATIONS[settings.sack_merge] if settings.sack_merge is not None else None
+        run.is_merging = program.needs_path < WHOLE_PATH and (settings.sack is NO_SACK or run.sack_merge is not None)
+        if settings.seed is not None:
+            run.random = Dice(settings.seed).number
+        self.run = run
+        for step in program.registering:
+            step.register(run)
+        self._program = program
+        start = Traverser(VOID, 1, None, (), run.sack_initial)
+        if run.traverser_type is not Traverser:
+            start = run.traverser_type(VOID, 1, None, (), run.sack_initial)
+        self._profile: Profile | None = None
+        source = once([start])
+        if program.report in ("profile", "executionProfile"):
+            self._profile = Profile(program.pipeline, run)
+            self._flow = self._profile.flow(source, Scope())
+        else:
+            self._flow = program.pipeline.flow(source, run, Scope())
+        self._is_done = False
+
+    async def pull(self) -> Batch:
+        report = self._program.report
+        if report is None:
+            return await self._loaded(await self._flow())
+        if self._is_done:
+            return []
+        self._is_done = True
+        if report == "explain":
+            return [Traverser(self._program.explain())]
+        assert self._profile is not None
+        while await self._flow():
+            pass
+        if report == "executionProfile":
+            return [Traverser(self._profile.execution_profile())]
+        return [Traverser(self._profile.metrics())]
+
+    async def _loaded(self, batch: Batch) -> Batch:
+        if not batch:
+            return batch
+        await self.run.breathe()
+        for traverser in batch:
+            if type(traverser.value) not in _SCALARS:
+                break
+        else:
+            return batch
+        await self.run.load_deep([traverser.value for traverser in batch])
+        return batch
+
+    @property
+    def explanation(self) -> str:
+        return self._program.explain()
+
+    async def values(self) -> list[Any]:
+        """All of them, each as often as there are."""
+        found: list[Any] = []
+        while batch := await self.pull():
+            for traverser in batch:
+                if len(found) + traverser.bulk > limits.GREMLIN_HELD_MAX:
+                    raise execution(f"A traversal gives at most {limits.GREMLIN_HELD_MAX} results at once.")
+                found.extend([traverser.value] * traverser.bulk)
+        return found
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _copied(value: Any) -> Any:
+    """Side effects grow; what the program holds must not."""
+    if isinstance(value, list):
+        return type(value)(value)
+    return dict(value) if isinstance(value, dict) else value
+
+
+def compile_traversal(
+    traversal: Traversal, *, partition_key: str | None = None, element_id: Callable[[Any], Any] = str
+) -> Program:
+    check_size(traversal)
+    settings = read_settings(traversal.source)
+    steps = traversal.steps
+    report, report_key = None, None
+    if steps and steps[-1].name in _REPORTS:
+        last = steps[-1]
+        report = last.name
+        steps = steps[:-1]
+        if last.arguments:
+            if report != "profile" or len(last.arguments) != 1 or not isinstance(last.arguments[0], str):
+                raise compilation(f"{report}() does not take {last.arguments[0]!r}.")
+            report_key = last.arguments[0]
+    elif [each.name for each in steps[-2:]] == ["profile", "cap"] and steps[-1].arguments == steps[-2].arguments:
+        report, steps = "profile", steps[:-2]  # profile('x').cap('x') is profile()
+    for step in steps:
+        if step.name in _REPORTS:
+            raise compilation(f"{step.name}() must be the last step of a traversal.")
+    if not steps:
+        raise compilation("A traversal has at least one step after its source.")
+    builder = TraversalBuilder(partition_key, element_id, settings)
+    return Program(builder.root(steps), settings, report, report_key)
+
+
+async def answer(statement: Statement, results: Results) -> Callable[[], Awaitable[list[Any]]]:
+    """What a statement gives to whoever sent it, in pages of values; an empty page is the end."""
+    terminal = statement.terminal
+    if terminal in ("toList", "explain"):
+        return _pages(results)
+    if terminal in ("toSet", "toBulkSet"):
+        values = await results.values()
+        return _page(unique(values) if terminal == "toSet" else BulkSet(values))
+    if terminal == "iterate":
+        while await results.pull():
+            pass
+        return _page([])
+    if terminal == "toString":
+        return _page([results.explanation])
+    count = statement.count if terminal == "next" and statement.count is not None else 1
+    found: list[Any] = []
+    while len(found) < count and (batch := await results.pull()):
+        for traverser in batch:
+            found.extend([traverser.value] * min(traverser.bulk, count - len(found)))
+    if terminal == "hasNext":
+        return _page([bool(found)])
+    if terminal == "next" and not found and statement.count is None:
+        raise execution("NoSuchElementException: the traversal has no result.")
+    return _page(found)
+
+
+def _page(values: list[Any]) -> Callable[[], Awaitable[list[Any]]]:
+    waiting = values
+
+    async def pull() -> list[Any]:
+        nonlocal waiting
+        given, waiting = waiting, []
+        return given
+
+    return pull
+
+
+def _pages(results: Results) -> Callable[[], Awaitable[list[Any]]]:
+    left: list[tuple[Any, int]] = []  # values with a count, where there are very many
+
+    async def pull() -> list[Any]:
+        found: list[Any] = []
+        if not left:
+            left.extend((each.value, each.bulk) for each in await results.pull())
+        while left and len(found) < limits.GREMLIN_BATCH:
+            value, bulk = left[0]
+            taken = min(bulk, limits.GREMLIN_BATCH - len(found))
+            found.extend([value] * taken)
+            if taken == bulk:
+                del left[0]
+            else:
+                left[0] = (value, bulk - taken)
+        return found
+
+    return pull

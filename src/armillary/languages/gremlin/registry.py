@@ -1,0 +1,140 @@
+"""Which function builds which step, and what such functions may ask of the builder.
+
+The step modules register here; `build` looks up. `Arguments` is the one place that checks how many and what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+from armillary.languages.gremlin.elements import Set
+from armillary.languages.gremlin.errors import compilation
+from armillary.languages.gremlin.graph import Reference
+from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.pipeline import Pipeline, Step
+from armillary.languages.gremlin.predicates import P
+from armillary.languages.gremlin.tokens import Scope, Token
+
+Kind = TypeVar("Kind", bound=Token)
+
+
+class Builder(Protocol):
+    """What is known while steps are built."""
+
+    partition_key: str | None
+    element_id: Callable[[Any], Any]
+    is_read_only: bool
+
+    def pipeline(self, traversal: Traversal) -> Pipeline: ...
+
+    def references(self, values: list[Any], *, flattens_always: bool = False) -> list[Reference]:
+        """Ids, elements, [partition, id] pairs and lists of them, as references."""
+
+
+class Arguments:
+    """Arguments of one step, taken from the left."""
+
+    def __init__(self, step: str, values: list[Any]) -> None:
+        self.step = step
+        self.values = list(values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self) -> Any:
+        if not self.values:
+            raise compilation(f"{self.step}() lacks an argument.")
+        return self.values.pop(0)
+
+    def rest(self) -> list[Any]:
+        taken, self.values = self.values, []
+        return taken
+
+    def end(self) -> None:
+        if self.values:
+            raise compilation(f"{self.step}() does not take {self.values[0]!r} there.")
+
+    def is_next(self, *kinds: type) -> bool:
+        return bool(self.values) and isinstance(self.values[0], kinds)
+
+    def token(self, family: type[Kind]) -> Kind:
+        value = self.take()
+        if not isinstance(value, family):
+            raise compilation(f"{self.step}() takes a {family.__name__}, not {value!r}.")
+        return value
+
+    def scope(self) -> Scope:
+        """local or global, if the first argument says so."""
+        return self.token(Scope) if self.is_next(Scope) else Scope.global_
+
+    def text(self) -> str:
+        value = self.take()
+        if not isinstance(value, str):
+            raise compilation(f"{self.step}() takes a text, not {value!r}.")
+        return value
+
+    def text_or_null(self) -> str | None:
+        value = self.take()
+        if value is not None and not isinstance(value, str):
+            raise compilation(f"{self.step}() takes a text, not {value!r}.")
+        return value
+
+    def texts(self) -> tuple[str, ...]:
+        """All that are left; nulls are kept out, as no label and no key is null."""
+        values = self.rest()
+        if len(values) == 1 and isinstance(values[0], list):
+            values = list(values[0])
+        for value in values:
+            if value is not None and not isinstance(value, str):
+                raise compilation(f"{self.step}() takes texts, not {value!r}.")
+        return tuple(value for value in values if value is not None)
+
+    def count(self) -> int:
+        value = self.take()
+        if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+            raise compilation(f"{self.step}() takes a whole number, not {value!r}.")
+        return int(value)
+
+    def traversal(self) -> Traversal:
+        value = self.take()
+        if not isinstance(value, Traversal):
+            raise compilation(f"{self.step}() takes a traversal, not {value!r}.")
+        return value
+
+    def traversals(self) -> list[Traversal]:
+        found = []
+        while self.values:
+            found.append(self.traversal())
+        return found
+
+    def predicate(self) -> P:
+        value = self.take()
+        if not isinstance(value, P):
+            raise compilation(f"{self.step}() takes a predicate, not {value!r}.")
+        return value
+
+
+Factory = Callable[[Builder, Arguments], Step]
+FACTORIES: Final[dict[str, Factory]] = {}
+
+
+def builds(*names: str) -> Callable[[Factory], Factory]:
+    def register(factory: Factory) -> Factory:
+        for name in names:
+            assert name not in FACTORIES, name
+            FACTORIES[name] = factory
+        return factory
+
+    return register
+
+
+def flattened(values: list[Any]) -> list[Any]:
+    """Lists among arguments stand for what they hold."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, Set | list):
+            found.extend(value)
+        else:
+            found.append(value)
+    return found

@@ -1,0 +1,238 @@
+"""One run of a traversal: the graph, the side effects, the sack, what is loaded already, and the limits on all of it.
+
+Steps ask here, in batches, for elements and edges; what a batch was prepared with (`adjacent` of many vertices at once)
+is remembered until the next batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from armillary import limits
+from armillary.languages.gremlin.elements import Edge, Property, Vertex, VertexProperty
+from armillary.languages.gremlin.errors import execution, timed_out, too_much
+from armillary.languages.gremlin.graph import Environment, Graph, Write
+from armillary.languages.gremlin.pipeline import Batch
+from armillary.languages.gremlin.tokens import Direction
+from armillary.languages.gremlin.traversers import MISSING, NO_SACK, PathTraverser, Place, Traverser
+from armillary.languages.gremlin.values import identity
+
+_PAUSE_EVERY_S = 0.01
+
+
+class SideEffects:
+    """Named collections of a run. A reducer says how values come together; without one the last stays."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.reducers: dict[str, Callable[[Any, Any], Any]] = {}
+        self.finishers: dict[str, Callable[[Any], Any]] = {}  # what cap() makes of a half-made value
+
+    def get(self, name: str) -> Any:
+        found = self.values.get(name, MISSING)
+        finisher = self.finishers.get(name)
+        return finisher(found) if finisher is not None and found is not MISSING else found
+
+    def add(self, name: str, value: Any) -> None:
+        reducer = self.reducers.get(name)
+        self.values[name] = reducer(self.values[name], value) if reducer is not None else value
+
+
+class Run:
+    def __init__(
+        self,
+        graph: Graph,
+        environment: Environment,
+        *,
+        keeps_whole_path: bool = False,
+        is_writing: bool = False,
+        batch: int = limits.GREMLIN_BATCH,
+        deadline_s: float | None = None,
+    ) -> None:
+        self.graph = graph
+        self.environment = environment
+        self.random = environment.random
+        self.traverser_type: type[Traverser] = PathTraverser if keeps_whole_path else Traverser
+        self.batch = batch
+        self.deadline_s = deadline_s
+        self.side_effects = SideEffects()
+        self.sack_initial: Any = NO_SACK
+        self.sack_merge: Callable[[Any, Any], Any] | None = None
+        self.is_merging = True  # whether equal traversers may become one
+        self.is_bulked = True
+        self.is_singly = False  # whether lazy effects see one traverser at a time
+        self.productive_keys: frozenset[str] | None = None  # of ProductiveByStrategy; empty: all keys
+        self.is_productive = False
+        self.read_count = 0  # elements and edges that the graph gave
+        self.write_count = 0
+        self.request_count = 0  # questions to the graph
+        self._is_writing = is_writing
+        self._known: dict[Any, Any] = {}  # one object per stored thing, in runs that write
+        self._edges: dict[tuple[Direction, tuple[str, ...], int | None], dict[Vertex, list[Edge]]] = {}
+        self._held = 0
+        self._next_pause_s = environment.elapsed_s() + _PAUSE_EVERY_S
+
+    # -- traversers
+
+    def start(self, value: Any, bulk: int = 1) -> Traverser:
+        traverser = self.traverser_type(value, bulk, None, (), self.sack_initial)
+        if self.traverser_type is PathTraverser:
+            traverser.path = Place(None, value, ())
+        return traverser
+
+    def merged(self, batch: Batch) -> Batch:
+        """Equal traversers as one. Those with sacks only if it is known how sacks merge."""
+        if len(batch) < 2 or not self.is_merging:
+            return batch
+        found: dict[Any, Traverser] = {}
+        for traverser in batch:
+            value = traverser.value
+            key = (
+                value if type(value) is Vertex or type(value) is Edge else identity(value),
+                id(traverser.path) if traverser.path is not None else 0,
+                traverser.loops,
+            )
+            known = found.get(key)
+            if known is None:
+                found[key] = traverser
+            else:
+                if self.sack_merge is not None:
+                    known.sack = self.sack_merge(known.sack, traverser.sack)
+                if self.is_bulked:
+                    known.bulk += traverser.bulk
+        return list(found.values()) if len(found) < len(batch) else batch
+
+    def hold(self, count: int) -> None:
+        """Counts what barriers and side effects keep in memory."""
+        self._held += count
+        if self._held > limits.GREMLIN_HELD_MAX:
+            raise too_much(f"A traversal holds at most {limits.GREMLIN_HELD_MAX} values at a time; limit() it earlier.")
+
+    def release(self, count: int) -> None:
+        self._held -= count
+
+    async def breathe(self) -> None:
+        """Lets others run, and stops what has run for too long. Called by steps that can go on for long."""
+        now_s = self.environment.elapsed_s()
+        if now_s < self._next_pause_s:
+            return
+        if self.deadline_s is not None and now_s > self.deadline_s:
+            raise timed_out("The traversal took longer than its time limit.")
+        await self.environment.pause()
+        self._next_pause_s = self.environment.elapsed_s() + _PAUSE_EVERY_S
+
+    # -- the graph
+
+    def known(self, elements: Iterable[Any]) -> list[Any]:
+        """In runs that write, the one object of each element, so that all traversers see its changes."""
+        found = list(elements)
+        self.read_count += len(found)
+        if not self._is_writing:
+            return found
+        for at, element in enumerate(found):
+            known = self._known.setdefault(element, element)
+            if known is not element:
+                if known.properties is None:
+                    known.properties, known.token, known.label = element.properties, element.token, element.label
+                    for values in (known.properties or {}).values():
+                        for each in values if type(known) is Vertex else ():
+                            each.vertex = known
+                found[at] = known
+            if type(element) is Edge:
+                found[at].out_vertex = self._known.setdefault(element.out_vertex, element.out_vertex)
+                found[at].in_vertex = self._known.setdefault(element.in_vertex, element.in_vertex)
+        return found
+
+    async def load(self, values: Iterable[Any]) -> None:
+        """Vertices known by reference get their properties."""
+        lacking: dict[int, Vertex] = {}
+        for value in values:
+            if type(value) is Vertex and value.properties is None:
+                lacking[id(value)] = value
+        if lacking:
+            self.request_count += 1
+            self.read_count += len(lacking)
+            await self.graph.load(list(lacking.values()))
+
+    async def loaded(self, batch: Batch) -> Batch:
+        """A batch with its vertices loaded; without those that are gone."""
+        for traverser in batch:
+            value = traverser.value
+            if type(value) is Vertex and value.properties is None:
+                break
+        else:
+            return batch
+        await self.load(traverser.value for traverser in batch)
+        return [each for each in batch if type(each.value) is not Vertex or each.value.properties is not None]
+
+    async def load_deep(self, value: Any) -> None:
+        """Whatever vertices a result holds."""
+        found: list[Any] = []
+        _vertices_in(value, found, 0)
+        await self.load(found)
+
+    async def adjacent(
+        self, vertices: Sequence[Vertex], direction: Direction, labels: tuple[str, ...], limit: int | None = None
+    ) -> list[list[Edge]]:
+        prepared = self._edges.get((direction, labels, limit))
+        if prepared is not None and all(vertex in prepared for vertex in vertices):
+            return [prepared[vertex] for vertex in vertices]
+        return await self._adjacent(vertices, direction, labels, limit)
+
+    async def prefetch(
+        self, vertices: Iterable[Any], direction: Direction, labels: tuple[str, ...], limit: int | None
+    ) -> None:
+        """Fetches the edges of many vertices, for children that will ask for them one by one."""
+        wanted = list({vertex: None for vertex in vertices if type(vertex) is Vertex})
+        for one in (Direction.OUT, Direction.IN) if direction is Direction.BOTH else (direction,):
+            found = await self._adjacent(wanted, one, labels, limit)
+            self._edges[(one, labels, limit)] = dict(zip(wanted, found, strict=True))
+
+    async def _adjacent(
+        self, vertices: Sequence[Vertex], direction: Direction, labels: tuple[str, ...], limit: int | None
+    ) -> list[list[Edge]]:
+        self.request_count += 1
+        found = await self.graph.adjacent(vertices, direction, labels, limit)
+        if self._is_writing:
+            return [self.known(edges) for edges in found]
+        self.read_count += sum(map(len, found))
+        return found
+
+    async def write(self, writes: list[Write]) -> None:
+        if not writes:
+            return
+        if not self._is_writing:
+            raise execution("The traversal may not write.")
+        self._edges.clear()
+        self.write_count += len(writes)
+        self.request_count += 1
+        await self.graph.write(writes)
+
+    def remember(self, element: Vertex | Edge) -> None:
+        """A new element: whoever meets it again meets the same object."""
+        self._known[element] = element
+
+    def forget(self, element: Vertex | Edge) -> None:
+        self._known.pop(element, None)
+
+
+def _vertices_in(value: Any, found: list[Any], depth: int) -> None:
+    if type(value) is Vertex:
+        if value.properties is None:
+            found.append(value)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            _vertices_in(getattr(key, "value", key), found, depth + 1)
+            _vertices_in(each, found, depth + 1)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _vertices_in(each, found, depth + 1)
+    elif hasattr(value, "objects"):
+        _vertices_in(value.objects, found, depth + 1)
+    elif hasattr(value, "branches"):
+        for key, inner in value.branches.values():
+            _vertices_in(key, found, depth + 1)
+            _vertices_in(inner, found, depth + 1)
+    elif isinstance(value, Edge | VertexProperty | Property):
+        return

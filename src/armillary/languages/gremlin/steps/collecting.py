@@ -1,0 +1,249 @@
+"""Side effects and sacks: aggregate, store, cap, barrier, sack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from armillary.languages.gremlin import numbers
+from armillary.languages.gremlin.by import IDENTITY, By, make_by
+from armillary.languages.gremlin.elements import BulkSet, Set
+from armillary.languages.gremlin.errors import compilation, execution
+from armillary.languages.gremlin.pipeline import (
+    Batch,
+    Flow,
+    GatheringStep,
+    Pipeline,
+    PlainStep,
+    Scope,
+    Step,
+    WaitingStep,
+)
+from armillary.languages.gremlin.registry import Arguments, Builder, builds
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.steps.grouping import side_effect
+from armillary.languages.gremlin.tokens import Barrier, Operator
+from armillary.languages.gremlin.tokens import Scope as ScopeToken
+from armillary.languages.gremlin.traversers import MISSING, NO_SACK
+from armillary.languages.gremlin.values import identity
+
+
+class Collecting:
+    """What aggregate() and store() share: values into a named collection."""
+
+    key: str
+    by: By | None = None
+
+    def register(self, run: Run) -> None:
+        run.side_effects.values.setdefault(self.key, BulkSet())
+
+    async def collect(self, batch: Batch, run: Run) -> None:
+        effects = run.side_effects
+        target = effects.values.get(self.key)
+        if target is None:
+            target = effects.values[self.key] = BulkSet()
+        by = self.by or IDENTITY
+        await by.prepare(batch, run)
+        reducer = effects.reducers.get(self.key)
+        known = {identity(value) for value in target} if isinstance(target, Set) and reducer is None else set()
+        together = BulkSet()
+        for each in batch:
+            value = by.read(each.value, run) if by.is_plain else await by.value(each, run)
+            if value is MISSING:
+                continue
+            run.hold(each.bulk)
+            if reducer is not None and isinstance(target, list):
+                together.extend([value] * each.bulk)
+            elif reducer is not None:
+                for _ in range(each.bulk):
+                    effects.values[self.key] = reducer(effects.values[self.key], value)
+            elif isinstance(target, Set):
+                if identity(value) not in known:
+                    known.add(identity(value))
+                    target.append(value)
+            elif isinstance(target, list):
+                target.extend([value] * each.bulk if each.bulk > 1 else [value])
+            else:
+                raise execution(f"The side effect {self.key!r} is no collection.")
+        if together and reducer is not None:
+            effects.values[self.key] = reducer(target, together)
+
+
+class AggregateStep(Collecting, GatheringStep):
+    """aggregate('x'): everything first, then on."""
+
+    name = "aggregate"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        self.by = make_by(arguments, builder)
+
+    def children(self) -> Iterable[Pipeline]:
+        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
+
+    async def gathered(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        await self.collect(batch, run)
+        return batch
+
+
+class StoreStep(Collecting, WaitingStep):
+    """store('x') and aggregate(local, 'x'): as they come."""
+
+    name = "store"
+    is_lazy = True
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        self.by = make_by(arguments, builder)
+
+    def children(self) -> Iterable[Pipeline]:
+        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        await self.collect(batch, run)
+        return batch
+
+
+@builds("aggregate", "store")
+def _aggregate(builder: Builder, arguments: Arguments) -> Step:
+    scope = arguments.scope()
+    key = arguments.text()
+    if arguments.step == "store" or scope is ScopeToken.local:
+        return StoreStep(key)
+    return AggregateStep(key)
+
+
+class CapStep(Step):
+    name = "cap"
+    is_barrier = True
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = keys
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        is_done = False
+
+        async def pull() -> Batch:
+            nonlocal is_done
+            if is_done:
+                return []
+            is_done = True
+            while await source():
+                await run.breathe()
+            values = [await self._value(key, run) for key in self.keys]
+            if len(self.keys) == 1:
+                return [run.start(values[0])]
+            return [run.start(dict(zip(self.keys, values, strict=True)))]
+
+        return pull
+
+    async def _value(self, key: str, run: Run) -> Any:
+        value = await side_effect(run, key)
+        if value is MISSING:
+            raise execution(f"The side-effect key does not exist in the side-effects: {key}.")
+        return value
+
+
+@builds("cap")
+def _cap(builder: Builder, arguments: Arguments) -> Step:
+    keys = arguments.texts()
+    if not keys:
+        raise compilation("cap() takes at least one name.")
+    return CapStep(keys)
+
+
+class BarrierStep(GatheringStep):
+    """barrier(): all, or some at a time, with equal traversers as one."""
+
+    name = "barrier"
+
+    def __init__(self, size: int | None, normalises: bool) -> None:
+        self.size = size
+        self.normalises = normalises
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        if self.size is None:
+            return super().flow(source, run, scope)
+        size = max(self.size, 1)
+
+        async def pull() -> Batch:
+            held: Batch = []
+            while len(held) < size:
+                batch = await source()
+                if not batch:
+                    break
+                held.extend(batch)
+            return run.merged(held)
+
+        return pull
+
+    async def gathered(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        if self.normalises:
+            total = numbers.total((each.sack, each.bulk) for each in batch)
+            for each in batch:
+                each.sack = float(each.sack) / float(total) if total else 0.0
+            return batch
+        return run.merged(batch)
+
+
+@builds("barrier")
+def _barrier(builder: Builder, arguments: Arguments) -> Step:
+    if arguments.is_next(Barrier):
+        arguments.take()
+        return BarrierStep(None, True)
+    return BarrierStep(arguments.count() if len(arguments) else None, False)
+
+
+class SackStep(PlainStep):
+    """sack(): what the traverser carries."""
+
+    name = "sack"
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        return [each.to(None if each.sack is NO_SACK else each.sack) for each in batch]
+
+
+class SackValueStep(WaitingStep):
+    """sack(operator).by(…)."""
+
+    name = "sack"
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.by: By | None = None
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        self.by = make_by(arguments, builder)
+
+    def children(self) -> Iterable[Pipeline]:
+        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        operation = numbers.OPERATIONS[self.operator]
+        by = self.by or IDENTITY
+        await by.prepare(batch, run)
+        found: Batch = []
+        for each in batch:
+            value = by.read(each.value, run) if by.is_plain else await by.value(each, run)
+            if value is MISSING:
+                continue
+            if each.sack is NO_SACK and self.operator is not Operator.assign:
+                raise execution("The traverser has no sack: start with withSack().")
+            each.sack = operation(each.sack, value)
+            found.append(each)
+        return found
+
+
+@builds("sack")
+def _sack(builder: Builder, arguments: Arguments) -> Step:
+    return SackValueStep(arguments.token(Operator)) if len(arguments) else SackStep()

@@ -1,0 +1,218 @@
+"""group() and groupCount(), as a result or, with a name, as a side effect that traversers pass by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from armillary.languages.gremlin.by import IDENTITY, By, ByTraversal, make_by
+from armillary.languages.gremlin.elements import Long
+from armillary.languages.gremlin.errors import compilation
+from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, chunks, drain
+from armillary.languages.gremlin.registry import Arguments, Builder, builds
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.steps.reducing import CountStep
+from armillary.languages.gremlin.traversers import MISSING
+from armillary.languages.gremlin.values import map_key
+
+
+class Groups:
+    """A group() that is being made: of each key the values so far, or the traversers that its value is made of."""
+
+    def __init__(self, step: GroupStep) -> None:
+        self.step = step
+        self.entries: dict[Any, list[Any]] = {}
+        self.ready: dict[Any, Any] = {}  # given by withSideEffect()
+
+    async def finish(self, run: Run) -> dict[Any, Any]:
+        step = self.step
+        result: dict[Any, Any] = dict(self.ready)
+        for key, members in self.entries.items():
+            if step.reduction is None:
+                if not step.is_single:
+                    result[key] = members
+                elif members:
+                    result[key] = members[-1]
+            elif step.is_counting:
+                result[key] = Long(sum(members))
+            else:
+                flow = step.reduction.flow(chunks([each.copy() for each in members], run.batch), run, Scope())
+                found = await drain(flow)
+                if found:
+                    result[key] = found[0].value
+        return result
+
+
+async def side_effect(run: Run, name: str) -> Any:
+    """A side effect as it is now; MISSING if there is none of the name."""
+    value = run.side_effects.get(name)
+    return await value.finish(run) if isinstance(value, Groups) else value
+
+
+class GroupStep(Step):
+    name = "group"
+    is_lazy = True
+
+    def __init__(self, key: str | None) -> None:
+        self.key = key
+        self.is_barrier = key is None
+        self.by_key: By | None = None
+        self.by_value: By | None = None
+        self.reduction: Pipeline | None = None  # of all members at once; without one, values are listed
+        self.is_single = False
+
+    @property
+    def is_counting(self) -> bool:
+        return self.reduction is not None and [type(each) for each in self.reduction.steps] == [CountStep]
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        by = make_by(arguments, builder)
+        if self.by_key is None:
+            self.by_key = by
+        elif self.by_value is None:
+            self.by_value = by
+            if isinstance(by, ByTraversal) and by.pipeline is not None:
+                if by.pipeline.has_barrier:
+                    self.reduction = by.pipeline
+                else:
+                    self.is_single = True  # the last result; a key or a token gives a list
+        else:
+            raise compilation("The key and value traversals for group()-step have already been set.")
+
+    def children(self) -> Iterable[Pipeline]:
+        return [by.pipeline for by in (self.by_key, self.by_value) if by is not None and by.pipeline is not None]
+
+    def register(self, run: Run) -> None:
+        if self.key is not None:
+            known = run.side_effects.values.get(self.key)
+            if not isinstance(known, Groups):
+                groups = run.side_effects.values[self.key] = Groups(self)
+                if isinstance(known, dict):
+                    groups.ready = known
+
+    async def add(self, groups: Groups, batch: Batch, run: Run) -> None:
+        by_key, by_value = self.by_key or IDENTITY, self.by_value or IDENTITY
+        await by_key.prepare(batch, run)
+        if self.reduction is None:
+            await by_value.prepare(batch, run)
+        run.hold(len(batch))
+        for each in batch:
+            key = by_key.read(each.value, run) if by_key.is_plain else await by_key.value(each, run)
+            if key is MISSING:
+                continue
+            members = groups.entries.setdefault(map_key(key), [])
+            if self.is_counting:
+                members.append(each.bulk)
+            elif self.reduction is not None:
+                members.append(each.copy())
+            else:
+                value = by_value.read(each.value, run) if by_value.is_plain else await by_value.value(each, run)
+                if value is not MISSING:
+                    members.extend([value] * each.bulk if each.bulk > 1 else [value])
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        if self.key is not None:
+            return self._passing(source, run, self.key)
+        is_done = False
+
+        async def pull() -> Batch:
+            nonlocal is_done
+            if is_done:
+                return []
+            is_done = True
+            groups = Groups(self)
+            while batch := await source():
+                await self.add(groups, batch, run)
+                await run.breathe()
+            return [run.start(await groups.finish(run))]
+
+        return pull
+
+    def _passing(self, source: Flow, run: Run, key: str) -> Flow:
+        self.register(run)
+        known: Groups = run.side_effects.values[key]
+
+        async def pull() -> Batch:
+            batch = await source()
+            if batch:
+                await self.add(known, batch, run)
+            return batch
+
+        return pull
+
+
+@builds("group")
+def _group(builder: Builder, arguments: Arguments) -> Step:
+    return GroupStep(arguments.text() if len(arguments) else None)
+
+
+class GroupCountStep(Step):
+    name = "groupCount"
+    is_lazy = True
+
+    def __init__(self, key: str | None) -> None:
+        self.key = key
+        self.is_barrier = key is None
+        self.by: By | None = None
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        if self.by is not None:
+            raise compilation("groupCount() takes one by().")
+        self.by = make_by(arguments, builder)
+
+    def children(self) -> Iterable[Pipeline]:
+        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
+
+    def register(self, run: Run) -> None:
+        if self.key is not None and not isinstance(run.side_effects.values.get(self.key), dict):
+            run.side_effects.values[self.key] = {}
+
+    async def add(self, counts: dict[Any, Any], batch: Batch, run: Run) -> None:
+        by = self.by or IDENTITY
+        await by.prepare(batch, run)
+        before = len(counts)
+        for each in batch:
+            key = by.read(each.value, run) if by.is_plain else await by.value(each, run)
+            if key is not MISSING:
+                key = map_key(key)
+                counts[key] = Long(counts.get(key, 0) + each.bulk)
+        run.hold(len(counts) - before)
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        if self.key is not None:
+            return self._passing(source, run, self.key)
+        is_done = False
+
+        async def pull() -> Batch:
+            nonlocal is_done
+            if is_done:
+                return []
+            is_done = True
+            counts: dict[Any, Any] = {}
+            while batch := await source():
+                await self.add(counts, batch, run)
+                await run.breathe()
+            return [run.start(counts)]
+
+        return pull
+
+    def _passing(self, source: Flow, run: Run, key: str) -> Flow:
+        self.register(run)
+        counts = run.side_effects.values[key]
+
+        async def pull() -> Batch:
+            batch = await source()
+            if batch:
+                await self.add(counts, batch, run)
+            return batch
+
+        return pull
+
+
+@builds("groupCount")
+def _group_count(builder: Builder, arguments: Arguments) -> Step:
+    return GroupCountStep(arguments.text() if len(arguments) else None)

@@ -1,0 +1,103 @@
+"""List steps of 3.7: combine, merge, difference, disjunct, intersect, product, conjoin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from armillary import limits
+from armillary.languages.gremlin.elements import Path, pairs
+from armillary.languages.gremlin.errors import compilation, execution, too_much
+from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
+from armillary.languages.gremlin.registry import Arguments, Builder, builds
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.values import identity, map_key, text_of, unique
+
+
+def values_of(value: Any, step: str, what: str) -> list[Any]:
+    if isinstance(value, Path):
+        return value.objects
+    if isinstance(value, list):
+        return value
+    raise execution(f"{what} type for {step}() must be an iterable or array, not {type(value).__name__}.")
+
+
+class ListStep(WaitingStep):
+    """A list with another one."""
+
+    def __init__(self, name: str, other: Any) -> None:
+        self.name = name
+        self.other = other
+
+    def children(self) -> Iterable[Pipeline]:
+        return (self.other,) if isinstance(self.other, Pipeline) else ()
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found = []
+        for each in batch:
+            other = self.other
+            if isinstance(other, Pipeline):
+                first = await other.first(each, run)
+                other = first.value if first is not None else None
+            found.append(each.to(self._of(each.value, other)))
+        return found
+
+    def _of(self, value: Any, other: Any) -> Any:
+        name = self.name
+        if name == "merge" and isinstance(value, dict):
+            if not isinstance(other, dict):
+                raise execution("merge() of a map takes a map.")
+            return {**value, **{map_key(key): each for key, each in pairs(other)}}
+        mine = values_of(value, name, "Incoming traverser")
+        others = values_of(other, name, "Argument")
+        size = len(mine) * len(others) if name == "product" else len(mine) + len(others)
+        if size > limits.GREMLIN_LIST_MAX:
+            raise too_much(f"A list has at most {limits.GREMLIN_LIST_MAX} values.")
+        if name == "combine":
+            return [*mine, *others]
+        if name == "merge":
+            return unique([*mine, *others])
+        if name == "product":
+            return [[one, another] for one in mine for another in others]
+        theirs = {identity(each) for each in others}
+        if name == "difference":
+            return unique(each for each in mine if identity(each) not in theirs)
+        if name == "intersect":
+            return unique(each for each in mine if identity(each) in theirs)
+        ours = {identity(each) for each in mine}
+        return unique(
+            [each for each in mine if identity(each) not in theirs]
+            + [each for each in others if identity(each) not in ours]
+        )
+
+
+@builds("combine", "merge", "difference", "disjunct", "intersect", "product")
+def _list(builder: Builder, arguments: Arguments) -> Step:
+    value = arguments.take()
+    if isinstance(value, Traversal):
+        return ListStep(arguments.step, builder.pipeline(value))
+    if not isinstance(value, list | dict):
+        raise compilation(f"Argument type for {arguments.step}() must be an iterable or array, not {value!r}.")
+    return ListStep(arguments.step, value)
+
+
+class ConjoinStep(PlainStep):
+    name = "conjoin"
+
+    def __init__(self, separator: str) -> None:
+        self.separator = separator
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found = []
+        for each in batch:
+            texts = [text_of(one) for one in values_of(each.value, "conjoin", "Incoming traverser") if one is not None]
+            if sum(map(len, texts)) + len(self.separator) * len(texts) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
+                raise too_much(f"A text has at most {limits.GREMLIN_TEXT_CHARACTERS_MAX} characters.")
+            found.append(each.to(self.separator.join(texts)))
+        return found
+
+
+@builds("conjoin")
+def _conjoin(builder: Builder, arguments: Arguments) -> Step:
+    return ConjoinStep(arguments.text())

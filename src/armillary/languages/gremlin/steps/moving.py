@@ -1,0 +1,359 @@
+"""Steps that go about the graph: V, E, out and its kin, outV and its kin, inject. Each asks for whole batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from armillary import limits
+from armillary.languages.gremlin.elements import Edge, Subgraph, Vertex
+from armillary.languages.gremlin.errors import compilation, execution
+from armillary.languages.gremlin.graph import Condition, Reference, Wanted
+from armillary.languages.gremlin.pipeline import (
+    WHOLE_PATH,
+    Batch,
+    Flow,
+    Pipeline,
+    PlainStep,
+    Scope,
+    Step,
+    WaitingStep,
+)
+from armillary.languages.gremlin.registry import Arguments, Builder, builds
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.tokens import Direction
+from armillary.languages.gremlin.traversers import Traverser
+
+
+class Void:
+    """What a traversal starts from before its first step: nothing that could be seen."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+VOID = Void()
+
+
+class GraphStep(Step):
+    """V() and E(), at the start or on the way. Conditions come from the has() steps behind it (`optimise`)."""
+
+    def __init__(self, name: str, references: list[Reference] | None) -> None:
+        self.name = name
+        self.references = tuple(references) if references is not None else None
+        self.conditions: tuple[Condition, ...] = ()
+        self.count: int | None = None
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        batch: Batch = []
+        pages: Any = None
+
+        async def pull() -> Batch:
+            nonlocal batch, pages
+            while True:
+                await run.breathe()
+                if pages is None:
+                    batch = await source()
+                    if not batch:
+                        return []
+                    if self.references is not None and not self.references:
+                        continue
+                    wanted = Wanted(self.references, self.conditions, self.count)
+                    pages = run.graph.vertices(wanted) if self.name == "V" else run.graph.edges(wanted)
+                run.request_count += 1
+                page = run.known(await pages())
+                if not page:
+                    pages = None
+                elif len(batch) == 1:
+                    go = batch[0].to
+                    return [go(element) for element in page]
+                else:
+                    return [traverser.to(element) for traverser in batch for element in page]
+
+        return pull
+
+    def describe(self) -> str:
+        ids = [] if self.references is None else [str(each.id) for each in self.references]
+        more = [f"{c.key if isinstance(c.key, str) else '~' + c.key.value}.{c.predicate!r}" for c in self.conditions]
+        return f"{self.name}({', '.join([*ids, *more])})"
+
+
+@builds("V", "E")
+def _graph(builder: Builder, arguments: Arguments) -> Step:
+    if not len(arguments):
+        return GraphStep(arguments.step, None)
+    return GraphStep(arguments.step, builder.references(arguments.rest()))
+
+
+class VertexStep(Step):
+    """out, in, both, outE, inE, bothE, toE: edges of vertices, or what is at their other ends."""
+
+    def __init__(self, name: str, direction: Direction, labels: tuple[str, ...], gives_edges: bool) -> None:
+        self.name = name
+        self.direction = direction
+        self.edge_labels = labels
+        self.gives_edges = gives_edges
+        self.limit: int | None = None  # no more than so many edges of each vertex matter
+        self.is_hurried = False  # whether a limit() behind it makes a first result worth more than a full batch
+        self.merges = True  # whether equal results may be held back and become one
+        self.matches_nothing = False
+        self.edge_filter: Pipeline | None = None  # of SubgraphStrategy and PartitionStrategy
+
+    def children(self) -> Iterable[Pipeline]:
+        return (self.edge_filter,) if self.edge_filter is not None else ()
+
+    def describe(self) -> str:
+        return f"{self.name}({','.join(self.edge_labels)})"
+
+    async def prepare(self, batch: Batch, run: Run) -> None:
+        if not self.matches_nothing:
+            await run.prefetch([each.value for each in batch], self.direction, self.edge_labels, self.limit)
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        waiting: Batch = []
+        pace = 1 if self.is_hurried else limits.GREMLIN_MERGE
+        merges = self.merges and run.is_merging and not self.is_hurried
+        is_over = False
+
+        async def pull() -> Batch:
+            nonlocal waiting, pace, is_over
+            results: Batch = []
+            while not is_over or waiting:
+                if not waiting:
+                    waiting = await source()
+                    if not waiting:
+                        is_over = True
+                        break
+                await run.breathe()
+                now, waiting = waiting[:pace], waiting[pace:]
+                found = await self.results(now, run)
+                if not merges:
+                    if self.is_hurried:
+                        pace = min(pace * 4, limits.GREMLIN_BATCH)
+                    if found:
+                        return found
+                    continue
+                before = len(found)
+                results = run.merged(results + found) if results else run.merged(found)
+                # Where nothing merges there is no use in waiting for more.
+                if len(results) >= limits.GREMLIN_MERGE or (results and len(results) == before and len(results) > 256):
+                    return results
+            return results
+
+        return pull
+
+    async def results(self, batch: Batch, run: Run) -> Batch:
+        if self.matches_nothing:
+            return []
+        vertices = []
+        for each in batch:
+            if type(each.value) is not Vertex:
+                raise execution(
+                    f"{self.name}() is for vertices, not for {type(each.value).__name__} {each.value!r:.60}."
+                )
+            vertices.append(each.value)
+        unique = list(dict.fromkeys(vertices))
+        found: list[Traverser] = []
+        is_out, is_in = self.direction is not Direction.IN, self.direction is not Direction.OUT
+        out_of: dict[Vertex, list[Edge]] = {}
+        in_of: dict[Vertex, list[Edge]] = {}
+        if is_out:
+            edges = await run.adjacent(unique, Direction.OUT, self.edge_labels, self.limit)
+            out_of = dict(zip(unique, edges, strict=True))
+        if is_in:
+            edges = await run.adjacent(unique, Direction.IN, self.edge_labels, self.limit)
+            in_of = dict(zip(unique, edges, strict=True))
+        if self.edge_filter is not None:
+            await self._filter(out_of, run)
+            await self._filter(in_of, run)
+        for each in batch:
+            go = each.to
+            if is_out:
+                for edge in out_of[each.value]:
+                    found.append(go(edge if self.gives_edges else edge.in_vertex))
+            if is_in:
+                for edge in in_of[each.value]:
+                    found.append(go(edge if self.gives_edges else edge.out_vertex))
+        return found
+
+    async def _filter(self, edges_of: dict[Vertex, list[Edge]], run: Run) -> None:
+        assert self.edge_filter is not None
+        for vertex, edges in edges_of.items():
+            edges_of[vertex] = [
+                edge for edge in edges if await self.edge_filter.first(Traverser(edge), run) is not None
+            ]
+
+
+def _vertex_step(name: str, direction: Direction, labels: list[Any], gives_edges: bool) -> VertexStep:
+    given = Arguments(name, labels)
+    texts = given.texts()
+    step = VertexStep(name, direction, tuple(sorted(set(texts))), gives_edges)
+    step.matches_nothing = bool(labels) and not texts and labels != [[]]
+    return step
+
+
+@builds("out", "in", "both", "outE", "inE", "bothE")
+def _adjacent(builder: Builder, arguments: Arguments) -> Step:
+    direction = {"o": Direction.OUT, "i": Direction.IN, "b": Direction.BOTH}[arguments.step[0]]
+    return _vertex_step(arguments.step, direction, arguments.rest(), arguments.step.endswith("E"))
+
+
+@builds("toE")
+def _to_edge(builder: Builder, arguments: Arguments) -> Step:
+    direction = arguments.token(Direction)
+    return _vertex_step("toE", direction, arguments.rest(), True)
+
+
+def to_vertices(direction: Direction, labels: list[Any]) -> Step:
+    """`to(Direction, labels…)`, the general form of out()."""
+    return _vertex_step("to", direction, labels, False)
+
+
+class EndStep(PlainStep):
+    """outV, inV, bothV, toV."""
+
+    def __init__(self, name: str, direction: Direction) -> None:
+        self.name = name
+        self.direction = direction
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found: Batch = []
+        for each in batch:
+            edge = each.value
+            if type(edge) is not Edge:
+                raise execution(f"{self.name}() is for edges, not for {type(edge).__name__} {edge!r:.60}.")
+            if self.direction is not Direction.IN:
+                found.append(each.to(edge.out_vertex))
+            if self.direction is not Direction.OUT:
+                found.append(each.to(edge.in_vertex))
+        return found
+
+
+class OtherEndStep(PlainStep):
+    """otherV: the end where the traverser did not come from."""
+
+    name = "otherV"
+    needs_path = WHOLE_PATH
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found: Batch = []
+        for each in batch:
+            edge = each.value
+            if type(edge) is not Edge:
+                raise execution(f"otherV() is for edges, not for {type(edge).__name__} {edge!r:.60}.")
+            place = each.path
+            while place is not None and type(place.value) is not Vertex:
+                place = place.before
+            if place is None:
+                raise execution("otherV() needs a vertex that the edge was reached from.")
+            found.append(each.to(edge.in_vertex if edge.out_vertex == place.value else edge.out_vertex))
+        return found
+
+
+@builds("outV", "inV", "bothV")
+def _end(builder: Builder, arguments: Arguments) -> Step:
+    direction = {"o": Direction.OUT, "i": Direction.IN, "b": Direction.BOTH}[arguments.step[0]]
+    return EndStep(arguments.step, direction)
+
+
+@builds("toV")
+def _to_vertex(builder: Builder, arguments: Arguments) -> Step:
+    return EndStep("toV", arguments.token(Direction))
+
+
+@builds("otherV")
+def _other(builder: Builder, arguments: Arguments) -> Step:
+    return OtherEndStep()
+
+
+class InjectStep(Step):
+    """inject(…): values before all others."""
+
+    name = "inject"
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+        self.is_behind = False  # at the start of a child its values come after what the child was started with
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        is_due = bool(self.values)
+
+        async def pull() -> Batch:
+            nonlocal is_due
+            if is_due and not self.is_behind:
+                is_due = False
+                return [run.start(value) for value in self.values]
+            while batch := await source():
+                found = [each for each in batch if each.value is not VOID]
+                if found:
+                    return found
+            if is_due:
+                is_due = False
+                return [run.start(value) for value in self.values]
+            return []
+
+        return pull
+
+
+@builds("inject")
+def _inject(builder: Builder, arguments: Arguments) -> Step:
+    return InjectStep(arguments.rest())
+
+
+class SubgraphStep(WaitingStep):
+    """subgraph('x'): edges, with their vertices, into a side effect."""
+
+    name = "subgraph"
+    is_lazy = True
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def register(self, run: Run) -> None:
+        if not isinstance(run.side_effects.values.get(self.key), Subgraph):
+            run.side_effects.values[self.key] = Subgraph()
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        graph = run.side_effects.values[self.key]
+        for each in batch:
+            if type(each.value) is not Edge:
+                raise execution("com.tinkerpop: subgraph() is for edges.")
+            graph.add(each.value)
+        await run.load([end for each in batch for end in (each.value.out_vertex, each.value.in_vertex)])
+        run.hold(len(batch))
+        return batch
+
+
+@builds("subgraph")
+def _subgraph(builder: Builder, arguments: Arguments) -> Step:
+    return SubgraphStep(arguments.text())
+
+
+def references_of(values: list[Any], builder: Any, *, flattens_always: bool) -> list[Reference]:
+    """See registry.Builder.references. On a partitioned graph a list of two is a partition's value and an id; on
+    another one a list stands for the ids in it."""
+    found: list[Reference] = []
+    if builder.partition_key is None:
+        if len(values) == 1 and isinstance(values[0], list):
+            values = values[0]
+        elif flattens_always:
+            values = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    for value in values:
+        found.extend(_references(value, builder, True))
+    return found
+
+
+def _references(value: Any, builder: Any, is_outer: bool) -> list[Reference]:
+    if value is None:
+        return []
+    if isinstance(value, Vertex | Edge):
+        if value.partition is None:
+            return [Reference(builder.element_id(value.id))]
+        return [Reference(builder.element_id(value.id), value.partition)]
+    if isinstance(value, list) and builder.partition_key is not None and is_outer:
+        if len(value) == 2 and not any(isinstance(each, list) for each in value):
+            return [Reference(builder.element_id(value[1]), value[0])]
+        return [reference for each in value for reference in _references(each, builder, isinstance(each, list))]
+    if isinstance(value, list | dict):
+        raise compilation(f"{value!r:.60} is no id.")
+    return [Reference(builder.element_id(value))]

@@ -1,0 +1,222 @@
+"""order() and dedup(), of the whole stream or of one list."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from armillary.languages.gremlin.by import IDENTITY, By, Bys, make_by
+from armillary.languages.gremlin.elements import Edge, Entry, Path, Set, Vertex, pairs
+from armillary.languages.gremlin.pipeline import (
+    LABELLED_PATH,
+    Batch,
+    GatheringStep,
+    Pipeline,
+    Scope,
+    Step,
+    WaitingStep,
+)
+from armillary.languages.gremlin.registry import Arguments, Builder, builds
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.steps.selecting import scope_value
+from armillary.languages.gremlin.tokens import Order
+from armillary.languages.gremlin.tokens import Scope as ScopeToken
+from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.values import identity, map_key, order_key, unique
+
+Sorting = list[tuple[By, Order]]
+
+
+def _add_order(sorting: Sorting, arguments: Arguments, builder: Builder) -> None:
+    if arguments.is_next(Order):
+        sorting.append((IDENTITY, arguments.token(Order)))
+        arguments.end()
+        return
+    by = make_by(arguments, builder)
+    order = arguments.token(Order) if len(arguments) else Order.asc
+    arguments.end()
+    sorting.append((by, order))
+
+
+async def _sorted(items: list[tuple[list[Any], Any]], sorting: Sorting, run: Run) -> list[Any]:
+    """Items with their keys, stably by each, the last key first."""
+    orders = [order for _, order in sorting] or [Order.asc]
+    for at in range(len(orders) - 1, -1, -1):
+        if orders[at] is Order.shuffle:
+            shuffled = [(run.random(), item) for item in items]
+            shuffled.sort(key=lambda pair: pair[0])
+            items = [item for _, item in shuffled]
+        else:
+            items.sort(key=lambda item: item[0][at], reverse=orders[at] is Order.desc)
+    return [item for _, item in items]
+
+
+async def _keys(sorting: Sorting, value: Any, traverser: Traverser, run: Run) -> list[Any] | None:
+    keys = []
+    for by, _ in sorting or [(IDENTITY, Order.asc)]:
+        found = await by.of(value, traverser, run)
+        if found is MISSING:
+            return None
+        keys.append(order_key(found))
+    return keys
+
+
+class OrderStep(GatheringStep):
+    name = "order"
+
+    def __init__(self) -> None:
+        self.sorting: Sorting = []
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        _add_order(self.sorting, arguments, builder)
+
+    def children(self) -> Iterable[Pipeline]:
+        return [by.pipeline for by, _ in self.sorting if by.pipeline is not None]
+
+    async def gathered(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        for by, _ in self.sorting:
+            await by.prepare(batch, run)
+        items: list[tuple[list[Any], Any]] = []
+        plain = all(by.is_plain for by, _ in self.sorting)
+        for each in batch:
+            keys: list[Any] | None
+            if plain:
+                found = [by.read(each.value, run) for by, _ in self.sorting] or [each.value]
+                keys = None if MISSING in [key for key in found if key is MISSING] else list(map(order_key, found))
+            else:
+                await run.breathe()
+                keys = await _keys(self.sorting, each.value, each, run)
+            if keys is not None:
+                items.append((keys, each))
+        return await _sorted(items, self.sorting, run)
+
+
+class OrderLocalStep(WaitingStep):
+    name = "order"
+
+    def __init__(self) -> None:
+        self.sorting: Sorting = []
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        _add_order(self.sorting, arguments, builder)
+
+    def children(self) -> Iterable[Pipeline]:
+        return [by.pipeline for by, _ in self.sorting if by.pipeline is not None]
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found: Batch = []
+        for each in batch:
+            value = each.value
+            if isinstance(value, list):
+                result = await self._ordered(value, each, run)
+                found.append(each.to(result))
+            elif isinstance(value, dict):
+                entries = [Entry(key, one) for key, one in pairs(value)]
+                found.append(each.to({map_key(key): one for key, one in await self._ordered(entries, each, run)}))
+            else:
+                found.append(each.to(value))
+        return found
+
+    async def _ordered(self, values: list[Any], traverser: Traverser, run: Run) -> list[Any]:
+        items: list[tuple[list[Any], Any]] = []
+        for value in values:
+            keys = await _keys(self.sorting, value, traverser, run)
+            if keys is not None:
+                items.append((keys, value))
+        return await _sorted(items, self.sorting, run)
+
+
+@builds("order")
+def _order(builder: Builder, arguments: Arguments) -> Step:
+    return OrderLocalStep() if arguments.scope() is ScopeToken.local else OrderStep()
+
+
+class DedupStep(WaitingStep):
+    """dedup(), dedup('a', 'b')."""
+
+    name = "dedup"
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.bys = Bys()
+        if names:
+            self.needs_path = LABELLED_PATH
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        self.bys.each.append(make_by(arguments, builder))
+
+    def children(self) -> Iterable[Pipeline]:
+        return self.bys.pipelines()
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        seen: set[Hashable] = scope.state(self, set[Hashable])
+        if not self.names:
+            await self.bys.prepare(batch, run)
+        found: Batch = []
+        before = len(seen)
+        for each in batch:
+            key: Any
+            if self.names:
+                key = await self._labelled_key(each, run)
+            else:
+                by = self.bys.at(0)
+                value = by.read(each.value, run) if by.is_plain else await by.value(each, run)
+                if value is MISSING:
+                    continue
+                key = value if type(value) is Vertex or type(value) is Edge else identity(value)
+            if key is MISSING or key in seen:
+                continue
+            seen.add(key)
+            each.bulk = 1
+            found.append(each)
+        run.hold(len(seen) - before)
+        return found
+
+    async def _labelled_key(self, traverser: Traverser, run: Run) -> Any:
+        keys = []
+        for at, name in enumerate(self.names):
+            value = await scope_value(traverser, name, run)
+            if value is MISSING:
+                return MISSING
+            found = await self.bys.at(at).of(value, traverser, run)
+            if found is MISSING:
+                return MISSING
+            keys.append(identity(found))
+        return tuple(keys)
+
+
+class DedupLocalStep(WaitingStep):
+    name = "dedup"
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names  # of entries, where a list holds maps
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        return [each.to(self._of(each.value)) for each in batch]
+
+    def _of(self, value: Any) -> Any:
+        values = value.objects if isinstance(value, Path) else value
+        if not isinstance(values, list):
+            return value
+        if not self.names:
+            return unique(values)
+        found: dict[Hashable, Any] = {}
+        for each in values:
+            chosen = [each.get(name) for name in self.names] if isinstance(each, dict) else [each]
+            found.setdefault(identity(chosen), each)
+        return Set(found.values())
+
+
+@builds("dedup")
+def _dedup(builder: Builder, arguments: Arguments) -> Step:
+    scope = arguments.scope()
+    names = arguments.texts()
+    if scope is ScopeToken.local:
+        return DedupLocalStep(names)
+    return DedupStep(names)

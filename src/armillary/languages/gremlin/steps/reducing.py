@@ -1,0 +1,226 @@
+"""Steps that make one value of all: count, sum, min, max, mean, fold; each also of one list (`Scope.local`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from armillary.languages.gremlin import numbers
+from armillary.languages.gremlin.elements import Long, Path
+from armillary.languages.gremlin.errors import execution
+from armillary.languages.gremlin.pipeline import Batch, Flow, PlainStep, Scope, Step
+from armillary.languages.gremlin.registry import Arguments, Builder, builds
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.tokens import Operator
+from armillary.languages.gremlin.tokens import Scope as ScopeToken
+from armillary.languages.gremlin.traversers import NO_SACK
+from armillary.languages.gremlin.values import compare, is_nan
+
+
+class ReducingStep(Step):
+    """All of the input to one value; nothing comes out if there is none."""
+
+    is_barrier = True
+
+    def initial(self) -> Any:
+        raise NotImplementedError
+
+    def add(self, state: Any, batch: Batch, run: Run) -> Any:
+        raise NotImplementedError
+
+    def result(self, state: Any) -> tuple[Any, ...]:
+        """The value, or none."""
+        return (state,)
+
+    def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        is_done = False
+
+        async def pull() -> Batch:
+            nonlocal is_done
+            if is_done:
+                return []
+            is_done = True
+            state = self.initial()
+            while batch := await source():
+                state = self.add(state, batch, run)
+                await run.breathe()
+            found = []
+            for value in self.result(state):
+                traverser = run.start(value)
+                traverser.sack = run.sack_initial if run.sack_initial is not NO_SACK else NO_SACK
+                found.append(traverser)
+            return found
+
+        return pull
+
+
+class CountStep(ReducingStep):
+    name = "count"
+
+    def initial(self) -> Any:
+        return 0
+
+    def add(self, state: Any, batch: Batch, run: Run) -> Any:
+        return state + sum(each.bulk for each in batch)
+
+    def result(self, state: Any) -> tuple[Any, ...]:
+        return (Long(state),)
+
+
+_NULL: Final = object()  # nothing but nulls so far
+
+
+class NumberStep(ReducingStep):
+    """sum, min, max, mean."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def initial(self) -> Any:
+        return None
+
+    def add(self, state: Any, batch: Batch, run: Run) -> Any:
+        name = self.name
+        for each in batch:
+            value = each.value
+            if value is None:
+                state = _NULL if state is None else state
+                continue
+            if state is _NULL:
+                state = None
+            if name == "sum":
+                part = numbers.total(((value, each.bulk),))
+                state = part if state is None else numbers.add(state, part)
+            elif name == "mean":
+                part = numbers.total(((value, each.bulk),))
+                state = (part, each.bulk) if state is None else (numbers.add(state[0], part), state[1] + each.bulk)
+            elif state is None:
+                _comparable(value, name)
+                state = value
+            else:
+                state = numbers.lesser(state, value) if name == "min" else numbers.greater(state, value)
+        return state
+
+    def result(self, state: Any) -> tuple[Any, ...]:
+        if state is None or state is _NULL:
+            return () if state is None else (None,)
+        if self.name == "mean":
+            return (_mean(*state),)
+        return (state,)
+
+
+def _mean(total: Any, count: int) -> Any:
+    try:
+        return numbers.divide(total, Long(count)) if not isinstance(total, int) else float(total) / count
+    except OverflowError:
+        raise execution("The mean is beyond the range of doubles.") from None
+
+
+def _comparable(value: Any, name: str) -> None:
+    if compare(value, value) is None and not is_nan(value):
+        raise execution(f"{name}() cannot compare {type(value).__name__} {value!r:.60}.")
+
+
+class FoldStep(ReducingStep):
+    name = "fold"
+
+    def __init__(self, seed: Any = None, operation: Callable[[Any, Any], Any] | None = None) -> None:
+        self.seed = seed
+        self.operation = operation
+
+    def initial(self) -> Any:
+        return [] if self.operation is None else self.seed
+
+    def add(self, state: Any, batch: Batch, run: Run) -> Any:
+        for each in batch:
+            if self.operation is None:
+                run.hold(each.bulk)
+                if each.bulk == 1:
+                    state.append(each.value)
+                else:
+                    state.extend([each.value] * each.bulk)
+            else:
+                for _ in range(each.bulk):
+                    state = self.operation(state, each.value)
+        return state
+
+
+@builds("fold")
+def _fold(builder: Builder, arguments: Arguments) -> Step:
+    if not len(arguments):
+        return FoldStep()
+    seed = arguments.take()
+    operator = arguments.token(Operator)
+    return FoldStep(seed, numbers.OPERATIONS[operator])
+
+
+class LocalNumberStep(PlainStep):
+    """count(local), sum(local) and the rest: of what one traverser holds."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found: Batch = []
+        for each in batch:
+            if self.name == "count":
+                found.append(each.to(Long(size_of(each.value))))
+                continue
+            values = values_in(each.value)
+            if values is None:
+                # A lone number is its own sum, least, greatest and mean.
+                values = [each.value]
+            result = _LOCAL[self.name](values)
+            if result is not None or (values and self.name in ("min", "max", "sum", "mean") and None in values):
+                found.append(each.to(result))
+        return found
+
+
+def size_of(value: Any) -> int:
+    if isinstance(value, list | dict):
+        return len(value)
+    if isinstance(value, Path):
+        return len(value.objects)
+    return 1
+
+
+def values_in(value: Any) -> list[Any] | None:
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, Path):
+        return value.objects
+    return None
+
+
+def _each_once(values: Iterable[Any]) -> Iterable[tuple[Any, int]]:
+    return ((value, 1) for value in values)
+
+
+def _extreme(choose: Callable[[Any, Any], Any], name: str) -> Callable[[list[Any]], Any]:
+    def find(values: list[Any]) -> Any:
+        result: Any = None
+        for value in values:
+            if value is None:
+                continue
+            _comparable(value, name)
+            result = value if result is None else choose(result, value)
+        return result
+
+    return find
+
+
+_LOCAL: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "sum": lambda values: numbers.total(_each_once(values)),
+    "mean": lambda values: numbers.average(_each_once(values)),
+    "min": _extreme(numbers.lesser, "min"),
+    "max": _extreme(numbers.greater, "max"),
+}
+
+
+@builds("count", "sum", "min", "max", "mean")
+def _reduce(builder: Builder, arguments: Arguments) -> Step:
+    if arguments.scope() is ScopeToken.local:
+        return LocalNumberStep(arguments.step)
+    return CountStep() if arguments.step == "count" else NumberStep(arguments.step)

@@ -1,0 +1,420 @@
+"""String and date steps of 3.7. Nulls pass through; other types are refused; the local forms go over lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from armillary import limits
+from armillary.languages.gremlin.by import Bys, make_by, property_value
+from armillary.languages.gremlin.dates import from_milliseconds, parse_date
+from armillary.languages.gremlin.elements import (
+    ATTRIBUTED,
+    BigInt,
+    Byte,
+    Float32,
+    Long,
+    Path,
+    Short,
+    Uuid,
+)
+from armillary.languages.gremlin.errors import compilation, execution, too_much
+from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.pipeline import (
+    LABELLED_PATH,
+    Batch,
+    Pipeline,
+    PlainStep,
+    Scope,
+    Step,
+    WaitingStep,
+)
+from armillary.languages.gremlin.registry import Arguments, Builder, builds
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.steps.selecting import scope_value
+from armillary.languages.gremlin.tokens import DT, GType
+from armillary.languages.gremlin.tokens import Scope as ScopeToken
+from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.values import is_number, text_of
+
+
+class TextStep(PlainStep):
+    """One text to another value."""
+
+    def __init__(self, name: str, change: Callable[[str], Any], is_local: bool) -> None:
+        self.name = name
+        self.change = change
+        self.is_local = is_local
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        return [each.to(self._of(each.value)) for each in batch]
+
+    def _of(self, value: Any) -> Any:
+        if self.is_local and isinstance(value, list):
+            return [self._one(each) for each in value]
+        if self.is_local and isinstance(value, Path):
+            return [self._one(each) for each in value.objects]
+        return self._one(value)
+
+    def _one(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, str) or isinstance(value, Uuid):
+            raise execution(f"The {self.name}() step can only take string as argument, not {type(value).__name__}.")
+        return self.change(value)
+
+
+_SIMPLE: Final[dict[str, Callable[[str], Any]]] = {
+    "toUpper": str.upper,
+    "toLower": str.lower,
+    "length": lambda text: len(text.encode("utf-16-le", "surrogatepass")) // 2,
+    "trim": lambda text: text.strip(),
+    "lTrim": lambda text: text.lstrip(),
+    "rTrim": lambda text: text.rstrip(),
+}
+
+
+@builds("toUpper", "toLower", "length", "trim", "lTrim", "rTrim")
+def _simple(builder: Builder, arguments: Arguments) -> Step:
+    is_local = arguments.scope() is ScopeToken.local
+    return TextStep(arguments.step, _SIMPLE[arguments.step], is_local)
+
+
+@builds("replace")
+def _replace(builder: Builder, arguments: Arguments) -> Step:
+    is_local = arguments.scope() is ScopeToken.local
+    old, new = arguments.text_or_null(), arguments.text_or_null()
+
+    def change(text: str) -> str:
+        if old is None or new is None:
+            return text
+        if text.count(old) * len(new) + len(text) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
+            raise _too_long()
+        return text.replace(old, new)
+
+    return TextStep("replace", change, is_local)
+
+
+@builds("split")
+def _split(builder: Builder, arguments: Arguments) -> Step:
+    is_local = arguments.scope() is ScopeToken.local
+    separator = arguments.text_or_null()
+
+    def change(text: str) -> list[str]:
+        if separator is None:
+            return text.split()
+        return list(text) if separator == "" else [part for part in text.split(separator) if part] or [""]
+
+    return TextStep("split", change, is_local)
+
+
+@builds("substring")
+def _substring(builder: Builder, arguments: Arguments) -> Step:
+    is_local = arguments.scope() is ScopeToken.local
+    begin = arguments.count()
+    end = arguments.count() if len(arguments) else None
+
+    def change(text: str) -> str:
+        first = max(begin + len(text), 0) if begin < 0 else min(begin, len(text))
+        last = len(text) if end is None else max(end + len(text), 0) if end < 0 else min(end, len(text))
+        return text[first:last] if last > first else ""
+
+    return TextStep("substring", change, is_local)
+
+
+class ReverseStep(PlainStep):
+    """reverse(): of texts and lists; others stay as they are."""
+
+    name = "reverse"
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        return [each.to(self._of(each.value)) for each in batch]
+
+    def _of(self, value: Any) -> Any:
+        if isinstance(value, str) and not isinstance(value, Uuid):
+            return value[::-1]
+        if isinstance(value, list):
+            return list(reversed(value))
+        if isinstance(value, Path):
+            return list(reversed(value.objects))
+        return value
+
+
+@builds("reverse")
+def _reverse(builder: Builder, arguments: Arguments) -> Step:
+    return ReverseStep()
+
+
+class AsStringStep(PlainStep):
+    name = "asString"
+
+    def __init__(self, is_local: bool) -> None:
+        self.is_local = is_local
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found = []
+        for each in batch:
+            value = each.value
+            if self.is_local and isinstance(value, list):
+                found.append(each.to([None if one is None else text_of(one) for one in value]))
+            else:
+                found.append(each.to(None if value is None else text_of(value)))
+        return found
+
+
+@builds("asString")
+def _as_string(builder: Builder, arguments: Arguments) -> Step:
+    return AsStringStep(arguments.scope() is ScopeToken.local)
+
+
+class ConvertStep(PlainStep):
+    """asDate(), asNumber(), asBool()."""
+
+    def __init__(self, name: str, convert: Callable[[Any], Any]) -> None:
+        self.name = name
+        self.convert = convert
+
+    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        return [each.to(self.convert(each.value)) for each in batch]
+
+
+def _date(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str) and not isinstance(value, Uuid):
+        return parse_date(value)
+    if is_number(value) and isinstance(value, int):
+        return from_milliseconds(value)
+    raise execution(f"Can't parse {type(value).__name__} as Date.")
+
+
+@builds("asDate")
+def _as_date(builder: Builder, arguments: Arguments) -> Step:
+    return ConvertStep("asDate", _date)
+
+
+def _boolean(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if is_number(value):
+        return None if value != value else value != 0
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise execution(f"Can't parse {value!r:.60} as Boolean.")
+
+
+@builds("asBool")
+def _as_bool(builder: Builder, arguments: Arguments) -> Step:
+    return ConvertStep("asBool", _boolean)
+
+
+_NUMBER_TYPES: Final[dict[GType, tuple[type, int]]] = {
+    GType.byte: (Byte, 7),
+    GType.short: (Short, 15),
+    GType.int: (int, 31),
+    GType.long: (Long, 63),
+    GType.big_integer: (BigInt, 4096),
+    GType.float: (Float32, 0),
+    GType.double: (float, 0),
+    GType.big_decimal: (Decimal, 0),
+}
+
+
+def _parsed_number(value: Any) -> Any:
+    if is_number(value):
+        return value
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            if len(text) <= limits.GREMLIN_DIGITS_MAX:
+                return int(text) if text.lstrip("+-").isdigit() else float(text)
+        except ValueError:
+            pass
+    raise execution(f"Can't parse {value!r:.60} as number.")
+
+
+@builds("asNumber")
+def _as_number(builder: Builder, arguments: Arguments) -> Step:
+    target = arguments.token(GType) if len(arguments) else None
+
+    def convert(value: Any) -> Any:
+        number = _parsed_number(value)
+        if target is None:
+            return number
+        kind, bits = _NUMBER_TYPES[target]
+        try:
+            if bits:
+                whole = int(number)
+                if not -(1 << bits) <= whole < (1 << bits):
+                    raise execution(f"Can't convert number {number} to {target.value}: it does not fit.")
+                return kind(whole)
+            return Decimal(str(number)) if kind is Decimal else kind(number)
+        except (ValueError, OverflowError, InvalidOperation):
+            raise execution(f"Can't convert number {number} to {target.value}.") from None
+
+    return ConvertStep("asNumber", convert)
+
+
+@builds("dateAdd")
+def _date_add(builder: Builder, arguments: Arguments) -> Step:
+    unit = arguments.token(DT)
+    count = arguments.count()
+
+    def convert(value: Any) -> datetime:
+        if not isinstance(value, datetime):
+            raise execution(f"dateAdd() is for dates, not for {type(value).__name__}.")
+        try:
+            return value + timedelta(**{f"{unit.value}s": count})
+        except OverflowError:
+            raise execution("The date is out of range.") from None
+
+    return ConvertStep("dateAdd", convert)
+
+
+class DateDiffStep(WaitingStep):
+    name = "dateDiff"
+
+    def __init__(self, other: datetime | Pipeline | None) -> None:
+        self.other = other
+
+    def children(self) -> Iterable[Pipeline]:
+        return (self.other,) if isinstance(self.other, Pipeline) else ()
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found = []
+        for each in batch:
+            if not isinstance(each.value, datetime):
+                raise execution(f"dateDiff() is for dates, not for {type(each.value).__name__}.")
+            other: Any = self.other
+            if isinstance(other, Pipeline):
+                first = await other.first(each, run)
+                other = first.value if first is not None else None
+            if other is None:
+                other = datetime.fromtimestamp(0, UTC)
+            if not isinstance(other, datetime):
+                raise execution("dateDiff() takes a date.")
+            found.append(each.to(Long((each.value - other).total_seconds())))
+        return found
+
+
+@builds("dateDiff")
+def _date_diff(builder: Builder, arguments: Arguments) -> Step:
+    value = arguments.take()
+    if isinstance(value, Traversal):
+        return DateDiffStep(builder.pipeline(value))
+    if value is not None and not isinstance(value, datetime):
+        raise compilation("dateDiff() takes a date or a traversal.")
+    return DateDiffStep(value)
+
+
+class ConcatStep(WaitingStep):
+    name = "concat"
+
+    def __init__(self, parts: list[str | Pipeline | None]) -> None:
+        self.parts = parts
+
+    def children(self) -> Iterable[Pipeline]:
+        return [part for part in self.parts if isinstance(part, Pipeline)]
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found = []
+        for each in batch:
+            texts = [self._text(each.value)]
+            for part in self.parts:
+                if isinstance(part, Pipeline):
+                    first = await part.first(each, run)
+                    texts.append(self._text(first.value) if first is not None else None)
+                else:
+                    texts.append(part)
+            known = [text for text in texts if text is not None]
+            if sum(map(len, known)) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
+                raise _too_long()
+            found.append(each.to("".join(known) if known else None))
+        return found
+
+    def _text(self, value: Any) -> str | None:
+        if value is not None and not isinstance(value, str):
+            raise execution(f"String concat() can only take string as argument, not {type(value).__name__}.")
+        return value
+
+
+@builds("concat")
+def _concat(builder: Builder, arguments: Arguments) -> Step:
+    parts: list[str | Pipeline | None] = []
+    for value in arguments.rest():
+        if isinstance(value, Traversal):
+            parts.append(builder.pipeline(value))
+        elif value is None or isinstance(value, str):
+            parts.append(value)
+        else:
+            raise compilation(f"concat() takes texts and traversals, not {value!r}.")
+    return ConcatStep(parts)
+
+
+class FormatStep(WaitingStep):
+    """format('%{name} is %{age}'): labels, properties, side effects; `%{_}` takes the by()s in turn."""
+
+    name = "format"
+    needs_path = LABELLED_PATH
+
+    def __init__(self, text: str) -> None:
+        self.pieces: list[str] = []  # text, name, text, name, …, text
+        rest = text
+        while "%{" in rest:
+            before, _, after = rest.partition("%{")
+            name, closing, rest_after = after.partition("}")
+            if not closing:
+                break
+            self.pieces += [before, name]
+            rest = rest_after
+        self.pieces.append(rest)
+        self.bys = Bys()
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        self.bys.each.append(make_by(arguments, builder))
+
+    def children(self) -> Iterable[Pipeline]:
+        return self.bys.pipelines()
+
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found = []
+        for each in await run.loaded(batch):
+            texts = []
+            by_count = 0
+            for at, piece in enumerate(self.pieces):
+                if at % 2 == 0:
+                    texts.append(piece)
+                    continue
+                if piece == "_":
+                    value = await self.bys.at(by_count).value(each, run)
+                    by_count += 1
+                else:
+                    value = await self._variable(piece, each, run)
+                if value is MISSING or value is None:
+                    break
+                texts.append(text_of(value))
+            else:
+                if sum(map(len, texts)) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
+                    raise _too_long()
+                found.append(each.to("".join(texts)))
+        return found
+
+    async def _variable(self, name: str, traverser: Traverser, run: Run) -> Any:
+        if isinstance(traverser.value, ATTRIBUTED):
+            value = property_value(traverser.value, name)
+            if value is not MISSING:
+                return value
+        return await scope_value(traverser, name, run)
+
+
+@builds("format")
+def _format(builder: Builder, arguments: Arguments) -> Step:
+    return FormatStep(arguments.text())
+
+
+def _too_long() -> Exception:
+    return too_much(f"A text has at most {limits.GREMLIN_TEXT_CHARACTERS_MAX} characters.")

@@ -1,0 +1,134 @@
+"""Traversers: a value on its way through the steps, how many of it there are, where it has been, its sack and loops.
+
+Paths are linked backwards, so that thousands of traversers share what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+from armillary.languages.gremlin.elements import Path, Set
+
+MISSING: Final = object()  # nothing there: a label, a key, a result of by()
+NO_SACK: Final = object()
+
+
+class Place:
+    """The last stop of a path, with the way to it."""
+
+    __slots__ = ("before", "labels", "value")
+
+    def __init__(self, before: Place | None, value: Any, labels: tuple[str, ...]) -> None:
+        self.before = before
+        self.value = value
+        self.labels = labels
+
+    def places(self) -> list[Place]:
+        """From the first to the last."""
+        found = []
+        place: Place | None = self
+        while place is not None:
+            found.append(place)
+            place = place.before
+        found.reverse()
+        return found
+
+
+class Traverser:
+    """One that keeps labelled stops only."""
+
+    __slots__ = ("bulk", "loops", "path", "sack", "value")
+
+    def __init__(
+        self,
+        value: Any,
+        bulk: int = 1,
+        path: Place | None = None,
+        loops: tuple[tuple[str, int], ...] = (),
+        sack: Any = NO_SACK,
+    ) -> None:
+        self.value = value
+        self.bulk = bulk
+        self.path = path
+        self.loops = loops  # names and counts, innermost last
+        self.sack = sack
+
+    def to(self, value: Any) -> Traverser:
+        """Another one, gone on to a value."""
+        return Traverser(value, self.bulk, self.path, self.loops, self.sack)
+
+    def copy(self, bulk: int | None = None) -> Traverser:
+        return type(self)(self.value, self.bulk if bulk is None else bulk, self.path, self.loops, self.sack)
+
+    def with_value(self, value: Any) -> Traverser:
+        """The same place, seen as another value."""
+        return type(self)(value, self.bulk, self.path, self.loops, self.sack)
+
+    def label(self, labels: tuple[str, ...]) -> None:
+        last = self.path
+        if last is not None and last.value is self.value:
+            new = tuple(label for label in labels if label not in last.labels)
+            self.path = Place(last.before, last.value, last.labels + new)
+        else:
+            self.path = Place(last, self.value, labels)
+
+    def labelled(self, name: str) -> list[Any]:
+        """What the path holds under a label, oldest first."""
+        found = []
+        place = self.path
+        while place is not None:
+            if name in place.labels:
+                found.append(place.value)
+            place = place.before
+        found.reverse()
+        return found
+
+    def last_labelled(self, name: str) -> Any:
+        place = self.path
+        while place is not None:
+            if name in place.labels:
+                return place.value
+            place = place.before
+        return MISSING
+
+    def first_labelled(self, name: str) -> Any:
+        found = MISSING
+        place = self.path
+        while place is not None:
+            if name in place.labels:
+                found = place.value
+            place = place.before
+        return found
+
+    def whole_path(self) -> Path:
+        places = self.path.places() if self.path is not None else []
+        return Path([place.value for place in places], [place.labels for place in places])
+
+    def merge_key(self, value_key: Hashable) -> Hashable:
+        """Traversers with the same key may become one with their bulks added."""
+        return (value_key, id(self.path) if self.path is not None else 0, self.loops)
+
+
+class PathTraverser(Traverser):
+    """One that keeps every stop."""
+
+    __slots__ = ()
+
+    def to(self, value: Any) -> PathTraverser:
+        return PathTraverser(value, self.bulk, Place(self.path, value, ()), self.loops, self.sack)
+
+    def label(self, labels: tuple[str, ...]) -> None:
+        last = self.path
+        if last is None:
+            self.path = Place(None, self.value, labels)
+            return
+        new = tuple(label for label in labels if label not in last.labels)
+        self.path = Place(last.before, last.value, last.labels + new)
+
+
+def labels_of(path: Path) -> Set:
+    found = Set()
+    for labels in path.labels:
+        found.extend(label for label in labels if label not in found)
+    return found

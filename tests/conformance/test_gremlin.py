@@ -1,0 +1,52 @@
+"""The Gremlin corpus: every case of gremlin/cases.jsonl as a text, in process, on the graph in memory.
+
+Whether conditions are taken as a hint or ignored by the graph must make no difference.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.gremlin_values import matches
+from support.gremlin_graph import MemoryGraph, run_script
+
+from armillary.errors import Failure, Kind
+from armillary.languages.gremlin.errors import STATUS_OF_KIND
+
+HERE = Path(__file__).parent / "gremlin"
+CASES: list[dict[str, Any]] = [json.loads(line) for line in (HERE / "cases.jsonl").read_text("utf-8").splitlines()]
+GRAPHS: dict[str, dict[str, Any]] = json.loads((HERE / "graphs.json").read_text("utf-8"))
+
+
+async def build(name: str) -> MemoryGraph:
+    key = GRAPHS[name]["partition_key"]
+    graph = MemoryGraph(key.lstrip("/") if key else None)
+    for script in GRAPHS[name]["scripts"]:
+        await run_script(graph, script)
+    return graph
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+@pytest.mark.parametrize("uses_conditions", [True, False], ids=["index", "scan"])
+async def test_case(case: dict[str, Any], uses_conditions: bool) -> None:
+    graph = await build(case["graph"])
+    graph.uses_conditions = uses_conditions
+    for script in case.get("setup", []):
+        await run_script(graph, script)
+    if case.get("error"):
+        with pytest.raises(Failure) as caught:
+            await run_script(graph, case["script"], case.get("bindings"))
+        failure = caught.value
+        if "x_ms_status_code" in case:
+            code = failure.details.get("x_ms_status_code", STATUS_OF_KIND.get(failure.kind, (0, 0))[1])
+            assert code == case["x_ms_status_code"]
+        assert failure.kind in (Kind.BAD_REQUEST, Kind.CONFLICT, Kind.UNSUPPORTED)
+        return
+    results = await run_script(graph, case["script"], case.get("bindings"))
+    if "expect_keys" in case:
+        assert set(case["expect_keys"]) <= set(results[0])
+    else:
+        assert matches(case, results), f"expected {case['expect']}, found {results}"
