@@ -9,42 +9,14 @@ from typing import Any
 import pytest
 from bson.datetime_ms import DatetimeMS
 from bson.int64 import Int64
-from support.house import House
+from support.collections import Shop
 
-from armillary.account import bson_items, containers, indexes, items
+from armillary.account import bson_items, indexes, items
 from armillary.account.check import check_account
-from armillary.account.container import MONGO, Container
 from armillary.account.items import ItemOptions
-from armillary.account.throughput import Throughput
 from armillary.errors import Failure, Kind
-from armillary.languages.mongo.index_definitions import default_name, read_definition
+from armillary.languages.mongo.index_definitions import read_definition
 from armillary.model.bson_values import decode, encode
-
-
-class Shop(House):
-    async def collection(self, shard_key: str | None = None, throughput_ru: int = 400) -> Container:
-        database = await containers.create_database(self.account, {"id": "shop"}, None)
-        policy = {"includedPaths": [{"path": '/"_id"/?'}], "excludedPaths": [{"path": "/*"}]}
-        body: dict[str, Any] = {"id": "c", "indexingPolicy": policy}
-        if shard_key:
-            body["partitionKey"] = {"paths": [f"/{shard_key}"], "kind": "Hash", "version": 2}
-        return await containers.create_container(
-            self.account,
-            database,
-            body,
-            Throughput.manual(throughput_ru),
-            is_old_client=shard_key is None,
-            kept={MONGO: {}},
-        )
-
-    async def insert(self, container: Container, *documents: dict[str, Any]) -> None:
-        for document in documents:
-            operation = bson_items.inserting(container, document, encode(document), self.clock)
-            await bson_items.write(container, operation)
-
-    async def index(self, container: Container, key: dict[str, Any], **options: Any) -> int:
-        definition = read_definition({"key": key, "name": default_name(key), **options})
-        return await indexes.create_indexes(self.account, container, [definition])
 
 
 @pytest.fixture

@@ -148,6 +148,13 @@ def slices_of(
     return walk.slices()
 
 
+def selection_slices(account: Account, container: Container, selection: Selection, options: FeedOptions) -> list[Slice]:
+    """The same of what any language asks for."""
+    walk = _Walk(account, container, options, selection, b"")
+    walk.confine(selection.condition)
+    return walk.slices()
+
+
 class _Walk:
     """One page's way through the partitions."""
 

@@ -21,12 +21,28 @@ from armillary.model.encoding import encode_term
 from armillary.model.indexing import IndexingPolicy
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.composed import ComposedFilter, composed_filter
-from armillary.query.conditions import And, Condition, Defined, Equal, In, Nothing, Or, Range, Touching, pinned_ids
+from armillary.query.conditions import (
+    And,
+    Condition,
+    Defined,
+    Equal,
+    In,
+    Keyed,
+    Nothing,
+    Or,
+    Range,
+    Touching,
+    pinned_ids,
+)
+from armillary.query.field_access import FieldPlan, field_plan, keyed_parts, several_in
 from armillary.query.term_ranges import term_bounds
 from armillary.storage.engine import View
 
 # Its place in an order, if there is one; its rid; what is stored. None: nothing here, only a way point.
 Candidate: TypeAlias = tuple[bytes, int, bytes | None]
+
+# What the index may be asked for: a condition, or what several of them come to in one index.
+_Way: TypeAlias = Condition | ComposedFilter | FieldPlan
 
 _BATCH_ITEMS = 64  # loaded together
 
@@ -69,6 +85,10 @@ class Index:
 
     def is_indexed(self, path: str) -> bool:
         return self.is_complete and self.policy.is_indexed(path)
+
+    def is_field_indexed(self, field: str) -> bool:
+        """Whether an index of a collection begins with a field."""
+        return self.is_complete and any(index.fields and index.fields[0][0] == field for index in self.policy.fields)
 
     def spatial_index(self, condition: Touching) -> SpatialIndex | None:
         """The spatial index that a condition can use."""
@@ -136,6 +156,11 @@ def count_index_use(condition: Condition, index: Index, counters: Counters) -> N
             scans.add(part.path)
         elif isinstance(part, Touching) and index.spatial_index(part) is not None:
             spatial.add(part.path)
+        elif isinstance(part, Keyed) and index.is_field_indexed(part.field):
+            if all(each.is_point for each in part.ranges):
+                counters.seeks += 1
+            else:
+                counters.precise_scans += 1
     counters.seeks += sum(map(index.is_indexed, seeks))
     counters.precise_scans += sum(map(index.is_indexed, scans)) + len(spatial)
 
@@ -283,12 +308,17 @@ class _Finder:
         self._after_rid = after_rid
         self._allowance = 0  # keys that may still be read
 
-    def ways(self, condition: Condition, scope: Scope) -> tuple[list[_Run], list[Condition | ComposedFilter]]:
+    def ways(self, condition: Condition, scope: Scope) -> tuple[list[_Run], list[_Way]]:
         """The runs that hold all items of a filter, and what else of it the index may be asked for."""
         parts: Sequence[Condition] = condition.parts if isinstance(condition, And) else (condition,)
         composed = self._composed(condition)
         runs: list[_Run] = []
-        others: list[Condition | ComposedFilter] = []
+        others: list[_Way] = []
+        plan = self._plan(keyed_parts(condition))
+        if plan is not None and plan.is_run:
+            runs.append(_Run(self._view, self._prefix(plan.chosen.term_name) + plan.ranges[0][0]))
+        elif plan is not None:
+            others.append(plan)
         if composed is not None:
             parts = [part for part in parts if id(part) not in composed.parts or isinstance(part, Equal)]
             if composed.bounds is None:
@@ -298,6 +328,8 @@ class _Finder:
             else:
                 others.append(composed)
         for part in parts:
+            if isinstance(part, Keyed):
+                continue
             if not isinstance(part, Equal):
                 others.append(part)
             elif (run := self.run(part)) is not None:
@@ -310,6 +342,12 @@ class _Finder:
     def _composed(self, condition: Condition) -> ComposedFilter | None:
         return composed_filter(condition, self._index.policy) if self._index.is_complete else None
 
+    def _plan(self, parts: Sequence[Keyed]) -> FieldPlan | None:
+        """The index of the collection that serves conditions best."""
+        if not parts or not self._index.is_complete:
+            return None
+        return field_plan(parts, self._index.policy, several_in(self._view))
+
     def run(self, condition: Equal) -> _Run | None:
         """The run of an equality; None if the index cannot tell."""
         if condition.value is UNDEFINED or isinstance(condition.value, (list, dict)):
@@ -321,11 +359,11 @@ class _Finder:
     def _prefix(self, path: str) -> bytes:
         return path_prefix(self._view, path)
 
-    def gather_any(self, parts: Iterable[Condition | ComposedFilter], scope: Scope, gather_max: int) -> set[int] | None:
+    def gather_any(self, parts: Iterable[_Way], scope: Scope, gather_max: int) -> set[int] | None:
         """The matches of whichever part has fewest; None if the index serves none of them within the limit."""
         best: set[int] | None = None
-        candidates: list[Condition | ComposedFilter | Scope] = [
-            part for part in parts if isinstance(part, ComposedFilter) or self._serves(part)
+        candidates: list[_Way | Scope] = [
+            part for part in parts if isinstance(part, (ComposedFilter, FieldPlan)) or self._serves(part)
         ]
         if scope.is_prefix:
             candidates.append(scope)
@@ -336,6 +374,8 @@ class _Finder:
             try:
                 if isinstance(candidate, ComposedFilter):
                     self._gather_composed(candidate, found)
+                elif isinstance(candidate, FieldPlan):
+                    self._gather_plan(candidate, found)
                 elif isinstance(candidate, Scope):
                     self._take(layout.MEMBERS + scope.low, layout.MEMBERS + scope.high, found)
                 else:
@@ -357,6 +397,8 @@ class _Finder:
             return self._index.spatial_index(condition) is not None
         if isinstance(condition, Or):
             return all(self._serves(part) for part in condition.parts)
+        if isinstance(condition, Keyed):
+            return self._plan([condition]) is not None
         if isinstance(condition, And):
             return any(self._serves(part) for part in condition.parts) or self._composed(condition) is not None
         return isinstance(condition, Nothing)
@@ -379,6 +421,8 @@ class _Finder:
         elif isinstance(condition, Or):
             for part in condition.parts:
                 self._gather(part, found)
+        elif isinstance(condition, (Keyed, And)) and (plan := self._plan(keyed_parts(condition))) is not None:
+            self._gather_plan(plan, found)
         elif isinstance(condition, And) and (composed := self._composed(condition)) is not None:
             self._gather_composed(composed, found)
         elif isinstance(condition, And):
@@ -392,6 +436,11 @@ class _Finder:
             self._take(prefix, layout.prefix_end(prefix), found)
         else:
             self._take(prefix + composed.bounds[0], prefix + composed.bounds[1], found)
+
+    def _gather_plan(self, plan: FieldPlan, found: set[int]) -> None:
+        prefix = self._prefix(plan.chosen.term_name)
+        for low, high in plan.ranges:
+            self._take(prefix + low, prefix + high, found)
 
     def _gather_values(self, path: str, values: Sequence[Value], found: set[int]) -> None:
         prefix = self._prefix(path)

@@ -3,9 +3,10 @@
 A condition is *necessary*: every item that the filter keeps satisfies it, while an item that satisfies it may still be
 dropped. So a language may leave out whatever it cannot say here, and the filter itself always has the last word.
 
-    Condition = All | Nothing | Equal | In | Range | Defined | Touching | Together | And | Or
+    Condition = All | Nothing | Equal | In | Range | Defined | Touching | Together | Keyed | And | Or
 
-Paths are written as in the index: `/a/b`, `/tags/[]` for the elements of an array.
+Paths are written as in the index: `/a/b`, `/tags/[]` for the elements of an array. Keyed alone is about the indexes of
+collections, whose fields are written `a.b`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from armillary.model.cells import Region
 from armillary.model.encoding import encode_value
@@ -76,6 +77,25 @@ class Together:
     parts: tuple[Equal, ...]
 
 
+class KeyRange(NamedTuple):
+    """Keys of a field: from the first to before the second."""
+
+    low: bytes
+    high: bytes
+    is_point: bool = False  # the keys that are or begin with `low`, which is a whole value
+
+
+KeyRanges: TypeAlias = tuple[KeyRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A field has a key in one of some stretches, in every index that begins with it and holds all documents."""
+
+    field: str
+    ranges: KeyRanges
+
+
 @dataclass(frozen=True, slots=True)
 class And:
     parts: tuple[Condition, ...]
@@ -86,7 +106,7 @@ class Or:
     parts: tuple[Condition, ...]
 
 
-Condition: TypeAlias = All | Nothing | Equal | In | Range | Defined | Touching | Together | And | Or
+Condition: TypeAlias = All | Nothing | Equal | In | Range | Defined | Touching | Together | Keyed | And | Or
 
 ALL, NOTHING = All(), Nothing()
 
@@ -128,6 +148,30 @@ def either(parts: Iterable[Condition]) -> Condition:
     if not kept:
         return NOTHING
     return kept[0] if len(kept) == 1 else Or(tuple(kept))
+
+
+def united(ranges: Iterable[KeyRange]) -> KeyRanges:
+    """In order, without overlaps."""
+    found: list[KeyRange] = []
+    for each in sorted(ranges):
+        if each.low >= each.high:
+            continue
+        if found and each.low < found[-1].high:
+            last = found[-1]
+            found[-1] = last if last[:2] == each[:2] else KeyRange(last.low, max(last.high, each.high))
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def intersected(left: KeyRanges, right: KeyRanges) -> KeyRanges:
+    found = []
+    for first in left:
+        for second in right:
+            low, high = max(first.low, second.low), min(first.high, second.high)
+            is_point = (first.is_point and first[:2] == (low, high)) or (second.is_point and second[:2] == (low, high))
+            found.append(KeyRange(low, high, is_point))
+    return united(found)
 
 
 def prefix_range(path: str, prefix: str) -> Condition:

@@ -10,7 +10,7 @@ it also says how many of them were given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -21,12 +21,13 @@ from armillary.model.values import UNDEFINED, Value
 from armillary.query.access import Candidate, Counters, Index, Scope, Statistics, candidates, count_index_use, loaded
 from armillary.query.composed import composed_order
 from armillary.query.conditions import ALL
+from armillary.query.field_order import FieldWalk, is_served
 from armillary.query.index_only import CannotTell, IndexAnswer, distinct_rids, is_distinct_by_index
 from armillary.query.keyed import KeyedWalk
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ordered import OrderedWalk, Sorter, Start
 from armillary.query.ranked import RankedItems
-from armillary.query.selection import PAUSE, Selection
+from armillary.query.selection import PAUSE, Ordering, Selection
 from armillary.storage.engine import View
 
 IsLive = Callable[[ItemHeader], bool]
@@ -104,6 +105,7 @@ class Execution:
         self._needs_header = is_live is not None or not (scope.is_whole or selection.by_key)
         self.progress = progress or Progress(skip=selection.skip, take=selection.take)
         self._sorter: Sorter | None = None
+        self._field_ordering: Ordering | None = None  # that positions are by, once an index has been chosen
         self._collector: Collector | None = None
         self._answer: IndexAnswer | None = None
         if not selection.is_streaming:
@@ -128,6 +130,12 @@ class Execution:
         self._item: _Item | None = None
         self._orders: list[bytes] = []  # of the page's rows
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
+
+    def follow(self, other: Execution) -> None:
+        """Go on where another one is, which ran the same in the partition that was here before."""
+        self.progress = replace(other.progress)
+        self._field_ordering = other._field_ordering
+        self._is_index_counted = other._is_index_counted
 
     def step(
         self,
@@ -210,7 +218,12 @@ class Execution:
         assert selection.ordering is not None
         position = self.progress.position
         start = Start(position.order, position.rid, position.given > 0)
-        if self._sorter is None:
+        if self._sorter is None and selection.ordering.fields:
+            served = is_served(view, selection.ordering, selection.condition, self._scope, self._index)
+            if served is not None and self._places_as(served.ordering, position):
+                return FieldWalk(view, served, self._scope, self._form).candidates(start, max_items)
+            self._sorter = Sorter(self._field_ordering or selection.ordering, self._rows_max, start)
+        elif self._sorter is None:
             walk = OrderedWalk(view, selection, self._scope, self._index, self._form)
             if walk.is_served:
                 is_everywhere = False
@@ -231,6 +244,12 @@ class Execution:
                     return None
             sorter.finish()
         return loaded(view, sorter.after(start), max_items)
+
+    def _places_as(self, ordering: Ordering, position: Position) -> bool:
+        """Whether an index's order can be followed: positions are by the order that the first page had."""
+        if self._field_ordering is None and position == START:
+            self._field_ordering = ordering
+        return self._field_ordering is not None and self._field_ordering.fields == ordering.fields
 
     def _ranked(self, view: View, is_due: IsDue, counters: Counters) -> Iterator[Candidate] | None:
         """Candidates by their scores, those that were not yet given; None while they are still being scored."""

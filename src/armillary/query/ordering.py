@@ -26,6 +26,8 @@ _EXCLUDED = "The index path corresponding to the specified order-by item is excl
 
 def order_bytes(ordering: Ordering, document: Any) -> bytes:
     """Where an item stands: ascending bytes, to be read backwards when the first key descends."""
+    if ordering.place is not None:
+        return ordering.place(document)
     values = ordering.values(document)
     if len(values) == 1:
         return value_order(values[0])

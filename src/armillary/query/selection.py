@@ -88,6 +88,9 @@ class OrderKey(NamedTuple):
 class Ordering:
     keys: tuple[OrderKey, ...]
     values: Callable[[Any], tuple[Any, ...]]  # the values of the keys of an item
+    # Where another language says itself where an item stands: as bytes, by fields that are perhaps those of an index.
+    place: Callable[[Any], bytes] | None = None
+    fields: tuple[tuple[str, bool], ...] = ()  # dotted paths, and whether each descends
 
 
 class Scorer(Protocol):

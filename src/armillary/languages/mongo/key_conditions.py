@@ -1,0 +1,191 @@
+"""What the indexes of a collection can use of a filter: for each field, the stretches of keys that every matching
+document has one in (`model/field_indexes.py`). What the container's indexing policy can use of it is `conditions.py`'s.
+
+Of two operators on one field each may be met by another element of an array, so each is a condition of its own; where
+no document has several keys they are joined when an index is chosen. What is missing has the key of null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from bson.code import Code
+from bson.dbref import DBRef
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.regex import Regex
+
+from armillary.languages.mongo.comparisons import is_nan
+from armillary.languages.mongo.conditions import filter_condition
+from armillary.languages.mongo.elements import truth
+from armillary.languages.mongo.matching import is_operators
+from armillary.languages.mongo.paths import index_of, split
+from armillary.languages.mongo.regexes import literal_prefix
+from armillary.model import bson_order
+from armillary.model.bson_order import EMPTY_BYTES, NULL_BYTES, class_bounds, order_bytes, order_class
+from armillary.model.bson_values import TYPE_ALIASES, Document, regex_options, to_decimal
+from armillary.model.layout import prefix_end
+from armillary.query.conditions import ALL, Condition, Keyed, KeyRange, KeyRanges, both, either, intersected, united
+
+_LOGICAL: Final = ("$and", "$or", "$nor", "$expr", "$where", "$text", "$jsonSchema")
+_TYPE_CLASSES: Final = {
+    1: bson_order.NUMBER,
+    2: bson_order.STRING,
+    3: bson_order.OBJECT,
+    5: bson_order.BINARY,
+    7: bson_order.OBJECT_ID,
+    8: bson_order.BOOL,
+    9: bson_order.DATE,
+    11: bson_order.REGEX,
+    13: bson_order.CODE,
+    14: bson_order.STRING,
+    15: bson_order.CODE_WITH_SCOPE,
+    16: bson_order.NUMBER,
+    17: bson_order.TIMESTAMP,
+    18: bson_order.NUMBER,
+    19: bson_order.NUMBER,
+    -1: bson_order.MIN_KEY,
+    127: bson_order.MAX_KEY,
+}
+
+
+def usable_condition(given: Document, *, is_collated: bool = False, single_paths: Iterable[str] = ()) -> Condition:
+    """Everything that any index can use of a filter that has been compiled. `single_paths`: see `filter_condition`."""
+    plain = filter_condition(given, is_collated=is_collated, single_paths=tuple(single_paths))
+    return both([plain, key_condition(given, is_collated=is_collated)])
+
+
+def key_condition(given: Document, *, is_collated: bool = False) -> Condition:
+    return _query(given, "", is_collated)
+
+
+def _query(given: Document, prefix: str, is_collated: bool) -> Condition:
+    parts: list[Condition] = []
+    for name, operand in given.items():
+        if name == "$and":
+            parts += [_query(each, prefix, is_collated) for each in operand]
+        elif name == "$or":
+            parts.append(either([_query(each, prefix, is_collated) for each in operand]))
+        elif not name.startswith("$"):
+            parts.append(_field(prefix + name, operand, is_collated))
+    return both(parts)
+
+
+def _field(path: str, operand: Any, is_collated: bool) -> Condition:
+    if any(index_of(part) >= 0 for part in split(path)):
+        return ALL  # a number may be a name or a place
+    if not is_operators(operand):
+        operand = {"$regex" if isinstance(operand, Regex) else "$eq": operand}
+    parts: list[Condition] = []
+    for name, value in operand.items():
+        if name == "$elemMatch" and not _is_of_values(value):
+            parts.append(_query(value, f"{path}.", is_collated))
+        elif name == "$all":
+            parts += [_each_of_all(path, each, is_collated) for each in value]
+        else:
+            ranges = _ranges(name, value, operand, is_collated)
+            if ranges is not None:
+                parts.append(Keyed(path, ranges))
+    return both(parts)
+
+
+def _each_of_all(path: str, operand: Any, is_collated: bool) -> Condition:
+    if not is_operators(operand):
+        return _field(path, operand, is_collated)
+    return _field(path, {"$elemMatch": operand["$elemMatch"]}, is_collated)
+
+
+def _is_of_values(operand: Document) -> bool:
+    return is_operators(operand) and next(iter(operand)) not in _LOGICAL
+
+
+def _ranges(name: str, value: Any, beside: Document, is_collated: bool) -> KeyRanges | None:
+    """None: nothing is known about the keys."""
+    match name:
+        case "$eq":
+            return _equal(value, is_collated)
+        case "$in":
+            found = [_regex(each, "") if isinstance(each, Regex) else _equal(each, is_collated) for each in value]
+            return None if None in found else united([each for some in found for each in some or ()])
+        case "$gt" | "$gte" | "$lt" | "$lte":
+            return _ordered(name, value, is_collated)
+        case "$regex":
+            return _regex(value, beside.get("$options", ""))
+        case "$exists" if not truth(value):
+            return (_point(NULL_BYTES),)
+        case "$type":
+            return _types(value if type(value) is list else [value])
+        case "$mod" | "$bitsAllSet" | "$bitsAnySet" | "$bitsAllClear" | "$bitsAnyClear":
+            return (_class(bson_order.NUMBER), _class(bson_order.BINARY))
+        case "$elemMatch":
+            ranges: KeyRanges | None = None
+            for inner, operand in value.items():
+                one = _ranges(inner, operand, value, is_collated)
+                if one is not None:
+                    ranges = one if ranges is None else intersected(ranges, one)
+            return ranges
+    return None
+
+
+def _point(encoded: bytes) -> KeyRange:
+    return KeyRange(encoded, prefix_end(encoded), True)
+
+
+def _class(first_byte: int) -> KeyRange:
+    return KeyRange(*class_bounds(first_byte))
+
+
+def _equal(value: Any, is_collated: bool) -> KeyRanges | None:
+    if is_collated and isinstance(value, (str, dict, list, DBRef)):
+        return None
+    if type(value) is list:
+        # The array itself is found by its first element, one inside another array by all of it.
+        first = EMPTY_BYTES if not value else order_bytes(value[0])
+        return united([_point(first), _point(order_bytes(value))])
+    return (_point(order_bytes(value)),)
+
+
+def _ordered(name: str, value: Any, is_collated: bool) -> KeyRanges | None:
+    if isinstance(value, (MinKey, MaxKey, list, Code)) or (is_collated and isinstance(value, (str, dict, DBRef))):
+        return None
+    encoded = order_bytes(value)
+    if value is None or is_nan(value):
+        return (_point(encoded),) if name in ("$gte", "$lte") else ()
+    low, high = class_bounds(order_class(value))
+    match name:
+        case "$gt":
+            return (KeyRange(prefix_end(encoded), high),)
+        case "$gte":
+            return (KeyRange(encoded, high),)
+        case "$lt":
+            return (KeyRange(low, encoded),)
+    return (KeyRange(low, prefix_end(encoded)),)
+
+
+def _regex(operand: Any, options: str) -> KeyRanges:
+    if isinstance(operand, Regex):
+        pattern = operand.pattern if isinstance(operand.pattern, str) else operand.pattern.decode()
+        options = options or regex_options(operand)
+    else:
+        pattern = operand
+    prefix = literal_prefix(pattern, options)
+    strings = _class(bson_order.STRING)
+    if prefix:
+        encoded = order_bytes(prefix)[:-1]  # without the end of the string
+        strings = KeyRange(encoded, prefix_end(encoded))
+    return (strings, _class(bson_order.REGEX))
+
+
+def _types(types: list[Any]) -> KeyRanges | None:
+    classes: set[int] = set()
+    for each in types:
+        if each == "number":
+            classes.add(bson_order.NUMBER)
+            continue
+        number = TYPE_ALIASES.get(each) if isinstance(each, str) else int(to_decimal(each))
+        found = _TYPE_CLASSES.get(number) if number is not None else None
+        if found is None:
+            return None  # arrays are not in an index, null is what is missing too
+        classes.add(found)
+    return tuple([_class(each) for each in sorted(classes)])

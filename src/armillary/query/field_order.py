@@ -1,0 +1,233 @@
+"""Documents in the order of a sort: straight off an index of the collection where it has that order. Its keys are in
+order, so a walk over them is a walk in order, and a position in it is a key to seek; where keys were cut the documents
+themselves decide. An index in which documents have several keys, or which does not hold all, has no order to give.
+
+A place is the bytes of the values sorted by, one after the other, inverted where the order descends: what an index of
+just these fields has for keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from armillary import limits
+from armillary.errors import Failure, Kind
+from armillary.model import layout
+from armillary.model.bson_order import EMPTY_BYTES, inverted, order_bytes
+from armillary.model.bson_values import MISSING
+from armillary.model.documents import Form
+from armillary.model.field_indexes import EMPTY, FieldIndex, cut_key, is_cut_key, rows_of
+from armillary.model.indexing import IndexingPolicy
+from armillary.query.access import Candidate, Index, Scope, few_rids, member_rids, path_prefix
+from armillary.query.aggregates import too_many
+from armillary.query.conditions import Condition, KeyRanges, intersected
+from armillary.query.field_access import HasSeveral, bounds_of, keyed_parts, several_in
+from armillary.query.ordered import Sorter, Start
+from armillary.query.selection import Ordering, OrderKey
+from armillary.storage.engine import View
+
+Fields = tuple[tuple[str, bool], ...]
+
+_BATCH_ITEMS = 64  # loaded together
+_PARALLEL = "cannot sort with keys that are parallel arrays"
+
+
+def field_ordering(fields: Fields) -> Ordering:
+    """The order of a sort by dotted paths, each ascending or descending, in the order of BSON values."""
+    return Ordering((OrderKey(None, False),), _no_values, field_place(fields), fields)
+
+
+def _no_values(_document: Any) -> tuple[Any, ...]:
+    raise AssertionError("documents are placed as a whole")
+
+
+def field_place(fields: Fields) -> Callable[[Any], bytes]:
+    """Where a document stands. Of several keys that an array gives it the first in the order counts."""
+    paths = tuple([tuple(path.split(".")) for path, _ in fields])
+    flips = [is_descending for _, is_descending in fields]
+    if len(fields) == 1 and "." not in fields[0][0]:
+        return _place_of_one(fields[0][0], flips[0])
+
+    def place(document: Any) -> bytes:
+        try:
+            rows = rows_of(document, paths)
+        except Failure:
+            raise Failure(Kind.BAD_REQUEST, _PARALLEL, details={"code": 2}) from None
+        if len(rows) == 1:
+            return _joined(rows[0], flips)
+        return min([_joined(row, flips) for row in rows])
+
+    return place
+
+
+def _place_of_one(name: str, is_descending: bool) -> Callable[[Any], bytes]:
+    def place(document: Any) -> bytes:
+        value = document.get(name, MISSING)
+        if type(value) is not list:
+            encoded = order_bytes(value)
+            return inverted(encoded) if is_descending else encoded
+        if not value:
+            return inverted(EMPTY_BYTES) if is_descending else EMPTY_BYTES
+        keys = [order_bytes(each) for each in value]
+        return inverted(max(keys)) if is_descending else min(keys)
+
+    return place
+
+
+def _joined(row: Sequence[Any], flips: Sequence[bool]) -> bytes:
+    parts = []
+    for value, is_descending in zip(row, flips, strict=True):
+        part = EMPTY_BYTES if value is EMPTY else order_bytes(value)
+        parts.append(inverted(part) if is_descending else part)
+    return b"".join(parts)
+
+
+class Served(NamedTuple):
+    """An index that has an order after some fields that the filter holds to values."""
+
+    chosen: FieldIndex
+    fixed: bytes
+    is_reverse: bool
+    bounds: tuple[bytes, bytes]  # of the keys behind `fixed`
+    ordering: Ordering  # by all fields behind the fixed ones: at least what was asked for
+
+
+def served_order(
+    ordering: Ordering, condition: Condition, policy: IndexingPolicy, has_several: HasSeveral
+) -> Served | None:
+    best: Served | None = None
+    pinned: dict[str, bytes] = {}
+    ranges: dict[str, KeyRanges] = {}
+    for part in keyed_parts(condition):
+        ranges[part.field] = intersected(ranges[part.field], part.ranges) if part.field in ranges else part.ranges
+    for field, found in ranges.items():
+        if len(found) == 1 and found[0].is_point:
+            pinned[field] = found[0].low
+    most = -1
+    for index in policy.fields:
+        if not index.fields or not index.is_complete or has_several(index):
+            continue
+        before = _before(index, ordering.fields, pinned)
+        if before is None or before <= most:
+            continue
+        is_reverse = index.fields[before][1] != ordering.fields[0][1]
+        fixed = b"".join([inverted(pinned[path]) if down else pinned[path] for path, down in index.fields[:before]])
+        path, is_descending = index.fields[before]
+        bounds = bounds_of(ranges[path], is_descending) if path in ranges else (b"", b"\xff")
+        rest = tuple([(path, down != is_reverse) for path, down in index.fields[before:]])
+        extended = ordering if len(rest) == len(ordering.fields) else field_ordering(rest)
+        best, most = Served(index, fixed, is_reverse, bounds, extended), before
+    return best
+
+
+def _before(index: FieldIndex, fields: Fields, pinned: dict[str, bytes]) -> int | None:
+    """How many fields of an index the filter must pin so that the next ones are those of the sort."""
+    for before in range(len(index.fields) - len(fields) + 1):
+        found = index.fields[before : before + len(fields)]
+        for is_reverse in (False, True):
+            if found == tuple([(path, down != is_reverse) for path, down in fields]):
+                return before
+        if index.fields[before][0] not in pinned:
+            return None
+    return None
+
+
+def is_served(view: View, ordering: Ordering, condition: Condition, scope: Scope, index: Index) -> Served | None:
+    """The index to walk over, unless so few documents are left by a filter that sorting them is better."""
+    if not index.is_complete or not index.policy.fields:
+        return None
+    found = served_order(ordering, condition, index.policy, several_in(view))
+    if found is None or (not found.fixed and few_rids(view, condition, scope, index) is not None):
+        return None
+    return found
+
+
+class FieldWalk:
+    """The documents of a partition in the order of an index."""
+
+    def __init__(self, view: View, served: Served, scope: Scope, form: Form) -> None:
+        self._view = view
+        self._served = served
+        self._scope = scope
+        self._form = form
+
+    def candidates(self, start: Start, max_items: int) -> Iterator[Candidate]:
+        """In order, from the start on. A candidate without an item only says how far the walk has come."""
+        members = member_rids(self._view, self._scope)
+        batch_items = max(1, min(max_items, _BATCH_ITEMS))
+        places = self._places(start)
+        skipped = 0
+        batch: list[tuple[bytes, int]] = []
+        for place in places:
+            if members is not None and place[1] not in members:
+                skipped += 1
+                if skipped % _BATCH_ITEMS == 0:
+                    yield from self._read(batch)
+                    batch = []
+                    yield *place, None
+                continue
+            batch.append(place)
+            if len(batch) >= batch_items:
+                yield from self._read(batch)
+                batch = []
+        yield from self._read(batch)
+
+    def _read(self, batch: list[tuple[bytes, int]]) -> Iterator[Candidate]:
+        items = self._view.get_many([layout.item_key(rid) for _, rid in batch])
+        for (order, rid), stored in zip(batch, items, strict=True):
+            yield order, rid, stored
+
+    def _places(self, start: Start) -> Iterator[tuple[bytes, int]]:
+        """The order and rid of every document that has a key, from the start on."""
+        served = self._served
+        prefix = path_prefix(self._view, served.chosen.term_name) + served.fixed
+        low, high = served.bounds
+        if start.rid >= 0:
+            first = cut_key(served.fixed + (inverted(start.order) if served.is_reverse else start.order))
+            first = first[len(served.fixed) :]
+            if served.is_reverse:
+                high = min(high, layout.prefix_end(first))
+            else:
+                low = max(low, first)
+        at = len(prefix)
+        for term, rids in self._groups(prefix + low, prefix + high, at):
+            if is_cut_key(served.fixed + term):
+                yield from self._sorted(rids, start)
+                continue
+            order = inverted(term) if served.is_reverse else term
+            for rid in rids:
+                if start.rid < 0 or (order, rid) > (start.order, start.rid) or self._is_start((order, rid), start):
+                    yield order, rid
+
+    def _is_start(self, place: tuple[bytes, int], start: Start) -> bool:
+        return start.is_included and place == (start.order, start.rid)
+
+    def _groups(self, low: bytes, high: bytes, at: int) -> Iterator[tuple[bytes, list[int]]]:
+        """Keys with the rids behind them, ascending."""
+        term: bytes | None = None
+        rids: list[int] = []
+        pairs = self._view.scan(low, high, self._served.is_reverse)
+        while portion := list(islice(pairs, _BATCH_ITEMS)):
+            for key, _ in portion:
+                here = key[at : -layout.RID_BYTES]
+                if here != term:
+                    if term is not None:
+                        yield term, sorted(rids)
+                    term, rids = here, []
+                rids.append(int.from_bytes(key[-layout.RID_BYTES :], "big"))
+                if len(rids) > limits.QUERY_SORTED_MAX:
+                    raise too_many("The sort has", limits.QUERY_SORTED_MAX, "documents with the same key")
+        if term is not None:
+            yield term, sorted(rids)
+
+    def _sorted(self, rids: Sequence[int], start: Start) -> Iterator[tuple[bytes, int]]:
+        """Documents whose keys were cut, in the order of what they really have."""
+        sorter = Sorter(self._served.ordering, None, start)
+        for rid in rids:
+            stored = self._view.get(layout.item_key(rid))
+            assert stored is not None, "the index names an item that is not there"
+            sorter.add(rid, self._form.load(self._form.text(stored)))
+        sorter.finish()
+        yield from sorter.after(start)
