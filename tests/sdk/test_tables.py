@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -367,3 +367,22 @@ def test_tables_go_on_while_they_split(server: ServerProcess, service: TableServ
         assert len(list(container.read_feed_ranges())) == 2
         assert list(container.query_items("SELECT VALUE COUNT(1) FROM c", enable_cross_partition_query=True)) == [200]
     table.delete_table()
+
+
+def test_tables_over_budget_are_asked_again(start_server: Callable[..., ServerProcess]) -> None:
+    """The clients' own retries: every write is done in the end, though many were refused at first."""
+    enforcing = start_server("--durability", "relaxed", "--throughput", "enforce")
+    refused: list[int] = []
+
+    def note(response: Any) -> None:
+        if response.http_response.status_code == 429:
+            refused.append(429)
+
+    with TableServiceClient(address(enforcing), credential=credential(enforcing)) as service:
+        table = service.create_table("busy")
+        for number in range(45):
+            entity = {"PartitionKey": "p", "RowKey": f"{number:02}", "text": "x" * 100, "n": number}
+            table.create_entity(entity, raw_response_hook=note)
+            table.upsert_entity({**entity, "n": -number}, mode=UpdateMode.REPLACE, raw_response_hook=note)
+        assert sorted(each["n"] for each in table.list_entities()) == [-number for number in reversed(range(45))]
+    assert refused

@@ -127,7 +127,12 @@ class TableDoor:
             log.error("request %s: %s", request_id, failure.message)
         is_xml = b"comp=" in request.target or request.headers.get(b"accept", b"").startswith(b"application/xml")
         version = request.headers if failure.details.get("table_code") != "InvalidHeaderValue" else {}
-        return self._refusal(failure, request_id, version, is_xml=is_xml)
+        response = self._refusal(failure, request_id, version, is_xml=is_xml)
+        if failure.retry_after_ms is not None and request.method == "POST":
+            # Python's client comes again with a POST only if it finds this header; to others its whole seconds are too
+            # many, so they are told the milliseconds alone.
+            response.headers = [*response.headers, (b"retry-after", b"%d" % -(-failure.retry_after_ms // 1000))]
+        return response
 
     def _refusal(
         self, failure: Failure, request_id: str, headers: dict[bytes, bytes], *, is_xml: bool = False
