@@ -265,12 +265,15 @@ class Actor:
 
     async def _walk(self) -> None:
         """Everything in order, in small pages."""
-        await self._compare_pages(
-            self._port.query(ORDERED, self._dice.choice((7, 20, 100))), ORDERED, lambda row: row["rank"]
-        )
+        await self._compare_pages(self._port.query(ORDERED, self._page_items()), ORDERED, lambda row: row["rank"])
 
     async def _list(self) -> None:
-        await self._compare_pages(self._port.feed(self._dice.choice((10, 50))), "read feed", _no_order)
+        await self._compare_pages(self._port.feed(self._page_items()), "read feed", _no_order)
+
+    def _page_items(self) -> int:
+        """So that everything is a handful of pages or some twenty of them."""
+        count = len(self._history.statics) + len(self._history.grown)
+        return max(7, count // self._dice.randint(4, 20))
 
     async def _compare_pages(
         self,

@@ -24,7 +24,7 @@ from support.process import KEY
 
 NAMES = ("soak", "items")
 CONTAINER = f"databases/{NAMES[0]}/containers/{NAMES[1]}"
-POLL_S, WAIT_S = 0.05, 60.0
+POLL_S, WAIT_S = 0.05, 900.0
 CONTROL_KEY = "c29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc29hayE="
 
 
@@ -50,7 +50,7 @@ class Soak:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.port}"
 
-    async def run(self, throughput_ru: int, events: Callable[[Soak], Awaitable[None]]) -> None:
+    async def run(self, throughput_ru: int, events: Events) -> None:
         """The clients work for as long as `events` take."""
         try:
             await self.server.start()
@@ -68,7 +68,7 @@ class Soak:
         problem = await check_directory(self.server.directory)
         assert not self.history.violations and not problem, self.report(problem)
 
-    async def _run(self, events: Callable[[Soak], Awaitable[None]]) -> None:
+    async def _run(self, events: Events) -> None:
         history = self.history
         ports = {kind: [await self._port(kind, number) for number in range(n)] for kind, n in self._clients.items()}
         self._ports = [port for each in ports.values() for port in each]
@@ -113,7 +113,7 @@ class Soak:
         }
         history.verify(listed, begun, others, {kind: follower.pages for kind, follower in followers.items()})
 
-    async def _events(self, events: Callable[[Soak], Awaitable[None]]) -> None:
+    async def _events(self, events: Events) -> None:
         await events(self)
 
     async def _port(self, kind: str, number: int) -> Port:
@@ -160,8 +160,7 @@ class Soak:
 
     async def partitions(self) -> list[dict[str, Any]]:
         """In the order of their keys."""
-        found = await self.control("GET", f"{CONTAINER}/partitions")
-        assert found is not None, self.refusal
+        found = await self._asked("GET", f"{CONTAINER}/partitions")
         self.ranges.update({each["id"]: each["parents"] for each in found["partitions"]})
         partitions: list[dict[str, Any]] = found["partitions"]
         return partitions
@@ -175,7 +174,7 @@ class Soak:
     async def reshaped(self) -> None:
         """Until nothing is being reshaped."""
         deadline_s = time.monotonic() + WAIT_S
-        while (found := await self.control("GET", "reshapes")) is None or found["reshapes"]:
+        while (found := await self._asked("GET", "reshapes"))["reshapes"]:
             assert time.monotonic() < deadline_s, f"still reshaping after {WAIT_S} s: {found}\n{self.report()}"
             await asyncio.sleep(POLL_S)
 
@@ -185,8 +184,23 @@ class Soak:
     async def merge(self) -> bool:
         return await self.control("POST", f"{CONTAINER}/merge", {}) is not None
 
-    async def scale(self, throughput_ru: int) -> bool:
-        return await self.control("PUT", f"{CONTAINER}/throughput", {"throughput": throughput_ru}) is not None
+    async def scale(self, throughput_ru: int) -> None:
+        await self._asked("PUT", f"{CONTAINER}/throughput", {"throughput": throughput_ru})
+
+    async def _asked(self, method: str, path: str, content: Any = None) -> Any:
+        """What must be granted; asked again where nobody was there."""
+        while True:
+            await self._is_back.wait()
+            deaths = len(self.history.deaths)
+            answer = await self.control(method, path, content)
+            if answer is not None:
+                return answer
+            assert deaths < len(self.history.deaths), self.refusal
+
+    @property
+    def depth(self) -> int:
+        """How many generations there are that were seen."""
+        return max(len(parents) for parents in self.ranges.values()) + 1 if self.ranges else 0
 
     def report(self, problem: str = "") -> str:
         told = [f"--seed {self.seed}: {dict(self.history.tally)}", *map(str, self.history.violations[:8])]
@@ -199,6 +213,9 @@ class Soak:
                 self.server.log_text,
             ]
         )
+
+
+Events = Callable[[Soak], Awaitable[None]]
 
 
 async def _rows(pages: Any) -> list[Any]:
