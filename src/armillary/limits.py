@@ -272,6 +272,7 @@ MONGO_STAGE_BYTES_MAX = 100 * MB  # that a sort, a group or another stage that w
 MONGO_STAGES_MAX = 1_000
 MONGO_PIPELINE_DEPTH_MAX = 20  # pipelines inside pipelines
 MONGO_RANGE_MAX = 1_000_000  # ours: numbers that $range makes
+MONGO_VALUE_BYTES_MAX = 64 * MB  # ours: of a value between two expressions
 MONGO_BATCH_DOCUMENTS = 500  # ours: handed from one stage to the next
 MONGO_DENSIFIED_MAX = 500_000  # that $densify makes
 

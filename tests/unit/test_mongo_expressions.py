@@ -409,3 +409,23 @@ def test_hashed_index_keys(value: Any) -> None:
     """What MongoDB's own `convertShardKeyToHashed` gives for 1 is well known; equal numbers hash alike."""
     found = evaluated({"$toHashedIndexKey": {"$literal": value}})
     assert found == 5902408780260971510 and type(found) is Int64
+
+
+def doubled(initial: Any, body: Any) -> Any:
+    return {"$reduce": {"input": {"$range": [0, 80]}, "initialValue": initial, "in": body}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        doubled(1, ["$$value", "$$value"]),
+        doubled([1], {"$concatArrays": ["$$value", "$$value"]}),
+        doubled("x", {"$concat": ["$$value", "$$value"]}),
+        doubled({}, {"a": "$$value", "b": "$$value"}),
+        {"$map": {"input": {"$range": [0, 9000]}, "in": {"$literal": "x" * 10_000}}},
+        {"$replaceAll": {"input": "a" * 10_000, "find": "a", "replacement": "b" * 10_000}},
+    ],
+    ids=range(6),
+)
+def test_values_do_not_grow_without_bounds(spec: Any) -> None:
+    assert code_of(spec) == 10334

@@ -10,7 +10,7 @@ from armillary import limits
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document, encode
 
-EXCEEDED: Final = 292
+EXCEEDED, TOO_LARGE = 292, 10334
 _PLACE_BYTES: Final = 64  # of a value in a list or a dictionary
 
 
@@ -37,6 +37,25 @@ class Budget:
 
     def take_document(self, document: Document) -> None:
         self.take(len(encode(document)) + _PLACE_BYTES)
+
+
+def check_growth(value: Any) -> Any:
+    """The value, refused if it is larger than any document may be, by much: parts of it may be the same object many
+    times over, so that it takes no room before somebody writes it out."""
+    left_bytes = limits.MONGO_VALUE_BYTES_MAX
+    pending = [value]
+    while pending:
+        holder = pending.pop()
+        left_bytes -= _PLACE_BYTES + 16 * len(holder)
+        for each in holder.values() if type(holder) is dict else holder:
+            kind = type(each)
+            if kind is dict or kind is list:
+                pending.append(each)
+            elif kind is str:
+                left_bytes -= len(each)
+        if left_bytes < 0:
+            raise refusal(TOO_LARGE, f"An expression makes a value of more than {limits.MONGO_VALUE_BYTES_MAX} bytes")
+    return value
 
 
 def value_bytes(value: Any) -> int:

@@ -23,10 +23,12 @@ from armillary.languages.mongo.expressions.compiling import (
 )
 from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, as_whole, is_nullish, truth
 from armillary.languages.mongo.expressions.strings import bound
+from armillary.languages.mongo.memory import check_growth
 from armillary.languages.mongo.sorting import compile_sort_by
 from armillary.model.bson_values import INT64_MAX, MISSING, shell_text, type_name
 
 KeyOf = Callable[[Any], Any]
+_LONG: Final = 10_000  # elements; shorter arrays are not looked at where they only lose or keep some
 
 
 def _array_elem_at(array: Any, index: Any) -> Any:
@@ -64,7 +66,7 @@ def _concat_arrays(*arrays: Any) -> Any:
         if type(array) is not list:
             raise refusal(28664, f"$concatArrays only supports arrays, not {type_name(array)}")
         joined += array
-    return joined
+    return check_growth(joined) if len(joined) > _LONG else joined
 
 
 def _size(array: Any) -> int:
@@ -199,7 +201,7 @@ def _map(name: str, spec: Any, context: Context) -> Expression:
             scope[place] = each
             value = body(scope)
             made.append(None if value is MISSING else value)
-        return made
+        return check_growth(made) if len(made) > 1 and type(made[0]) in (str, list, dict) else made
 
     return evaluate
 
@@ -218,9 +220,11 @@ def _reduce(name: str, spec: Any, context: Context) -> Expression:
         if type(array) is not list:
             raise refusal(40080, f"$reduce requires that 'input' be an array, found: {shell_text(array)}")
         value = initial(scope)
-        for each in array:
+        for place, each in enumerate(array):
             scope[this], scope[so_far] = each, value
             value = body(scope)
+            if place % 4 == 3 and (type(value) is list or type(value) is dict):
+                check_growth(value)
         return value
 
     return evaluate

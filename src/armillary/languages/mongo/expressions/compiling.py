@@ -23,6 +23,7 @@ from armillary.languages.mongo.context import (
     Scope,
 )
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
+from armillary.languages.mongo.memory import check_growth
 from armillary.model.bson_values import MISSING, Document, shell_text
 
 UNKNOWN_EXPRESSION: Final = 168
@@ -203,6 +204,9 @@ def value_at(value: Any, parts: Sequence[str], first: int = 0) -> Any:
 # Objects and arrays.
 
 
+_GROWING: Final = frozenset([str, list, dict])  # two of them in a third, again and again, grow without bounds
+
+
 def _object(spec: Document, context: Context) -> Expression:
     name = next(iter(spec), "")
     if name.startswith("$"):
@@ -229,16 +233,19 @@ def _object(spec: Document, context: Context) -> Expression:
 
 def _made(members: list[tuple[str, Expression]], scope: Scope) -> Document:
     document = {}
+    growing = 0
     for name, expression in members:
         value = expression(scope)
         if value is not MISSING:
             document[name] = value
-    return document
+            growing += type(value) in _GROWING
+    return check_growth(document) if growing > 1 else document
 
 
 def _array(elements: list[Expression]) -> Expression:
     def evaluate(scope: Scope) -> list[Any]:
-        return [None if (value := each(scope)) is MISSING else value for each in elements]
+        made = [None if (value := each(scope)) is MISSING else value for each in elements]
+        return check_growth(made) if sum([type(value) in _GROWING for value in made]) > 1 else made
 
     return folded(evaluate, elements)
 

@@ -73,7 +73,7 @@ def _substr_bytes(value: Any, start: Any, length: Any) -> str:
         raise refusal(16034, f"$substrBytes:  starting index must be a numeric type (is BSON type {type_name(start)})")
     if type(length) not in RANKS:
         raise refusal(16035, f"$substrBytes:  length must be a numeric type (is BSON type {type_name(length)})")
-    first, count = int(as_double(start)), int(as_double(length))
+    first, count = _clamped(start), _clamped(length)
     if first < 0:
         raise refusal(50752, f"$substrBytes:  starting index must be non-negative (got: {first})")
     if first >= len(encoded):
@@ -84,6 +84,12 @@ def _substr_bytes(value: Any, start: Any, length: Any) -> str:
     if last < len(encoded) and _continues(encoded, last):
         raise refusal(28657, "$substrBytes:  Invalid range, ending index is in the middle of a UTF-8 character.")
     return encoded[first:last].decode("utf-8", "surrogatepass")
+
+
+def _clamped(number: Any) -> int:
+    """As a whole number that can be a place; not a number is 0."""
+    double = as_double(number)
+    return 0 if double != double else int(min(max(double, -1e9), 1e9))
 
 
 def _continues(encoded: bytes, place: int) -> bool:
@@ -199,6 +205,9 @@ def _replace(name: str, replace: Callable[[str, str, str], str]) -> Operator:
                 raise refusal(code, f"{name} requires that '{what}' be a string, found: {shell_text(value)}")
         if is_nullish(text) or is_nullish(find) or is_nullish(replacement):
             return None
+        most = len(text) + (len(text) + 1 if not find else text.count(find)) * len(replacement)
+        if most > limits.MONGO_DOCUMENT_BYTES_MAX:
+            raise refusal(10334, f"{name} makes a string of {most} characters, more than a document holds")
         return replace(text, find, replacement)
 
     return Named(evaluate, {"input": 51749, "find": 51748, "replacement": 51747}, (), 51751, 51750)

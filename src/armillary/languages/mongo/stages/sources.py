@@ -158,7 +158,7 @@ def geo_near(name: str, spec: Any, context: Context) -> GeoNear:
         matcher,
         check_path(spec["distanceField"]) if "distanceField" in spec else None,
         check_path(spec["includeLocs"]) if "includeLocs" in spec else None,
-        as_double(spec.get("distanceMultiplier", 1.0)),
+        as_double(_constant_number("distanceMultiplier", spec.get("distanceMultiplier", 1.0), context)),
     )
 
 
