@@ -70,7 +70,7 @@ class Call:
     def collection(self, field: str | None = None) -> str:
         """The collection that the command names in its first field."""
         value = self.body.get(field or self.name)
-        if not isinstance(value, str):
+        if type(value) is not str:
             raise refusal(73, f"collection name has invalid type {type_name(value)}")
         return check_collection(self.database, value)
 
@@ -100,7 +100,7 @@ def database_of(body: Document) -> str:
     name = body.get("$db")
     if name is None:
         raise refusal(40571, "OP_MSG requests require a $db argument")
-    if not isinstance(name, str):
+    if type(name) is not str:
         raise refusal(14, f"BSON field '$db' is the wrong type '{type_name(name)}', expected type 'string'")
     return name
 

@@ -87,8 +87,6 @@ def update_order(call: Call, container: Container | None, statement: Fields, var
     matcher = _matcher(call, container, given, context, collation, variables)
     hints.check(container, statement.body.get("hint"))
     order = statement.optional_document("sort")
-    if order is not None and call.door.settings.version < "8.0" and call.name != "findAndModify":
-        raise refusal(40415, f"BSON field '{statement.name}.sort' is an unknown field.")
     if order and is_multi:
         raise refusal(72, "Cannot specify sort with multi=true")
     sort = compile_sort(order, collation, matcher.text) if order else None

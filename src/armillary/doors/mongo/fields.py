@@ -40,7 +40,7 @@ class Fields:
             if default is None:
                 raise self.missing(name)
             return default
-        if not isinstance(value, str):
+        if type(value) is not str:
             raise self._wrong_type(name, value, "string")
         return value
 

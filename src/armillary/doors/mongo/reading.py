@@ -11,16 +11,18 @@ from armillary import limits
 from armillary.account import bson_items, feeds
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
+from armillary.account.sorted_reading import SortedReading, has_order
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.namespaces import shard_fields
 from armillary.doors.mongo.targets import Target, target_of
-from armillary.languages.mongo.conditions import filter_condition
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.key_conditions import usable_condition
 from armillary.languages.mongo.matching import Matcher
 from armillary.languages.mongo.sorting import Sort
 from armillary.model.bson_values import Document, decode
 from armillary.model.documents import BSON
 from armillary.query.conditions import ALL, Condition
+from armillary.query.field_order import field_ordering
 from armillary.query.selection import Selection, Stage
 
 _PAGE_ITEMS = 1000
@@ -46,7 +48,7 @@ class Wanted(NamedTuple):
 def wanted(
     container: Container, given: Document, matcher: Matcher, *, has_collation: bool = False, most: int | None = None
 ) -> Wanted:
-    condition = filter_condition(given, is_collated=has_collation, single_paths=shard_fields(container))
+    condition = usable_condition(given, is_collated=has_collation, single_paths=shard_fields(container))
     return Wanted(given, matcher, target_of(container, given, has_collation=has_collation), condition, most)
 
 
@@ -96,6 +98,29 @@ async def _scan(
         continuation = page.continuation
         if continuation is None or left == 0:
             return
+
+
+async def by_index(
+    call: Call, container: Container, wanted: Wanted, sort: Sort, *, skip: int, limit: int
+) -> AsyncIterator[list[Found]] | None:
+    """In the order of a sort, skipped and limited, off an index that has it; None: there is none."""
+    if any(field.is_score for field in sort.fields):
+        return None
+    ordering = field_ordering(tuple([(field.path, field.is_descending) for field in sort.fields]))
+    stage = Stage(predicate=wanted.matcher.matches, is_sure=True)
+    selection = Selection(wanted.condition, (stage,), ordering=ordering, skip=skip, take=limit or None)
+    if not await has_order(container, selection):
+        return None
+    options = FeedOptions(key=wanted.target.key or None, form=BSON)
+    return _walked(call, SortedReading(call.account, container, selection, options), wanted.page_items)
+
+
+async def _walked(call: Call, walk: SortedReading, page_items: int) -> AsyncIterator[list[Found]]:
+    while not walk.is_done:
+        call.check_time()
+        page = await walk.page(page_items)
+        call.spend(page.charge_ru)
+        yield [Found(row, decode(row)) for row in page.rows]
 
 
 async def ordered(call: Call, container: Container, wanted: Wanted, sort: Sort, *, most: int | None) -> list[Found]:

@@ -135,6 +135,13 @@ async def found_pages(call: Call, container: Container, query: Query) -> AsyncIt
     )
     sort = query.sort
     if sort is not None and sort.fields:
+        walked = None
+        if query.collation is None:
+            walked = await reading.by_index(call, container, wanted, sort, skip=query.skip, limit=query.limit)
+        if walked is not None:
+            async for page in walked:
+                yield page
+            return
         found = await reading.ordered(call, container, wanted, sort, most=query.most)
     elif sort is not None and sort.natural < 0:
         found = [each async for page in reading.pages(call, container, wanted._replace(most=None)) for each in page]

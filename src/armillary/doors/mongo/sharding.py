@@ -117,7 +117,7 @@ async def _create_collection(call: Call) -> Reply:
     given = call.body.get("shardKey")
     if given is None:
         key: tuple[str, ...] = ()
-    elif isinstance(given, str):
+    elif type(given) is str:
         key = shard_key_of({given: "hashed"})
     else:
         key = shard_key_of(call.fields.document("shardKey"))

@@ -122,7 +122,13 @@ async def write_all(
     """How many were done, and which were not, and why."""
     if not operations:
         return 0, []
-    answer = await bson_items.write_many(container, operations, stops=stops)
+    try:
+        answer = await bson_items.write_many(container, operations, stops=stops)
+    except Failure as failure:
+        if failure.kind is not Kind.THROTTLED:
+            raise
+        call.spend(failure.charge_ru)
+        return 0, [(0, failure)]
     call.spend(answer.charge_ru)
     failures = [(place, each) for place, each in enumerate(answer.outcomes) if isinstance(each, Failure)]
     return len(answer.outcomes) - len(failures), failures
@@ -207,8 +213,9 @@ def statements_of(call: Call, name: str) -> list[Fields]:
         found = call.fields.documents(name)
     check_count(len(found))
     statements = [Fields(each, f"{call.name}.{name}") for each in found]
+    known = _STATEMENT_FIELDS[call.name] - (frozenset() if call.door.settings.version >= "8.0" else {"sort"})
     for each in statements:
-        each.only(_STATEMENT_FIELDS[call.name])
+        each.only(known)
         if "q" not in each.body:
             raise each.missing("q")
         if call.name == "delete":
