@@ -1,0 +1,274 @@
+"""Vertices and edges as items: the JSON that Cosmos's graphs are stored as, which the SQL door reads and writes too.
+
+A vertex has its properties as arrays of `{id, _value, _meta}`, but for the partition key and `ttl`, which are bare; an
+edge has them bare. What JSON cannot tell (dates, UUIDs, large and odd numbers) has its type noted beside it. Where such
+items are and how they are found is `graph_reads.py`'s part.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import orjson
+
+from armillary import limits
+from armillary.errors import Failure
+from armillary.languages.gremlin import dates
+from armillary.languages.gremlin.elements import BigInt, Edge, Set, Uuid, Vertex, VertexProperty
+from armillary.languages.gremlin.errors import execution
+from armillary.model.items import SYSTEM_PROPERTIES
+
+ID: Final = "id"
+LABEL: Final = "label"
+IS_EDGE: Final = "_isEdge"
+SOURCE, SOURCE_LABEL = "_vertexId", "_vertexLabel"
+SINK, SINK_LABEL, SINK_PARTITION = "_sink", "_sinkLabel", "_sinkPartition"
+TTL: Final = "ttl"
+VALUE, META, TYPE, META_TYPES, EDGE_TYPES = "_value", "_meta", "_type", "_metaTypes", "_types"
+
+_OF_EDGES: Final = frozenset(
+    (ID, LABEL, IS_EDGE, SOURCE, SOURCE_LABEL, SINK, SINK_LABEL, SINK_PARTITION, EDGE_TYPES, *SYSTEM_PROPERTIES)
+)
+_OF_VERTICES: Final = frozenset((ID, LABEL, IS_EDGE, *SYSTEM_PROPERTIES))
+_EDGE_MARK: Final = b'"_isEdge":true'
+_VALUE_DEPTH_MAX: Final = 32
+
+
+# Reading.
+
+
+def vertex_of(text: bytes, partition_key: str | None) -> Vertex | None:
+    """None: the item is no vertex."""
+    if _EDGE_MARK in text:
+        item = orjson.loads(text)
+        if item.get(IS_EDGE) is True:
+            return None
+    else:
+        item = orjson.loads(text)
+    label = item.get(LABEL)
+    if type(label) is not str:
+        return None
+    id = item[ID]
+    vertex = Vertex(id, label, item.get(partition_key) if partition_key is not None else None, {}, item.get("_etag"))
+    properties: dict[str, list[VertexProperty]] = {}
+    for name, content in item.items():
+        if name not in _OF_VERTICES:
+            properties[name] = _values_of(vertex, name, content)
+    vertex.properties = properties
+    return vertex
+
+
+def _values_of(vertex: Vertex, name: str, content: Any) -> list[VertexProperty]:
+    if type(content) is list and content and all(type(each) is dict and VALUE in each for each in content):
+        return [_property_of(vertex, name, each) for each in content]
+    # The partition key, ttl, and what was written bare through another door.
+    return [VertexProperty(f"{vertex.id}|{name}", name, content, vertex)]
+
+
+def _property_of(vertex: Vertex, name: str, content: dict[str, Any]) -> VertexProperty:
+    value = content[VALUE]
+    if TYPE in content:
+        value = _typed(value, content[TYPE])
+    meta = content.get(META)
+    if type(meta) is dict:
+        kinds = content.get(META_TYPES)
+        meta = _typed_members(meta, kinds) if type(kinds) is dict else meta
+    else:
+        meta = None
+    return VertexProperty(content.get(ID, f"{vertex.id}|{name}"), name, value, vertex, meta)
+
+
+def edge_of(
+    text: bytes, partition_key: str | None, *, source: Vertex | None = None, sink: Vertex | None = None
+) -> Edge | None:
+    """None: the item is no edge. `source` and `sink`: the ends that are known already."""
+    item = orjson.loads(text)
+    label, source_id, sink_id = item.get(LABEL), item.get(SOURCE), item.get(SINK)
+    if item.get(IS_EDGE) is not True or type(label) is not str or type(source_id) is not str:
+        return None
+    if type(sink_id) is not str:
+        return None
+    partition = item.get(partition_key) if partition_key is not None else None
+    if source is None:
+        source = Vertex(source_id, _label_of(item.get(SOURCE_LABEL)), partition)
+    if sink is None:
+        # Without it the edge is taken for one inside its partition.
+        sink_partition = item.get(SINK_PARTITION, partition) if partition_key is not None else None
+        sink = Vertex(sink_id, _label_of(item.get(SINK_LABEL)), sink_partition)
+    properties = {name: value for name, value in item.items() if name not in _OF_EDGES and name != partition_key}
+    kinds = item.get(EDGE_TYPES)
+    if type(kinds) is dict:
+        properties = _typed_members(properties, kinds)
+    return Edge(item[ID], label, source, sink, properties, item.get("_etag"))
+
+
+def sink_partition_of(item: dict[str, Any], partition_key: str | None) -> Any:
+    return item.get(SINK_PARTITION, item.get(partition_key) if partition_key is not None else None)
+
+
+def _label_of(value: Any) -> str:
+    return value if type(value) is str else "vertex"
+
+
+def _typed_members(members: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
+    return {name: _typed(value, kinds[name]) if name in kinds else value for name, value in members.items()}
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    """A value by what was noted beside it: a type, or of a number the type and what it is exactly. As it is, where
+    somebody has written something else since."""
+    if type(kind) is not str:
+        return value
+    name, _, exact = kind.partition(":")
+    try:
+        match name:
+            case "date" if type(value) is str:
+                return dates.parse_date(value)
+            case "uuid" if type(value) is str:
+                return Uuid(value)
+            case "set" if type(value) is list:
+                return Set(value)
+            case "bigint" | "decimal" | "double" if len(exact) <= limits.GREMLIN_DIGITS_MAX * 2:
+                return _NUMBERS[name](exact)
+    except (ValueError, InvalidOperation, Failure):
+        pass
+    return value
+
+
+_NUMBERS: Final[dict[str, Callable[[str], Any]]] = {"bigint": BigInt, "decimal": Decimal, "double": float}
+
+
+# Writing.
+
+
+def vertex_document(vertex: Vertex, partition_key: str | None) -> dict[str, Any]:
+    assert vertex.properties is not None, "a vertex is written as a whole"
+    item: dict[str, Any] = {ID: vertex.id, LABEL: vertex.label}
+    if partition_key is not None:
+        item[partition_key] = _key_value(vertex.partition, partition_key)
+    for name, values in vertex.properties.items():
+        if name == partition_key:
+            continue
+        if name in _OF_VERTICES:
+            raise execution(f"A property of a vertex cannot have the name '{name}': it is the system's.")
+        if name == TTL and len(values) == 1 and type(values[0].value) is int:
+            item[TTL] = values[0].value
+        elif values:
+            item[name] = [_stored_property(each) for each in values]
+    return item
+
+
+def _stored_property(given: VertexProperty) -> dict[str, Any]:
+    value, kind = _stored(given.value, given.key)
+    content: dict[str, Any] = {ID: given.id, VALUE: value}
+    if kind is not None:
+        content[TYPE] = kind
+    if given.meta:
+        content[META], kinds = _stored_members(given.meta)
+        if kinds:
+            content[META_TYPES] = kinds
+    return content
+
+
+def edge_document(edge: Edge, partition_key: str | None) -> dict[str, Any]:
+    source, sink = edge.out_vertex, edge.in_vertex
+    item: dict[str, Any] = {
+        ID: edge.id,
+        LABEL: edge.label,
+        IS_EDGE: True,
+        SOURCE: source.id,
+        SOURCE_LABEL: source.label,
+        SINK: sink.id,
+        SINK_LABEL: sink.label,
+    }
+    if partition_key is not None:
+        item[partition_key] = _key_value(source.partition, partition_key)
+        item[SINK_PARTITION] = sink.partition
+    for name in edge.properties or {}:
+        if name in _OF_EDGES:
+            raise execution(f"A property of an edge cannot have the name '{name}': it is the system's.")
+    members, kinds = _stored_members(edge.properties or {})
+    if partition_key is not None and partition_key in members:
+        raise execution(f"The property '{partition_key}' of an edge is that of its out-vertex: leave it out.")
+    item.update(members)
+    if kinds:
+        item[EDGE_TYPES] = kinds
+    return item
+
+
+def _key_value(value: Any, partition_key: str) -> Any:
+    if isinstance(value, bool | str):
+        return str(value) if type(value) is not bool else value
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value) if isinstance(value, float) else int(value)
+    shown = "null" if value is None else str(value)[:60]
+    raise execution(f"Cannot add a vertex where the partition key property '{partition_key}' has value '{shown}'.")
+
+
+def _stored_members(members: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    stored: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    for name, value in members.items():
+        stored[name], kind = _stored(value, name)
+        if kind is not None:
+            kinds[name] = kind
+    return stored, kinds
+
+
+def _stored(value: Any, name: str) -> tuple[Any, str | None]:
+    """A value as JSON has it, and its type where JSON does not say it."""
+    if value is None or value is True or value is False:
+        return value, None
+    if isinstance(value, str):
+        return str(value), "uuid" if isinstance(value, Uuid) else None
+    if isinstance(value, int):
+        is_large = type(value) is BigInt or not -(2**63) <= value < 2**63
+        return (_nearest(int(value)), f"bigint:{int(value)}") if is_large else (int(value), None)
+    if isinstance(value, float):
+        return (float(value), None) if math.isfinite(value) else (_nearest(value), f"double:{float(value)}")
+    if isinstance(value, Decimal):
+        return _nearest(value), f"decimal:{value}"
+    if isinstance(value, datetime):
+        return value.isoformat(), "date"
+    if isinstance(value, Set):
+        return _plain(value, name, 0), "set"
+    return _plain(value, name, 0), None
+
+
+def _nearest(value: int | float | Decimal) -> float | None:
+    """The double that stands for a number in filters; none for NaN, which is met by none."""
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf if value > 0 else -math.inf
+    return None if math.isnan(found) else min(max(found, -sys.float_info.max), sys.float_info.max)
+
+
+def _plain(value: Any, name: str, depth: int) -> Any:
+    """What lists and maps hold: JSON only, since there is nowhere to note a type."""
+    if depth > _VALUE_DEPTH_MAX:
+        raise execution(f"The value of the property '{name}' is nested too deeply.")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int) and abs(value) < 2**63:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if isinstance(value, list):
+        return [_plain(each, name, depth + 1) for each in value]
+    if isinstance(value, dict):
+        return {_member_name(key, name): _plain(each, name, depth + 1) for key, each in value.items()}
+    raise execution(f"The property '{name}' cannot hold a value of the type {type(value).__name__}.")
+
+
+def _member_name(key: Any, name: str) -> str:
+    if not isinstance(key, str):
+        raise execution(f"A map in the property '{name}' has texts as its keys, not {key!r}.")
+    return str(key)
