@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any
 
-from support.gremlin_graph import MemoryGraph, copy_edge, copy_vertex, run_script
+from support.gremlin_graph import MemoryGraph, run_script
 
 from armillary.errors import Failure
 from armillary.languages.gremlin.elements import (
@@ -107,7 +107,7 @@ class Graphs:
             return MemoryGraph()
         if name not in self._built:
             self._built[name] = self._load(name)
-        return copied(self._built[name])
+        return self._built[name].copy()
 
     def _load(self, name: str) -> MemoryGraph:
         if self._directory is None:
@@ -157,15 +157,6 @@ def _plain(value: Any) -> Any:
         number = value["@value"]
         return Long(number) if value["@type"] == "g:Int64" else number
     return value
-
-
-def copied(graph: MemoryGraph) -> MemoryGraph:
-    copy = MemoryGraph()
-    copy.stored_vertices = {key: copy_vertex(vertex) for key, vertex in graph.stored_vertices.items()}
-    copy.stored_edges = {key: copy_edge(edge) for key, edge in graph.stored_edges.items()}
-    copy.out_edges = {key: dict(keys) for key, keys in graph.out_edges.items()}
-    copy.in_edges = {key: dict(keys) for key, keys in graph.in_edges.items()}
-    return copy
 
 
 _NUMBERS: dict[str, Any] = {

@@ -21,7 +21,17 @@ CASES: list[dict[str, Any]] = [json.loads(line) for line in (HERE / "cases.jsonl
 GRAPHS: dict[str, dict[str, Any]] = json.loads((HERE / "graphs.json").read_text("utf-8"))
 
 
+_BUILT: dict[str, MemoryGraph] = {}
+
+
 async def build(name: str) -> MemoryGraph:
+    """A graph of its own: built by its scripts once, then copied."""
+    if name not in _BUILT:
+        _BUILT[name] = await build_anew(name)
+    return _BUILT[name].copy()
+
+
+async def build_anew(name: str) -> MemoryGraph:
     key = GRAPHS[name]["partition_key"]
     graph = MemoryGraph(key.lstrip("/") if key else None)
     for script in GRAPHS[name]["scripts"]:

@@ -72,6 +72,15 @@ class MemoryGraph:
 
     element_id = staticmethod(text_id)
 
+    def copy(self) -> MemoryGraph:
+        copy = MemoryGraph(self.partition_key)
+        copy.stored_vertices = {key: copy_vertex(vertex) for key, vertex in self.stored_vertices.items()}
+        copy.stored_edges = {key: copy_edge(edge) for key, edge in self.stored_edges.items()}
+        copy.out_edges = {key: dict(keys) for key, keys in self.out_edges.items()}
+        copy.in_edges = {key: dict(keys) for key, keys in self.in_edges.items()}
+        copy.world = self.world
+        return copy
+
     def _read(self, count: int) -> None:
         self.reads += 1
         self.operations.append(StoreOperation(1, count, 100 * count, 0.1))

@@ -80,7 +80,7 @@ def _unquoted(piece: str, text: str, at: int) -> str:
 
     def character(match: re.Match[str]) -> str:
         code = match.group(1)
-        if code[0] == "u":
+        if code[0] == "u" and len(code) > 4:
             return chr(int(code.lstrip("u"), 16))
         if code[0] in "01234567":
             return chr(int(code, 8))
