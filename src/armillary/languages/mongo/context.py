@@ -24,19 +24,6 @@ NOW, CLUSTER_TIME, RANDOM = 0, 1, 2
 _GIVEN: Final = {"NOW": NOW, "CLUSTER_TIME": CLUSTER_TIME}
 
 
-class Decision:
-    """What `$redact` is told: `$$DESCEND`, `$$PRUNE` or `$$KEEP`. No document can hold one."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"$${self.name}"
-
-
-DESCEND, PRUNE, KEEP = Decision("DESCEND"), Decision("PRUNE"), Decision("KEEP")
-
-
 def run_values(
     now_ms: int, random: Callable[[], float], let: Iterable[Any] = (), cluster_time: Timestamp | None = None
 ) -> list[Any]:

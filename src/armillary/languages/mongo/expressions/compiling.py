@@ -12,28 +12,12 @@ from typing import Any, Final
 from bson.dbref import DBRef
 
 from armillary.errors import Failure
-from armillary.languages.mongo.context import (
-    CURRENT,
-    DESCEND,
-    KEEP,
-    PRUNE,
-    ROOT,
-    Context,
-    Expression,
-    Scope,
-)
+from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
 from armillary.languages.mongo.memory import check_growth
 from armillary.model.bson_values import MISSING, Document, shell_text
 
 UNKNOWN_EXPRESSION: Final = 168
-
-_CONSTANTS: Final[Mapping[str, Any]] = {
-    "REMOVE": MISSING,
-    "DESCEND": DESCEND,
-    "PRUNE": PRUNE,
-    "KEEP": KEEP,
-}
 
 
 class Constant:
@@ -128,8 +112,8 @@ def _reference(text: str, context: Context) -> Expression:
         raise refusal(FAILED_TO_PARSE, "empty variable names are not allowed")
     if path or text.endswith("."):
         check_path(path)
-    if name in _CONSTANTS and not path:
-        return Constant(_CONSTANTS[name])
+    if name == "REMOVE":
+        return Constant(MISSING)
     is_local, place = context.place(name)
     parts = path.split(".") if path else []
     if is_local:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from armillary.errors import Failure
-from armillary.languages.mongo.context import CURRENT, DESCEND, KEEP, PRUNE, ROOT, Context, Expression, Scope
+from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression
 from armillary.languages.mongo.paths import with_value
@@ -169,11 +169,16 @@ def replace_root(name: str, spec: Any, context: Context) -> Transform:
 
 # $redact.
 
+_DECISIONS: Final = {"DESCEND": "descend", "PRUNE": "prune", "KEEP": "keep"}  # variables here and nowhere else
+
 
 def redact(name: str, spec: Any, context: Context) -> Callable[[Document], Any]:
     """Gives MISSING for documents that are hidden altogether."""
-    expression = compile_expression(spec, context)
-    scope = context.scope({})
+    inner, places = context.bind(*_DECISIONS)
+    expression = compile_expression(spec, inner)
+    scope = inner.scope({})
+    for place, decision in zip(places, _DECISIONS.values(), strict=True):
+        scope[place] = decision
 
     def document_of(document: Document) -> Any:
         scope[ROOT] = document
@@ -184,23 +189,24 @@ def redact(name: str, spec: Any, context: Context) -> Callable[[Document], Any]:
 
 def _redacted(document: Document, expression: Expression, scope: Scope) -> Any:
     scope[CURRENT] = document
-    decision = expression(scope)
-    if decision is KEEP:
-        return document
-    if decision is PRUNE:
-        return MISSING
-    if decision is not DESCEND:
-        raise refusal(
-            17053,
-            "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE, "
-            f"but returned {'nothing' if decision is MISSING else shell_text(decision)}",
-        )
-    made: Document = {}
-    for field, value in document.items():
-        value = _redacted_value(value, expression, scope)
-        if value is not MISSING:
-            made[field] = value
-    return made
+    match expression(scope):
+        case "keep":
+            return document
+        case "prune":
+            return MISSING
+        case "descend":
+            made: Document = {}
+            for field, value in document.items():
+                value = _redacted_value(value, expression, scope)
+                if value is not MISSING:
+                    made[field] = value
+            return made
+        case other:
+            raise refusal(
+                17053,
+                "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and "
+                f"$$PRUNE, but returned {'nothing' if other is MISSING else shell_text(other)}",
+            )
 
 
 def _redacted_value(value: Any, expression: Expression, scope: Scope) -> Any:
