@@ -301,6 +301,7 @@ class Account:
         swept = self._swept_lsn.get(place, 0)
         if self.reshaper.is_reshaping(partition, container):
             return  # whoever copies a log needs its tombstones
+        await upkeep.forget_records(partition, now_s)
         if swept < partition.lsn:
             self._swept_lsn[place] = await upkeep.forget_tombstones(partition, swept, now_s)
         if place in self._looks:

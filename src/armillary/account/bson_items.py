@@ -21,9 +21,11 @@ from armillary.model.bson_values import Document
 from armillary.model.keys import Key
 from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb, bson_draft
+from armillary.partition.records import Record, Repeated
 
 Change = Callable[[Document], Document | None]
 Match = Callable[[Document], bool]
+RecordOf = Callable[[range], Record]
 
 
 # One document.
@@ -82,10 +84,25 @@ def deleting(container: Container, key: Key, id_value: Any, matches: Match) -> O
     return Operation(Verb.DELETE, container.effective_key(key), key, id_text(id_value), matches=matches)
 
 
-async def write(container: Container, operation: Operation, ask: Ask | None = None) -> Answer:
+async def write(
+    container: Container, operation: Operation, ask: Ask | None = None, record: Record | None = None
+) -> Answer:
     """Do it; what was there before is in the answer's `outcome`. NOT_FOUND if it is about nothing, CONFLICT if the id
-    or a unique value is taken."""
-    return await items.write(container, operation, ask)
+    or a unique value is taken. With a record it is done once: REPEATED, with what was recorded, if it was before."""
+    return await items.write(container, operation, ask, record)
+
+
+def recorded(container: Container, session: bytes, number: int) -> dict[int, bytes]:
+    """What was answered to statements of a numbered write, in any partition."""
+    answers: dict[int, bytes] = {}
+    for partition in container.partitions.values():
+        answers |= partition.records.find(session, number)
+    return answers
+
+
+def last_number(container: Container, session: bytes) -> int:
+    """The last number of a session that is known of here; -1: none."""
+    return max([partition.records.last_number(session) for partition in container.partitions.values()], default=-1)
 
 
 # Many.
@@ -98,19 +115,27 @@ class ManyAnswer:
 
 
 async def write_many(
-    container: Container, operations: Sequence[Operation], *, stops: bool, ask: Ask | None = None
+    container: Container,
+    operations: Sequence[Operation],
+    *,
+    stops: bool,
+    ask: Ask | None = None,
+    record_of: RecordOf | None = None,
 ) -> ManyAnswer:
     """Independent operations in the order given, many in one transaction: each succeeds or fails for itself, and the
     first to fail is the last to run if it `stops`. Throttling and whatever ends all raises only if nothing was done;
-    otherwise it is the outcome of those that were not."""
+    otherwise it is the outcome of those that were not. `record_of` numbers operations, named by their places: each is
+    then done once, and REPEATED if it was before."""
     answer = ManyAnswer()
     at = 0
     while at < len(operations):
         try:
             if container.faults is not None:
-                done, failure = await _write_one(container, operations[at], ask)
+                record = record_of(range(at, at + 1)) if record_of is not None else None
+                done, failure = await _write_one(container, operations[at], ask, record)
             else:
-                done, failure = await _write_portion(container, _portion(container, operations, at), ask)
+                batch = _portion(container, operations, at)
+                done, failure = await _write_portion(container, batch, ask, at, record_of)
         except Failure as failed:
             if not answer.outcomes:
                 raise
@@ -141,15 +166,25 @@ def _portion(container: Container, operations: Sequence[Operation], at: int) -> 
 
 
 async def _write_portion(
-    container: Container, batch: Sequence[Operation], ask: Ask | None
+    container: Container, batch: Sequence[Operation], ask: Ask | None, at: int, record_of: RecordOf | None
 ) -> tuple[list[Outcome], Failure | None]:
     """Those that were done, and why the next one was not."""
     failure: Failure | None = None
     while batch:
         partition = container.partition_for(batch[0].epk)
         ticket = partition.admit(WRITE_DEPOSIT, ask)
+        record = record_of(range(at, at + len(batch))) if record_of is not None else None
         try:
-            outcomes = await partition.write_all(batch)
+            outcomes = await partition.write_all(batch, record)
+        except Repeated as repeated:
+            assert record is not None
+            partition.meter.release(ticket, ask)
+            # Perhaps not all of them were: what is not known is done one by one.
+            known = [each for each in record.statements if each in repeated.answers]
+            if len(known) < len(batch):
+                batch = batch[: max(1, len(known))]
+                continue
+            return [items.repeated_outcome(repeated, each) for each in known], failure
         except MemberFailed as failed:
             # Nothing was done. Those before it can be.
             failure = partition.meter.charge(failed.failure, batch[failed.index].epk, ticket, ask)
@@ -172,11 +207,11 @@ async def _write_portion(
 
 
 async def _write_one(
-    container: Container, operation: Operation, ask: Ask | None
+    container: Container, operation: Operation, ask: Ask | None, record: Record | None
 ) -> tuple[list[Outcome], Failure | None]:
     """Where rules of faults look at every write."""
     try:
-        answer = await items.write(container, operation, ask)
+        answer = await items.write(container, operation, ask, record)
     except Failure as failure:
         return [], failure
     assert answer.outcome is not None

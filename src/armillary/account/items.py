@@ -23,6 +23,7 @@ from armillary.model.patch import Patch
 from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
 from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Result, Verb, draft
 from armillary.partition.partition import Partition
+from armillary.partition.records import Record, Repeated
 from armillary.storage.engine import View
 
 Session = Mapping[int, int]  # range id -> lsn
@@ -346,14 +347,15 @@ def _keyed(verb: Verb, container: Container, item_id: str, options: ItemOptions)
     )
 
 
-async def write(container: Container, operation: Operation, ask: Ask | None) -> Answer:
-    """Admit an operation, let whoever owns the key do it, and pay for it."""
+async def write(container: Container, operation: Operation, ask: Ask | None, record: Record | None = None) -> Answer:
+    """Admit an operation, let whoever owns the key do it, and pay for it. With a record it is done once: asked again,
+    the answer is REPEATED."""
     faults = container.faults
     lost = await faults.at_write(container, operation) if faults is not None else None
     while True:
         partition = container.partition_for(operation.epk)
         try:
-            outcome = await _metered(partition, operation, ask)
+            outcome = await _metered(partition, operation, ask, record)
             break
         except Failure as failure:
             if failure.kind is not Kind.RANGE_BUSY:
@@ -373,11 +375,16 @@ async def write(container: Container, operation: Operation, ask: Ask | None) -> 
     )
 
 
-async def _metered(partition: Partition, operation: Operation, ask: Ask | None) -> Outcome:
+async def _metered(
+    partition: Partition, operation: Operation, ask: Ask | None, record: Record | None = None
+) -> Outcome:
     """A write that is admitted before, and paid for after, whatever comes of it."""
     ticket = partition.admit(WRITE_DEPOSIT, ask)
     try:
-        outcome = await partition.write(operation)
+        if record is None:
+            outcome = await partition.write(operation)
+        else:
+            outcome = await _recorded(partition, operation, record)
     except Failure as failure:
         if failure.kind is Kind.RANGE_BUSY:  # nothing was done, and somebody else may be asked
             partition.meter.release(ticket, ask)
@@ -385,6 +392,20 @@ async def _metered(partition: Partition, operation: Operation, ask: Ask | None) 
         raise partition.meter.charge(failure, operation.epk, ticket, ask) from None
     outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
     return outcome
+
+
+async def _recorded(partition: Partition, operation: Operation, record: Record) -> Outcome:
+    try:
+        [outcome] = await partition.write_all([operation], record)
+    except MemberFailed as failed:
+        raise failed.failure from None
+    except Repeated as repeated:
+        return repeated_outcome(repeated, record.statements[0])
+    return outcome
+
+
+def repeated_outcome(repeated: Repeated, statement: int) -> Outcome:
+    return Outcome(Result.REPEATED, repeated.answers.get(statement), None, 0, charges.failed_write_ru())
 
 
 async def _metered_here(container: Container, partition: Partition, operation: Operation, ask: Ask | None) -> Outcome:

@@ -21,8 +21,26 @@ from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.partition.budget import QUERY_DEPOSIT
 from armillary.query.access import Counters
+from armillary.query.field_access import several_in
+from armillary.query.field_order import served_order
 from armillary.query.gather import partial
 from armillary.query.selection import Selection
+from armillary.storage.engine import View
+
+
+async def has_order(container: Container, selection: Selection) -> bool:
+    """Whether an index of the collection has the order of a selection, so that nothing needs to be held and sorted."""
+    ordering, policy = selection.ordering, container.schema.rules.indexing
+    if ordering is None or not ordering.fields or not policy.fields or container.is_restating:
+        return False
+    for partition in container.partitions.values():
+
+        def is_served(view: View) -> bool:
+            return served_order(ordering, selection.condition, policy, several_in(view)) is not None
+
+        if not await partition.read(is_served):
+            return False
+    return True
 
 
 class _Lane:

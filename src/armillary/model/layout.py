@@ -11,6 +11,7 @@ numeric order. Everything that reads or writes a partition's bytes builds its ke
 | unique  | epk + constraint number + values  | rid                           | unique keys, per logical partition     |
 | expiry  | time + rid                        | -                             | TTL                                    |
 | sizes   | epk                               | count, bytes, partition key   | limits and storage pictures            |
+| records | session + number + statement      | time, answers                 | writes that may be sent again          |
 | meta    | name                              | ...                           | head (lsn, counters), path dictionary  |
 
 An effective partition key (epk) is prefix-free inside one container (fixed length for hash V2 and MultiHash, self-
@@ -21,6 +22,7 @@ together: their lsns overlap, and neither may change, since etags are made of th
 from __future__ import annotations
 
 ITEMS, IDS, MEMBERS, TERMS, CHANGES, UNIQUE, EXPIRY, SIZES, META = b"i", b"k", b"l", b"t", b"c", b"u", b"e", b"s", b"m"
+RECORDS = b"r"
 
 RID_BYTES = 8
 PATH_BYTES = 4

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from armillary.errors import Failure
 from armillary.model import documents, items, layout
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON, ItemHeader, payload_of, unpack_header
 from armillary.model.keys import to_header
@@ -14,6 +15,7 @@ from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
 from armillary.partition import log
 from armillary.partition.presence import NOTHING, load_presence
+from armillary.partition.records import unpack_record
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import unpack_size
 from armillary.storage.engine import View
@@ -25,6 +27,7 @@ SPACES = (
     layout.IDS,
     layout.MEMBERS,
     layout.META,
+    layout.RECORDS,
     layout.SIZES,
     layout.TERMS,
     layout.UNIQUE,
@@ -65,6 +68,7 @@ class _Check:
             yield from found
         yield from self._check_changes()
         yield from self._check_sizes()
+        yield from self._check_records()
         for space, name in ((layout.IDS, "ids"), (layout.MEMBERS, "members"), (layout.TERMS, "terms")):
             yield from self._check_count(space, name)
         yield from self._check_count(layout.UNIQUE, "unique values")
@@ -192,6 +196,13 @@ class _Check:
                 yield f"the logical partition {size.key_text} is down as {tuple(size)}, counted {counted}"
         for count, size_bytes, text in self._sizes.values():
             yield f"the logical partition {text} with {count} items and {size_bytes} bytes has no size entry"
+
+    def _check_records(self) -> Iterator[str]:
+        for key, value in self._view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)):
+            try:
+                unpack_record(value)
+            except Failure as failure:
+                yield f"record {key[1:].hex()}: {failure.message}"
 
     def _check_count(self, space: bytes, name: str) -> Iterator[str]:
         if self._counts[space] != self._expected[space]:

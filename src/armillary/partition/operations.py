@@ -98,6 +98,7 @@ class Result(Enum):
     DELETED = auto()
     READ = auto()
     NOT_MODIFIED = auto()
+    REPEATED = auto()  # it was done before: the payload is what was answered then
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from armillary.partition.log_times import LogTimes
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.presence import LOOKING, NOTHING, PRESENCE_KEY, RESTATING, Presence, load_presence
+from armillary.partition.records import Record, Records, check_new, put_record
 from armillary.partition.schema import Schema
 from armillary.partition.sizes import unpack_size
 from armillary.partition.writer import PathPrefixes, Writer
@@ -47,6 +48,7 @@ class Partition:
         self.range = key_range
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
         self.times = LogTimes()
+        self.records = Records()
         self._shut: Failure | None = None  # why nothing may be written now
         self._gate: asyncio.Event | None = None  # set when a hold is over
         self.is_moved = False  # others own its keys by now: what is read here may be old
@@ -64,6 +66,7 @@ class Partition:
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
         self._presence = await self._store.read(load_presence)
+        await self._store.read(self.records.load)
         # Written before there was a presence, or a look was under way when the server stopped.
         self.wants_look = self.head.item_count > 0 and (self._presence is None or self._presence.stage == LOOKING)
 
@@ -131,10 +134,13 @@ class Partition:
         self._remember(writer)
         return outcome
 
-    async def write_all(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """All operations in one transaction, or none: raises MemberFailed naming the first that cannot be done."""
-        outcomes, writer = await self._store.write(lambda txn: self._run_all(txn, operations))
+    async def write_all(self, operations: Sequence[Operation], record: Record | None = None) -> list[Outcome]:
+        """All operations in one transaction, or none: raises MemberFailed naming the first that cannot be done. With a
+        record they are done once, whoever asks again: then raises Repeated."""
+        outcomes, writer, kept = await self._store.write(lambda txn: self._run_all(txn, operations, record))
         self._remember(writer)
+        if record is not None and kept is not None:
+            self.records.note(record.key, kept)
         return outcomes
 
     def _run_one(self, txn: Txn, operation: Operation) -> tuple[Outcome, Writer]:
@@ -143,8 +149,12 @@ class Partition:
         writer.finish()
         return outcome, writer
 
-    def _run_all(self, txn: Txn, operations: Sequence[Operation]) -> tuple[list[Outcome], Writer]:
+    def _run_all(
+        self, txn: Txn, operations: Sequence[Operation], record: Record | None
+    ) -> tuple[list[Outcome], Writer, bytes | None]:
         writer = self._writer(txn)
+        if record is not None:
+            check_new(txn, record)
         outcomes = []
         for index, operation in enumerate(operations):
             try:
@@ -152,7 +162,10 @@ class Partition:
             except Failure as failure:
                 raise MemberFailed(index, failure) from failure
         writer.finish()
-        return outcomes, writer
+        kept = None
+        if record is not None and writer.has_changed:
+            kept = put_record(txn, record, outcomes, self._clock.now_s(), self.records.older_keys(record))
+        return outcomes, writer, kept
 
     def _writer(self, txn: Txn) -> Writer:
         self._check_open()
@@ -228,7 +241,7 @@ class Partition:
             raise Failure(self._shut.kind, self._shut.message)
 
     async def forget(self, change_keys: Sequence[bytes]) -> None:
-        """Drop tombstones from the log."""
+        """Drop tombstones from the log, or records of writes."""
 
         def run(txn: Txn) -> None:
             self._check_open()

@@ -33,7 +33,7 @@ Rest = Callable[[], Awaitable[None]]
 
 _BY_KEY = (layout.IDS, layout.MEMBERS, layout.SIZES, layout.UNIQUE)  # spaces in the order of effective keys
 _BY_NUMBER = (layout.CHANGES, layout.EXPIRY)  # spaces whose keys end in the item's number
-COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, layout.TERMS, layout.META)
+COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, layout.TERMS, layout.META, layout.RECORDS)
 _PATHS = layout.path_key("")
 _NOBODY = 255
 
@@ -329,11 +329,13 @@ class Transfer:
             await _settle(source.store)
 
     async def seal(self, range_ids: Sequence[int]) -> None:
-        """The children go on from their parents' highest lsn, and number new items for themselves."""
+        """The children go on from their parents' highest lsn, number new items for themselves, and know what was
+        answered to writes: all of them, whose keys these were about."""
         heads = [
             await source.store.read(lambda view, source=source: log.load_head(view, 0, source.lsn))  # type: ignore[misc]
             for source in self.sources
         ]
+        records = [pair for source in self.sources for pair in await source.store.read(_records)]
         lsn = max(head.lsn for head in heads)
         assert sum(head.item_count for head in heads) == sum(target.head.item_count for target in self.targets)
         assert sum(head.size_bytes for head in heads) == sum(target.head.size_bytes for target in self.targets)
@@ -343,9 +345,15 @@ class Transfer:
                 head = log.load_head(txn, 0, 0)
                 head.lsn, head.next_number = lsn, first_item_number(range_id)
                 txn.put(layout.HEAD_KEY, head.pack())
+                for key, value in records:
+                    txn.put(key, value)
                 return head
 
             target.head = await target.store.write(run)
+
+
+def _records(view: View) -> list[tuple[bytes, bytes]]:
+    return list(view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)))
 
 
 def _portions(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:

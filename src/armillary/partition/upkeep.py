@@ -15,6 +15,7 @@ from armillary.partition import log
 from armillary.partition.operations import MemberFailed, Operation, Verb
 from armillary.partition.partition import Partition
 from armillary.partition.presence import Presence, paths_of
+from armillary.partition.records import expired_keys
 from armillary.partition.schema import Schema
 from armillary.storage.engine import View
 
@@ -62,6 +63,13 @@ async def forget_tombstones(partition: Partition, from_lsn: int, now_s: float) -
     if old:
         await partition.forget(old)
     return next_lsn
+
+
+async def forget_records(partition: Partition, now_s: float) -> None:
+    """Drop what was answered to writes of sessions that have ended."""
+    if partition.records.expire(now_s):
+        keys = await partition.read(lambda view: list(islice(expired_keys(view, now_s), limits.SWEEP_ITEMS_MAX)))
+        await partition.forget(keys)
 
 
 async def apply_rules(partition: Partition, schema: Schema) -> None:

@@ -75,6 +75,10 @@ class Writer:
             case Verb.READ:
                 return self._read(operation)
 
+    @property
+    def has_changed(self) -> bool:
+        return self._steps > 0
+
     def finish(self) -> None:
         if self._steps:
             self._txn.put(layout.HEAD_KEY, self.head.pack())

@@ -1,0 +1,132 @@
+"""What was answered to writes that clients may send again: kept in the partition's store by the transaction that did
+them, so that whatever happens in between they are done once. A client numbers its writes inside a session, one number
+after the other; only its last one can come again.
+
+There are few: one entry for each transaction of the last number of each session. A split gives all of them to both
+children, since nobody asks which keys they were about.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from armillary import limits
+from armillary.errors import Failure, Kind
+from armillary.model import layout
+from armillary.model.bson_values import decode, encode
+from armillary.partition.operations import Outcome
+from armillary.storage.engine import Txn, View
+
+_KEY = struct.Struct(">16sQI")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The number of a write, for the transaction that does it."""
+
+    session: bytes  # 16 bytes
+    number: int
+    statements: tuple[int, ...]  # those of the command that it is about, one for each operation
+    answers: Callable[[Sequence[Outcome]], list[bytes]]  # to each statement
+
+    @property
+    def key(self) -> bytes:
+        return layout.RECORDS + _KEY.pack(self.session, self.number, self.statements[0])
+
+
+class Repeated(Exception):
+    """A write was done before. Never leaves the partition package's callers."""
+
+    def __init__(self, answers: dict[int, bytes]) -> None:
+        super().__init__("done before")
+        self.answers = answers  # by statement
+
+
+@dataclass(slots=True)
+class _Last:
+    """The last number of a session."""
+
+    number: int
+    written_s: int
+    answers: dict[int, bytes]
+    keys: list[bytes]
+
+
+class Records:
+    """Those of one partition, as last acknowledged."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[bytes, _Last] = {}
+
+    def load(self, view: View) -> None:
+        self._sessions = {}
+        for key, value in view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)):
+            self.note(key, value)
+
+    def note(self, key: bytes, value: bytes) -> None:
+        """A record is durable."""
+        session, number, _ = _KEY.unpack(key[1:])
+        written_s, answers = unpack_record(value)
+        last = self._sessions.get(session)
+        if last is None or last.number < number:
+            last = self._sessions[session] = _Last(number, written_s, {}, [])
+        if last.number == number:
+            last.answers.update(answers)
+            last.written_s = max(last.written_s, written_s)
+            last.keys.append(key)
+
+    def find(self, session: bytes, number: int) -> dict[int, bytes]:
+        """What was answered to the statements of a write."""
+        last = self._sessions.get(session)
+        return last.answers if last is not None and last.number == number else {}
+
+    def last_number(self, session: bytes) -> int:
+        """-1: none is known."""
+        last = self._sessions.get(session)
+        return last.number if last is not None else -1
+
+    def older_keys(self, record: Record) -> list[bytes]:
+        """The records of a session that a new number makes useless."""
+        last = self._sessions.get(record.session)
+        return last.keys if last is not None and last.number < record.number else []
+
+    def expire(self, now_s: float) -> bool:
+        """Forget sessions that have ended; whether there were any."""
+        oldest_s = now_s - limits.MONGO_SESSION_SECONDS
+        ended = [session for session, last in self._sessions.items() if last.written_s < oldest_s]
+        for session in ended:
+            del self._sessions[session]
+        return bool(ended)
+
+
+def check_new(txn: Txn, record: Record) -> None:
+    """Transactions run one after the other, and see what those before them did, durable or not yet."""
+    stored = txn.get(record.key)
+    if stored is not None:
+        raise Repeated(unpack_record(stored)[1])
+
+
+def put_record(txn: Txn, record: Record, outcomes: Sequence[Outcome], now_s: float, older: Sequence[bytes]) -> bytes:
+    """Keep what is answered; returns what is stored."""
+    for key in older:
+        txn.delete(key)
+    answers = dict(zip(map(str, record.statements), record.answers(outcomes), strict=True))
+    value = int(now_s).to_bytes(4, "big") + encode(answers)
+    txn.put(record.key, value)
+    return value
+
+
+def unpack_record(value: bytes) -> tuple[int, dict[int, bytes]]:
+    try:
+        answers = decode(value[4:])
+        return int.from_bytes(value[:4], "big"), {int(name): bytes(answer) for name, answer in answers.items()}
+    except ValueError:
+        raise Failure(Kind.CORRUPT, "The record of a write cannot be read; run `armillary check`.") from None
+
+
+def expired_keys(view: View, now_s: float) -> Iterator[bytes]:
+    for key, value in view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)):
+        if int.from_bytes(value[:4], "big") < now_s - limits.MONGO_SESSION_SECONDS:
+            yield key
