@@ -84,7 +84,7 @@ class Aggregation:
             return pipeline.run(of_list([]), run)
         if pipeline.geo_near is not None:
             return pipeline.run(self._all(pipeline.geo_near.query), run)
-        if pipeline.leading_sort is not None and pipeline.leading_limit is not None:
+        if pipeline.leading_sort is not None:
             return pipeline.run(self._first_in_order(), run, is_filtered=True, is_sorted=True)
         return pipeline.run(self._filtered(), run, is_filtered=True)
 
@@ -111,11 +111,10 @@ class Aggregation:
         assert self._container is not None and self.pipeline.leading_sort is not None
         self._context.begin(self.values)
         sort = compile_sort_by(self.pipeline.leading_sort, self._context.key, self.pipeline.text)
-        found = await reading.ordered(
-            self._call, self._container, self._wanted(None), sort, most=self.pipeline.leading_limit
-        )
-        async for batch in of_list([each.document for each in found]):
-            yield batch
+        most = self.pipeline.leading_limit
+        async for page in reading.ordered(self._call, self._container, self._wanted(None), sort, most=most):
+            if page:
+                yield [found.document for found in page]
 
     async def _all(self, given: Document) -> Batches:
         assert self._container is not None

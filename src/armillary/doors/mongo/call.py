@@ -15,6 +15,7 @@ from armillary.doors.mongo.wire import Request
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document, type_name
+from armillary.query.access import Counters
 
 if TYPE_CHECKING:
     from armillary.doors.mongo.door import MongoDoor
@@ -36,9 +37,11 @@ class Call:
         "clock",
         "database",
         "deadline_s",
+        "documents_examined",
         "door",
         "extra",
         "fields",
+        "keys_examined",
         "name",
         "raw_body",
         "sequences",
@@ -62,6 +65,7 @@ class Call:
         self.txn_number: int | None = None
         self.transaction: Any = None
         self.charge_ru = 0.0
+        self.documents_examined = self.keys_examined = 0
         self.deadline_s: float | None = None  # of the elapsing clock
         self.extra: Document | None = None  # that the answer says after everything else, as writeConcernError
 
@@ -86,6 +90,13 @@ class Call:
 
     def spend(self, charge_ru: float) -> None:
         self.charge_ru += charge_ru
+
+    def examine(self, counters: Counters, charge_ru: float, *, is_keyed: bool) -> None:
+        """Count what was looked at for a page of documents. `is_keyed`: through an index."""
+        self.charge_ru += charge_ru
+        self.documents_examined += counters.items_loaded
+        if is_keyed:
+            self.keys_examined += counters.items_loaded
 
 
 def read_only(call: Call) -> Failure:

@@ -328,11 +328,12 @@ async def candidates(call: Call, container: Container, order: Order) -> AsyncIte
     fields = namespaces.shard_fields(container)
     if order.sort is not None or order.matcher.near is not None:
         if order.sort is not None and order.sort.fields:
-            found = await reading.ordered(call, container, wanted, order.sort, most=None)
+            source = reading.ordered(call, container, wanted, order.sort, most=None)
         else:
-            found = await reading.near_first(call, container, wanted, most=None)
-        for each in found:
-            yield container.key_of_bson(each.document) if fields else (), each.document["_id"]
+            source = reading.near_first(call, container, wanted, most=None)
+        async for page in source:
+            for each in page:
+                yield container.key_of_bson(each.document) if fields else (), each.document["_id"]
         return
     if not order.is_multi:
         wanted = wanted._replace(page_items=1)

@@ -21,6 +21,7 @@ from armillary.languages.mongo.matching import Matcher
 from armillary.languages.mongo.sorting import Sort
 from armillary.model.bson_values import Document, decode
 from armillary.model.documents import BSON
+from armillary.query.access import Counters
 from armillary.query.conditions import ALL, Condition
 from armillary.query.field_order import field_ordering
 from armillary.query.selection import Selection, Stage
@@ -29,9 +30,20 @@ _PAGE_ITEMS = 1000
 _TEXT = b"mongo"  # what the continuations of our own pages are bound to
 
 
-class Found(NamedTuple):
-    encoded: bytes
-    document: Document
+class Found:
+    """A document as it is stored, decoded when somebody wants to look at it."""
+
+    __slots__ = ("_document", "encoded")
+
+    def __init__(self, encoded: bytes, document: Document | None = None) -> None:
+        self.encoded = encoded
+        self._document = document
+
+    @property
+    def document(self) -> Document:
+        if self._document is None:
+            self._document = decode(self.encoded)
+        return self._document
 
 
 class Wanted(NamedTuple):
@@ -57,7 +69,7 @@ async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterat
     target, matches = wanted.target, wanted.matcher.matches
     if target.is_point:
         found = await bson_items.find(container, target.key or (), target.id_value)
-        call.spend(found.charge_ru)
+        call.examine(Counters(items_loaded=int(found.document is not None)), found.charge_ru, is_keyed=True)
         if found.document is not None:
             document = decode(found.document)
             if target.is_whole or matches(document):
@@ -89,7 +101,7 @@ async def _scan(
             key=wanted.target.key or None, page_items=page_items, continuation=continuation, form=BSON
         )
         page = await feeds.select(call.account, container, selection, _TEXT, options)
-        call.spend(page.charge_ru)
+        call.examine(page.counters, page.charge_ru, is_keyed=not page.counters.is_full_scan)
         # A page may have looked at one more than it gave, at its end.
         yield [Found(row, document) for row, document in zip(page.rows, seen, strict=False)]
         seen.clear()
@@ -100,38 +112,37 @@ async def _scan(
             return
 
 
-async def by_index(
-    call: Call, container: Container, wanted: Wanted, sort: Sort, *, skip: int, limit: int
-) -> AsyncIterator[list[Found]] | None:
-    """In the order of a sort, skipped and limited, off an index that has it; None: there is none."""
-    if any(field.is_score for field in sort.fields):
+async def ordered(
+    call: Call, container: Container, wanted: Wanted, sort: Sort, *, most: int | None
+) -> AsyncIterator[list[Found]]:
+    """In the order of a sort, no more than may be needed: off an index that has it, or sorted here within what a sort
+    may hold."""
+    selection = sorted_selection(wanted, sort, most)
+    if selection is not None and await has_order(container, selection):
+        options = FeedOptions(key=wanted.target.key or None, form=BSON)
+        walk = SortedReading(call.account, container, selection, options)
+        while not walk.is_done:
+            call.check_time()
+            page = await walk.page(min(most or wanted.page_items, wanted.page_items))
+            call.examine(page.counters, page.charge_ru, is_keyed=True)
+            yield [Found(row) for row in page.rows]
+        return
+    held = Held(sort.key, most)
+    async for found in pages(call, container, wanted._replace(most=None)):
+        held.add(found)
+    yield held.sorted()
+
+
+def sorted_selection(wanted: Wanted, sort: Sort, most: int | None) -> Selection | None:
+    """What an index is asked for that has an order; None: no index can have this one."""
+    if not sort.is_plain or wanted.target.is_point:
         return None
-    ordering = field_ordering(tuple([(field.path, field.is_descending) for field in sort.fields]))
+    ordering = field_ordering(tuple([(each.path, each.is_descending) for each in sort.fields]))
     stage = Stage(predicate=wanted.matcher.matches, is_sure=True)
-    selection = Selection(wanted.condition, (stage,), ordering=ordering, skip=skip, take=limit or None)
-    if not await has_order(container, selection):
-        return None
-    options = FeedOptions(key=wanted.target.key or None, form=BSON)
-    return _walked(call, SortedReading(call.account, container, selection, options), wanted.page_items)
+    return Selection(wanted.condition, (stage,), ordering, take=most)
 
 
-async def _walked(call: Call, walk: SortedReading, page_items: int) -> AsyncIterator[list[Found]]:
-    while not walk.is_done:
-        call.check_time()
-        page = await walk.page(page_items)
-        call.spend(page.charge_ru)
-        yield [Found(row, decode(row)) for row in page.rows]
-
-
-async def ordered(call: Call, container: Container, wanted: Wanted, sort: Sort, *, most: int | None) -> list[Found]:
-    """In the order of a sort, as many as may be needed; within what a sort may hold."""
-    held = _Held(sort.key, most)
-    async for page in pages(call, container, wanted._replace(most=None)):
-        held.add(page)
-    return held.sorted()
-
-
-class _Held:
+class Held:
     """The first of a sort, or all."""
 
     def __init__(self, key: Callable[[Document], Any], most: int | None) -> None:
@@ -172,11 +183,13 @@ def _place(row: tuple[Any, int, Found]) -> tuple[Any, int]:
     return row[0], row[1]
 
 
-async def near_first(call: Call, container: Container, wanted: Wanted, *, most: int | None) -> list[Found]:
+async def near_first(
+    call: Call, container: Container, wanted: Wanted, *, most: int | None
+) -> AsyncIterator[list[Found]]:
     """Where a filter asks for what is near: the nearest first."""
     near = wanted.matcher.near
     assert near is not None
-    held = _Held(lambda document: near.distance(document) or 0.0, most)
+    held = Held(lambda document: near.distance(document) or 0.0, most)
     async for page in pages(call, container, wanted._replace(most=None)):
         held.add(page)
-    return held.sorted()
+    yield held.sorted()

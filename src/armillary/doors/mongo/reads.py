@@ -135,33 +135,32 @@ async def found_pages(call: Call, container: Container, query: Query) -> AsyncIt
     )
     sort = query.sort
     if sort is not None and sort.fields:
-        walked = None
-        if query.collation is None:
-            walked = await reading.by_index(call, container, wanted, sort, skip=query.skip, limit=query.limit)
-        if walked is not None:
-            async for page in walked:
-                yield page
-            return
-        found = await reading.ordered(call, container, wanted, sort, most=query.most)
+        source = reading.ordered(call, container, wanted, sort, most=query.most)
     elif sort is not None and sort.natural < 0:
-        found = [each async for page in reading.pages(call, container, wanted._replace(most=None)) for each in page]
-        found.reverse()
+        source = _reversed(call, container, wanted)
     elif query.matcher.near is not None:
-        found = await reading.near_first(call, container, wanted, most=query.most)
+        source = reading.near_first(call, container, wanted, most=query.most)
     else:
-        skip, left = query.skip, query.limit or None
-        async for page in reading.pages(call, container, wanted):
-            if skip:
-                page, skip = page[skip:], max(0, skip - len(page))
-            if left is not None:
-                page = page[:left]
-                left -= len(page)
-            if page:
-                yield page
-            if left == 0:
-                return
-        return
-    yield found[query.skip : query.skip + query.limit if query.limit else None]
+        source = reading.pages(call, container, wanted)
+    skip, left = query.skip, query.limit or None
+    async for page in source:
+        if skip:
+            page, skip = page[skip:], max(0, skip - len(page))
+        if left is not None:
+            page = page[:left]
+            left -= len(page)
+        if page:
+            yield page
+        if left == 0:
+            return
+
+
+async def _reversed(call: Call, container: Container, wanted: reading.Wanted) -> AsyncIterator[list[reading.Found]]:
+    """Last stored first, within what a sort may hold."""
+    held = reading.Held(lambda _document: 0, None)
+    async for page in reading.pages(call, container, wanted._replace(most=None)):
+        held.add(page)
+    yield held.sorted()[::-1]
 
 
 # count.

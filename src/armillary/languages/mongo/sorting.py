@@ -17,7 +17,7 @@ from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import bad_value, refusal
 from armillary.languages.mongo.paths import fields_of, index_of, split
 from armillary.languages.mongo.text import TextQuery
-from armillary.model.bson_values import CLASS_EMPTY_ARRAY, CLASS_NULL, MISSING, Document, Key, shell_text
+from armillary.model.bson_values import CLASS_EMPTY_ARRAY, CLASS_NULL, MISSING, Document, Key, order_key, shell_text
 
 _NULL: Final[Key] = (CLASS_NULL,)
 _EMPTY: Final[Key] = (CLASS_EMPTY_ARRAY,)
@@ -56,6 +56,12 @@ class Sort:
     fields: tuple[SortField, ...]
     key: Callable[[Document], Any]  # documents are in order when their keys are
     natural: int = 0  # 1 or -1: as they are stored, or the other way
+    is_collated: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """By fields in the order of BSON values and nothing else: as an index may have it."""
+        return bool(self.fields) and not self.is_collated and not any(each.is_score for each in self.fields)
 
     def applied(self, documents: Iterable[Document]) -> list[Document]:
         if self.natural:
@@ -76,7 +82,7 @@ def compile_sort_by(given: Any, key: Callable[[Any], Key], text: TextQuery | Non
     if len(given) > _FIELDS_MAX:
         raise refusal(13103, f"too many sort fields: at most {_FIELDS_MAX}")
     fields = tuple([_field(path, direction, text is not None) for path, direction in given.items()])
-    return Sort(fields, _key_of(fields, key, text))
+    return Sort(fields, _key_of(fields, key, text), is_collated=key is not order_key)
 
 
 def _natural(given: Document) -> Sort:
