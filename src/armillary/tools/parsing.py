@@ -101,6 +101,13 @@ def host_and_port(text: str) -> str:
     return text
 
 
+def key_path_or_none(text: str) -> str:
+    """A partition key of one property, or the word for none."""
+    if text != "none" and not re.fullmatch(r"/[^/\s\"']{1,100}", text):
+        raise ValueError(text)
+    return text
+
+
 def is_loopback(host: str) -> bool:
     """A name other than localhost counts as public: what it stands for may change after we looked."""
     try:

@@ -22,6 +22,9 @@ from armillary.account.account import Account, AccountSettings
 from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.control.door import ControlDoor
+from armillary.doors.gremlin.authentication import Keys as GremlinKeys
+from armillary.doors.gremlin.connection import Connection as GremlinConnection
+from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
 from armillary.doors.mongo.connection import Connection as MongoConnection
 from armillary.doors.mongo.door import MongoDoor, MongoSettings
 from armillary.doors.sql.authentication import AccountKeys
@@ -40,7 +43,7 @@ from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.control_file import Control, local_host, write_control
 from armillary.tools.control_file import control_key as made_key
-from armillary.tools.settings import MONGO_PORT, TABLE_PORT, Settings
+from armillary.tools.settings import GREMLIN_PORT, MONGO_PORT, TABLE_PORT, Settings
 from armillary.tools.trust import certificate_hosts
 
 log = logging.getLogger("armillary")
@@ -80,6 +83,10 @@ async def serve(settings: Settings) -> None:
         mongo = await _open_mongo_door(settings, account, machine, opened)
         if mongo is not None:
             doors["mongo"] = mongo
+        gremlin = await _open_gremlin_door(settings, account, machine)
+        if gremlin is not None:
+            opened.push_async_callback(gremlin.close, _GRACE_S)
+            doors["gremlin"] = gremlin
         _announce(
             settings,
             **{name: f"{_scheme(name)}://{_in_url(settings.host)}:{door.port}" for name, door in doors.items()},
@@ -220,6 +227,21 @@ async def _open_mongo_door(
     return listener
 
 
+async def _open_gremlin_door(settings: Settings, account: Account, machine: Clock) -> Listener | None:
+    """The same of the Gremlin door."""
+    door = GremlinDoor(account, GremlinKeys(*_keys(settings)), GremlinSettings(creates=settings.gremlin_create))
+    roster = Roster(clock=machine)
+    return await _usual_port(
+        settings,
+        "Gremlin",
+        settings.gremlin_port,
+        GREMLIN_PORT,
+        lambda port: listen_for_frames(
+            settings.host, port, roster, lambda: GremlinConnection(door, roster), tls=lambda: _tls(settings, machine)
+        ),
+    )
+
+
 async def _usual_port(
     settings: Settings, name: str, wanted: int | None, usual: int, opening: Callable[[int], Awaitable[Listener]]
 ) -> Listener | None:
@@ -240,7 +262,7 @@ def _keys(settings: Settings) -> tuple[tuple[str | None, ...], tuple[str | None,
 
 
 def _scheme(door: str) -> str:
-    return "mongodb" if door == "mongo" else "http"
+    return {"mongo": "mongodb", "gremlin": "ws"}.get(door, "http")
 
 
 def _tls(settings: Settings, clock: Clock) -> ssl.SSLContext:

@@ -22,6 +22,7 @@ ENVIRONMENT_PREFIX: Final = "ARMILLARY_"
 
 TABLE_PORT: Final = 8902
 MONGO_PORT: Final = 10255
+GREMLIN_PORT: Final = 8901
 
 _CONSISTENCY: Final = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")
 
@@ -181,6 +182,23 @@ class Settings:
         "true or false",
         "Offer configureFailPoint, which makes commands fail: for tests of drivers.",
         default_text="false",
+    )
+    gremlin_port: int | None = _setting(
+        "gremlin-port",
+        None,
+        parsing.whole_number(0, 65535),
+        "a port from 0 to 65535",
+        "The port of the Gremlin door; 0 picks a free one, as it does without this setting where the SQL door's is 0.",
+        default_text=str(GREMLIN_PORT),
+        is_number=True,
+    )
+    gremlin_create: str | None = _setting(
+        "gremlin-create",
+        None,
+        parsing.key_path_or_none,
+        "a path such as /region, or none",
+        "Make graphs when they are first used, partitioned by this property; none: without a partition key.",
+        default_text="graphs must be there",
     )
     account: str = _setting(
         "account",

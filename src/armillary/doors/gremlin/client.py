@@ -1,0 +1,31 @@
+"""Who is on the line: the graph and the rights that its credentials gave it, and the requests that wait for them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+
+class Principal(NamedTuple):
+    """Credentials name a graph: all requests of the connection are about it."""
+
+    database: str
+    graph: str
+    is_read_only: bool
+
+
+class Line(Protocol):
+    """The connection, as the door sees it."""
+
+    def send(self, message: bytes, is_text: bool) -> None: ...
+    async def drained(self) -> None: ...
+    def close(self, code: int) -> None: ...
+    def hang_up(self) -> None: ...
+
+
+class Client:
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.principal: Principal | None = None
+        self.pending: dict[str, Any] = {}  # requests that were challenged, by their ids
+        self.pending_bytes = 0
+        self.is_gone = False

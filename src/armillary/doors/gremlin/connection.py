@@ -1,0 +1,232 @@
+"""One connection of the Gremlin door: bytes to WebSocket messages, messages to the door, answers back.
+
+The frames themselves are the websockets library's, used without its own I/O. Requests of one connection may overlap, as
+drivers match answers by their ids; each is started without a Task, as `net/connection.py` does it. Reading stops while
+too many run, so that a connection holds a bounded number of messages. What messages mean is `door.py`'s part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from armillary import limits
+from armillary.doors.gremlin.client import Client
+from armillary.net.eager import resume
+from armillary.net.service import Roster, log
+
+if TYPE_CHECKING:
+    from armillary.doors.gremlin.door import GremlinDoor
+
+_QUIET: Final = logging.getLogger("armillary.websockets")  # that somebody connects is no event of ours
+_QUIET.setLevel(logging.WARNING)
+_DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+
+
+class Connection(asyncio.Protocol):
+    _transport: asyncio.Transport
+
+    def __init__(self, door: GremlinDoor, roster: Roster) -> None:
+        self._door = door
+        self._roster = roster
+        self._loop = roster.loop
+        self._socket = ServerProtocol(max_size=limits.GREMLIN_MESSAGE_BYTES_MAX, logger=_QUIET)
+        self.client = Client(self)
+        self._fragments: list[bytes] = []
+        self._is_text = False
+        self._waiting: deque[tuple[bytes, bool]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_held = False
+        self._is_write_paused = False
+        self._is_lost = False
+        self._drained: asyncio.Future[None] | None = None
+        self._heard_s = roster.now_s
+        self._unsent_s = roster.now_s
+        self._unsent_bytes = 0
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        is_admitted = self._roster.admit(self)
+        if self._roster.is_closing or not is_admitted:
+            self._transport.close()
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        self._is_lost = self.client.is_gone = True
+        self._waiting.clear()
+        self._wake()
+        if not self._tasks:
+            self._roster.forget(self)
+
+    def eof_received(self) -> bool:
+        self._socket.receive_eof()
+        self._flush()
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._wake()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._roster.now_s
+        self._socket.receive_data(data)
+        for event in self._socket.events_received():
+            if isinstance(event, Frame):
+                self._take(event)
+            elif isinstance(event, Request):
+                self._socket.send_response(self._socket.accept(event))
+        self._flush()
+        self._serve()
+
+    def _take(self, frame: Frame) -> None:
+        """A piece of a message. Pings and closings are answered by the library."""
+        if frame.opcode not in _DATA:
+            return
+        if frame.opcode is not Opcode.CONT:
+            self._is_text = frame.opcode is Opcode.TEXT
+        if frame.fin and not self._fragments:
+            self._waiting.append((bytes(frame.data), self._is_text))
+            return
+        self._fragments.append(bytes(frame.data))
+        if frame.fin:
+            self._waiting.append((b"".join(self._fragments), self._is_text))
+            self._fragments.clear()
+
+    def _flush(self) -> None:
+        for data in self._socket.data_to_send():
+            if self._transport.is_closing():
+                return
+            if data:
+                self._transport.write(data)
+            else:
+                self._transport.close()
+        if self._socket.state is State.CLOSED or self._socket.close_expected():
+            self._transport.close()
+
+    # Answering.
+
+    def _serve(self) -> None:
+        """Begin what has come, as long as not too much runs."""
+        while self._waiting and not self._is_lost:
+            if len(self._tasks) >= limits.GREMLIN_REQUESTS_AT_ONCE or self._is_write_paused:
+                break
+            self._start(*self._waiting.popleft())
+        is_held = bool(self._waiting) and not self._is_lost
+        if is_held != self._is_held and not self._transport.is_closing():
+            self._is_held = is_held
+            if is_held:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _start(self, message: bytes, is_text: bool) -> None:
+        """Run the door as far as it goes without waiting; see net/eager.py."""
+        context = copy_context()
+        coroutine = self._door.answer(self.client, message, is_text)
+        try:
+            awaited = context.run(coroutine.send, None)
+        except StopIteration:
+            return
+        except (Exception, asyncio.CancelledError):
+            self._crash()
+            return
+        task = self._loop.create_task(self._finish(coroutine, awaited), context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def _finish(self, coroutine: Coroutine[Any, Any, None], awaited: Any) -> None:
+        try:
+            await resume(coroutine, awaited)
+        except Exception:
+            self._crash()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._is_lost:
+            if not self._tasks:
+                self._roster.forget(self)
+            return
+        if self._roster.is_closing and not self._tasks and not self._waiting:
+            self.close(CloseCode.GOING_AWAY)
+        self._serve()
+
+    def _crash(self) -> None:
+        """The door answers for everything that goes wrong in it; this is for what goes wrong in that."""
+        log.exception("a message was not answered")
+        self._transport.abort()
+
+    # The client's side.
+
+    def send(self, message: bytes, is_text: bool) -> None:
+        if self._is_lost or self._transport.is_closing() or self._socket.state is not State.OPEN:
+            return
+        self._heard_s = self._roster.now_s
+        if is_text:
+            self._socket.send_text(message)
+        else:
+            self._socket.send_binary(message)
+        self._flush()
+
+    async def drained(self) -> None:
+        """Wait until the client takes what it was sent."""
+        while self._is_write_paused and not self._is_lost:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await self._drained
+
+    def close(self, code: int) -> None:
+        if self._socket.state is State.OPEN:
+            self._socket.send_close(code)
+            self._flush()
+        self._transport.close()
+
+    def hang_up(self) -> None:
+        self._transport.abort()
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+        if not self._is_lost:
+            # Not from inside the transport's own flush: an answer written here could pause and resume us recursively.
+            self._loop.call_soon(self._serve)
+
+    # The roster's side.
+
+    def sweep(self, now_s: float) -> None:
+        if self._is_lost:
+            return
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if not unsent_bytes or unsent_bytes < self._unsent_bytes or self._heard_s >= self._unsent_s:
+            self._unsent_s = now_s
+        self._unsent_bytes = unsent_bytes
+        if unsent_bytes and now_s - self._unsent_s >= self._roster.patience.write_stall_s:
+            self._transport.abort()
+        elif not self._tasks:
+            idle_s = limits.GREMLIN_IDLE_SECONDS if self.client.principal is not None else limits.IDLE_SECONDS_MAX
+            if now_s - self._heard_s >= idle_s:
+                self.close(CloseCode.NORMAL_CLOSURE)
+
+    def retire(self) -> None:
+        if not self._tasks and not self._waiting:
+            self.close(CloseCode.GOING_AWAY)
+
+    def abort(self) -> asyncio.Task[None] | None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        self._transport.abort()
+        return tasks[0] if tasks else None

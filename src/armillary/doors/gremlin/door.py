@@ -1,0 +1,162 @@
+"""The Gremlin door: a message is read, its sender authenticated, and the one function called that answers it.
+
+The door translates and nothing else: traversals run on `account/graphs.py`. Here is the only place that catches
+everything, so that no client waits for an answer that never comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from websockets.frames import CloseCode
+
+from armillary import limits
+from armillary.account import containers
+from armillary.account.account import Account
+from armillary.account.container import Container
+from armillary.account.graphs import StoredGraph, check_key_path
+from armillary.doors.gremlin import traversals
+from armillary.doors.gremlin.authentication import Keys, authenticate
+from armillary.doors.gremlin.client import Client, Principal
+from armillary.doors.gremlin.errors import MALFORMED
+from armillary.doors.gremlin.messages import Request, Responder, read_request
+from armillary.errors import Failure, Kind
+from armillary.model.items import validate_name
+
+log = logging.getLogger(__name__)
+
+Action = Callable[["GremlinDoor", Client, Request, StoredGraph, Responder], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class GremlinSettings:
+    # Graphs come into being when they are first used, partitioned by this path; "none": without a partition key; None:
+    # they do not.
+    creates: str | None = None
+
+
+class GremlinDoor:
+    def __init__(self, account: Account, keys: Keys, settings: GremlinSettings) -> None:
+        self.account = account
+        self.settings = settings
+        self.programs = traversals.Programs()
+        self._keys = keys
+        if settings.creates not in (None, "none"):
+            check_key_path(settings.creates or "", "--gremlin-create")
+
+    async def answer(self, client: Client, message: bytes, is_text: bool) -> None:
+        out = Responder(client.line, is_text, self.account.clock)
+        try:
+            request = read_request(message, is_text, out)
+            await self._answer(client, request, len(message), out)
+        except Failure as failure:
+            self._refuse(client, failure, out)
+        except RecursionError:
+            self._refuse(client, Failure(Kind.BAD_REQUEST, "The request is nested too deeply."), out)
+        except Exception:
+            log.exception("request %s failed", out.activity_id)
+            message_text = f"The server failed to answer; its log tells why under the activity id {out.activity_id}."
+            self._refuse(client, Failure(Kind.INTERNAL, message_text), out)
+
+    def _refuse(self, client: Client, failure: Failure, out: Responder) -> None:
+        if failure.kind is Kind.DROPPED:
+            client.line.hang_up()
+            return
+        if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
+            log.error("request %s: %s", out.activity_id, failure.message)
+        if failure.charge_ru:
+            out.charge_ru += failure.charge_ru
+        out.refuse(failure)
+        if failure.kind is Kind.UNAUTHORIZED:
+            client.line.close(CloseCode.POLICY_VIOLATION)
+
+    # Who it is.
+
+    async def _answer(self, client: Client, request: Request, size_bytes: int, out: Responder) -> None:
+        if request.operation == "authentication":
+            await self._authenticate(client, request, out)
+        elif client.principal is None:
+            self._challenge(client, request, size_bytes, out)
+        else:
+            await self._act(client, client.principal, request, out)
+
+    def _challenge(self, client: Client, request: Request, size_bytes: int, out: Responder) -> None:
+        """The request waits for the credentials of its sender."""
+        client.pending_bytes += size_bytes
+        too_many = len(client.pending) >= limits.GREMLIN_PENDING_MAX
+        if too_many or client.pending_bytes > limits.GREMLIN_PENDING_BYTES_MAX:
+            raise Failure(Kind.UNAUTHORIZED, "Unauthorized: too much is asked for without any credentials.")
+        client.pending[request.id] = (request, out)
+        out.challenge()
+
+    async def _authenticate(self, client: Client, request: Request, out: Responder) -> None:
+        principal = authenticate(request.arguments, self._keys)
+        if client.principal is not None and client.principal != principal:
+            raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the connection is another user's already.")
+        client.principal = principal
+        pending, client.pending = client.pending, {}
+        client.pending_bytes = 0
+        for waiting, responder in pending.values():
+            try:
+                await self._act(client, principal, waiting, responder)
+            except Failure as failure:
+                self._refuse(client, failure, responder)
+
+    # What it wants.
+
+    async def _act(self, client: Client, principal: Principal, request: Request, out: Responder) -> None:
+        if request.operation == "close":
+            out.finish([])
+            return
+        if request.processor == "session" or request.arguments.get("session") is not None:
+            raise Failure(
+                Kind.UNSUPPORTED,
+                "Sessions are not offered: every request is one by itself. Use a client without a session.",
+            )
+        action = _ACTIONS.get(request.operation)
+        if action is None:
+            raise Failure(
+                Kind.BAD_REQUEST,
+                f"The operation '{request.operation[:40]}' is not known; eval and bytecode are.",
+                details={"status": MALFORMED, "exception": "GraphMalformedException"},
+            )
+        container = await self._container(principal)
+        graph = StoredGraph(self.account, container, is_read_only=principal.is_read_only)
+        out.graph = graph
+        await action(self, client, request, graph, out)
+
+    async def _container(self, principal: Principal) -> Container:
+        try:
+            return self.account.owner_container(principal.database, principal.graph)
+        except Failure as failure:
+            if self.settings.creates is None or failure.kind is not Kind.OWNER_NOT_FOUND:
+                raise
+        if principal.is_read_only:
+            raise Failure(Kind.FORBIDDEN, "The graph does not exist, and the key that was given may not create it.")
+        return await self._create(principal)
+
+    async def _create(self, principal: Principal) -> Container:
+        """On first use, where the server was told to."""
+        account = self.account
+        name = validate_name(principal.graph)
+        try:
+            database = await containers.create_database(account, {"id": validate_name(principal.database)}, None)
+        except Failure as failure:
+            if failure.kind is not Kind.CONFLICT:
+                raise
+            database = account.database(principal.database)
+        body: dict[str, Any] = {"id": name}
+        if self.settings.creates != "none":
+            body["partitionKey"] = {"paths": [self.settings.creates], "kind": "Hash", "version": 2}
+        try:
+            await containers.create_container(account, database, body, None, is_old_client=True)
+        except Failure as failure:
+            if failure.kind is not Kind.CONFLICT:
+                raise
+        return account.owner_container(principal.database, principal.graph)
+
+
+_ACTIONS: Final[dict[str, Action]] = {"eval": traversals.evaluate, "bytecode": traversals.run_bytecode}

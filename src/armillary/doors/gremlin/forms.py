@@ -1,0 +1,121 @@
+"""The forms of messages: GraphSON 1, 2 and 3 with and without types, and GraphBinary 1. Each reads a request's envelope
+and writes an answer's; values inside are the codecs' of `languages/gremlin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
+
+from armillary.languages.gremlin import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.errors import malformed, not_serializable
+from armillary.languages.gremlin.graphson_write import Writer
+from armillary.languages.gremlin.traversers import Traverser
+
+_ID_CHARACTERS_MAX: Final = 100
+_ID_END: Final = 17  # of a binary message: behind its version
+
+
+class Envelope(NamedTuple):
+    operation: str
+    processor: str
+    arguments: dict[Any, Any]
+
+
+class Form(Protocol):
+    def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
+        """`on_id` is told the request's id as soon as it is known: refusals of the rest carry it."""
+
+    def write(
+        self, request_id: str, status: int, message: str, attributes: dict[str, Any], values: list[Any] | None
+    ) -> bytes:
+        """`values` None: there is no result, as with a challenge."""
+
+
+class JsonForm:
+    def __init__(self, version: int) -> None:
+        self._writer = Writer(version)
+
+    def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
+        try:
+            given = orjson.loads(body)
+        except ValueError:
+            raise malformed("The request is not JSON.") from None
+        if not isinstance(given, dict):
+            raise malformed("A request is a JSON object.")
+        request_id = given.get("requestId")
+        if isinstance(request_id, dict):
+            request_id = request_id.get("@value")
+        if not isinstance(request_id, str) or len(request_id) > _ID_CHARACTERS_MAX:
+            raise malformed("A request has a 'requestId', a UUID.")
+        on_id(request_id)
+        operation, processor = given.get("op"), given.get("processor", "")
+        if not isinstance(operation, str) or not isinstance(processor, str):
+            raise malformed("A request has 'op' and 'processor', texts.")
+        arguments = graphson.read(given.get("args") or {})
+        if not isinstance(arguments, dict):
+            raise malformed("The 'args' of a request are a map.")
+        return Envelope(operation, processor, arguments)
+
+    def write(
+        self, request_id: str, status: int, message: str, attributes: dict[str, Any], values: list[Any] | None
+    ) -> bytes:
+        writer = self._writer
+        answer = {
+            "requestId": request_id,
+            "status": {"code": status, "message": message, "attributes": writer.write(attributes)},
+            "result": {"data": self._results(values) if values is not None else None, "meta": writer.write({})},
+        }
+        try:
+            return orjson.dumps(answer)
+        except TypeError:
+            # Half a surrogate pair, in what came through another door or a script.
+            raise not_serializable("A result holds a text that is not valid Unicode.") from None
+
+    def _results(self, values: list[Any]) -> Any:
+        writer = self._writer
+        if not values or not isinstance(values[0], Traverser):
+            return writer.results(values)
+        written = [writer.traverser(each.value, each.bulk) for each in values]
+        return {"@type": "g:List", "@value": written} if writer.version >= 3 else written
+
+
+class BinaryForm:
+    def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
+        if len(body) >= _ID_END:
+            text = body[1:_ID_END].hex()
+            on_id(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+        _, operation, processor, arguments = graphbinary.read_request(body)
+        return Envelope(operation, processor, arguments)
+
+    def write(
+        self, request_id: str, status: int, message: str, attributes: dict[str, Any], values: list[Any] | None
+    ) -> bytes:
+        results = b"\xfe\x01" if values is None else _binary_results(values)
+        return graphbinary_write.write_answer(request_id, status, message, attributes, results)
+
+
+def _binary_results(values: list[Any]) -> bytes:
+    if not values or not isinstance(values[0], Traverser):
+        return graphbinary_write.write(values)
+    writer = graphbinary_write.Writer()
+    writer.buffer += bytes((graphbinary.LIST, 0))
+    writer.int32(len(values))
+    for each in values:
+        writer.traverser(each.value, each.bulk)
+    return bytes(writer.buffer)
+
+
+TEXT_FORM: Final = JsonForm(1)
+FORMS: Final[dict[str, Form]] = {
+    "application/json": TEXT_FORM,
+    "application/vnd.gremlin-v1.0+json": TEXT_FORM,
+    "application/vnd.gremlin-v1.0+json;types=false": TEXT_FORM,
+    "application/vnd.gremlin-v2.0+json": JsonForm(2),
+    "application/vnd.gremlin-v2.0+json;types=false": TEXT_FORM,
+    "application/vnd.gremlin-v3.0+json": JsonForm(3),
+    "application/vnd.gremlin-v3.0+json;types=false": TEXT_FORM,
+    "application/vnd.graphbinary-v1.0": BinaryForm(),
+}

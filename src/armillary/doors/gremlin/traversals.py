@@ -1,0 +1,140 @@
+"""Requests that run traversals: scripts (`eval`) and bytecode. Results go out in parts while the traversal goes on;
+who sends slowly taken results waits with it. What traversals mean is `languages/gremlin`'s part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from armillary import limits
+from armillary.account.graphs import StoredGraph, element_id
+from armillary.clock import Clock
+from armillary.doors.gremlin.client import Client
+from armillary.doors.gremlin.messages import Request, Responder
+from armillary.errors import Failure, Kind, bad_request
+from armillary.languages.gremlin.grammar import Statement, parse
+from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.program import Program, Results, answer, compile_traversal
+
+if TYPE_CHECKING:
+    from armillary.doors.gremlin.door import GremlinDoor
+
+Pages = Callable[[], Awaitable[list[Any]]]  # values, or traversers
+_CACHED_CHARACTERS_MAX = 4_000  # longer scripts are not likely to come again
+
+
+class World:
+    """What a run needs of the world (`languages/gremlin/graph.py`)."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self.elapsed_s = clock.elapsed_s
+        self.guid = clock.guid
+
+    def random(self) -> float:
+        return int.from_bytes(self._clock.random_bytes(7), "big") / 2**56
+
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
+        if self._client.is_gone:
+            raise Failure(Kind.DROPPED, "The client has left.")
+
+
+class Programs:
+    """Scripts without bindings as they were compiled, the latest used last."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str | None], list[tuple[Statement, Program | None]]] = OrderedDict()
+
+    def of_script(
+        self, text: str, bindings: dict[str, Any], partition_key: str | None
+    ) -> list[tuple[Statement, Program | None]]:
+        key = (text, partition_key)
+        if not bindings:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                return found
+        made = [(each, _program(each, partition_key)) for each in parse(text, bindings)]
+        if not bindings and len(text) <= _CACHED_CHARACTERS_MAX:
+            self._kept[key] = made
+            if len(self._kept) > limits.QUERY_CACHE_ENTRIES:
+                self._kept.popitem(last=False)
+        return made
+
+
+def _program(statement: Statement, partition_key: str | None) -> Program | None:
+    """None: there is nothing to run."""
+    if statement.transaction is not None:
+        return None
+    return compile_traversal(statement.traversal, partition_key=partition_key, element_id=element_id)
+
+
+async def evaluate(door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder) -> None:
+    """A script."""
+    text = request.arguments.get("gremlin")
+    if not isinstance(text, str):
+        raise bad_request("A request to evaluate has its script as the text 'gremlin'.")
+    language = request.arguments.get("language") or "gremlin-lang"
+    if language not in ("gremlin-groovy", "gremlin-lang"):
+        raise Failure(Kind.UNSUPPORTED, f"Scripts are Gremlin; {str(language)[:40]!r} is not offered.")
+    bindings = request.arguments.get("bindings") or {}
+    if not isinstance(bindings, dict) or not all(isinstance(name, str) for name in bindings):
+        raise bad_request("Bindings are a map from names to values.")
+    statements = door.programs.of_script(text, bindings, graph.partition_key)
+    world = World(client, door.account.clock)
+    for statement, program in statements[:-1]:
+        if program is not None:
+            pages = await answer(statement, _results(door, request, program, graph, world))
+            while await pages():
+                pass
+    statement, program = statements[-1]
+    if program is None:
+        out.finish([])
+        return
+    await _send(client, await answer(statement, _results(door, request, program, graph, world)), request, out)
+
+
+async def run_bytecode(door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder) -> None:
+    """A traversal that a client has built with its own language."""
+    traversal = request.arguments.get("gremlin")
+    if not isinstance(traversal, Traversal):
+        raise bad_request("A request with bytecode has it as 'gremlin'.")
+    program = compile_traversal(traversal, partition_key=graph.partition_key, element_id=element_id)
+    results = _results(door, request, program, graph, World(client, door.account.clock))
+    await _send(client, results.pull, request, out)
+
+
+def _results(door: GremlinDoor, request: Request, program: Program, graph: StoredGraph, world: World) -> Results:
+    timeout_ms = request.arguments.get("evaluationTimeout", request.arguments.get("scriptEvaluationTimeout"))
+    timeout_ms = program.options.get("evaluationTimeout", timeout_ms)
+    seconds = limits.GREMLIN_SECONDS_DEFAULT
+    if timeout_ms is not None:
+        if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float) or not timeout_ms >= 0:
+            raise bad_request("evaluationTimeout is a number of milliseconds.")
+        # Zero asks for no limit, in TinkerPop's own server.
+        seconds = min(timeout_ms / 1000, limits.GREMLIN_SECONDS_MAX) if timeout_ms else limits.GREMLIN_SECONDS_MAX
+    return program.run(graph, world, deadline_s=world.elapsed_s() + seconds)
+
+
+async def _send(client: Client, pages: Pages, request: Request, out: Responder) -> None:
+    batch_size = request.arguments.get("batchSize")
+    if batch_size is None:
+        batch_size = limits.GREMLIN_RESULTS_AT_ONCE
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise bad_request("batchSize is a whole number from 1.")
+    batch_size = min(batch_size, limits.GREMLIN_RESULTS_AT_ONCE_MAX)
+    waiting: list[Any] = []
+    while page := await pages():
+        waiting = waiting + page if waiting else page
+        while len(waiting) > batch_size:
+            out.part(waiting[:batch_size])
+            waiting = waiting[batch_size:]
+            await client.line.drained()
+            if client.is_gone:
+                raise Failure(Kind.DROPPED, "The client has left.")
+    out.finish(waiting)
