@@ -31,8 +31,10 @@ _NUMBER_TYPES: Final = frozenset(TYPE_ALIASES[name] for name in ("double", "int"
 
 
 def truth(value: Any) -> bool:
-    """As flags of operators are read: everything but false, zero and null."""
-    if value is None or value is False or value is MISSING:
+    """Of flags and conditions: everything but false, zero, null and what is missing."""
+    if value is True or value is False:
+        return value
+    if value is None or value is MISSING:
         return False
     return not is_number(value) or number_of(value) != 0
 

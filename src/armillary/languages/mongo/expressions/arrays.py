@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.mongo.context import Context, Expression, Scope
+from armillary.languages.mongo.elements import truth, whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
@@ -21,7 +22,7 @@ from armillary.languages.mongo.expressions.compiling import (
     compile_expression,
     named_arguments,
 )
-from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, as_whole, is_nullish, truth
+from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, is_nullish
 from armillary.languages.mongo.expressions.strings import bound
 from armillary.languages.mongo.memory import check_growth
 from armillary.languages.mongo.sorting import compile_sort_by
@@ -273,7 +274,7 @@ def _zip(name: str, spec: Any, context: Context) -> Expression:
 
 
 def check_n(value: Any) -> int:
-    number = as_whole(value)
+    number = whole_number(value)
     if number is None:
         raise refusal(5787902, f"Value for 'n' must be of integral type, but found {shell_text(value)}")
     if number <= 0:

@@ -20,6 +20,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from armillary.languages.mongo.context import Context, Expression, Scope
+from armillary.languages.mongo.elements import truth, whole_number
 from armillary.languages.mongo.errors import bad_value, refusal
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
@@ -33,7 +34,7 @@ from armillary.languages.mongo.expressions.compiling import (
 )
 from armillary.languages.mongo.expressions.date_texts import NoDate, iso_text, parse_date
 from armillary.languages.mongo.expressions.dates import CONVERSION_FAILURE, instant_of
-from armillary.languages.mongo.expressions.numbers import RANKS, as_whole, decimal128, double_text, is_nullish, truth
+from armillary.languages.mongo.expressions.numbers import RANKS, decimal128, double_text, is_nullish
 from armillary.model.bson_values import (
     INT32_MAX,
     INT32_MIN,
@@ -233,14 +234,14 @@ def _shortcut(target: str) -> Operator:
 def _target(value: Any) -> str:
     if type(value) is dict:
         subtype = value.get("subtype", UUID_SUBTYPE)
-        if set(value) - {"type", "subtype"} or "type" not in value or as_whole(subtype) != UUID_SUBTYPE:
+        if set(value) - {"type", "subtype"} or "type" not in value or whole_number(subtype) != UUID_SUBTYPE:
             raise bad_value("$convert's 'to' may be a type, or {type: 'binData', subtype: 4}")
         value = value["type"]
     if type(value) is str:
         if value not in TYPE_ALIASES:
             raise bad_value(f"Unknown type name: {value}")
         return value
-    number = as_whole(value)
+    number = whole_number(value)
     if number is None:
         raise refusal(9, "$convert's 'to' argument must be a string or number, but is " + type_name(value))
     if number not in TYPE_NAMES:

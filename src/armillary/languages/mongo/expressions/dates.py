@@ -13,6 +13,7 @@ from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
 from armillary.languages.mongo.context import Context, Expression, Scope
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.arithmetic import date_plus
 from armillary.languages.mongo.expressions.calendar import (
@@ -54,7 +55,7 @@ from armillary.languages.mongo.expressions.date_texts import (
     parse_formatted,
     week_of_year,
 )
-from armillary.languages.mongo.expressions.numbers import as_whole, is_nullish
+from armillary.languages.mongo.expressions.numbers import is_nullish
 from armillary.model.bson_values import INT64_MAX, INT64_MIN, MISSING, shell_text, type_name
 
 CONVERSION_FAILURE: Final = 241
@@ -163,7 +164,7 @@ def _date_from_parts(name: str, spec: Any, context: Context) -> Expression:
             return None
         *numbers, zone = values
         for place, each in enumerate(names[:-1]):
-            number = as_whole(numbers[place])
+            number = whole_number(numbers[place])
             if number is None:
                 raise refusal(
                     40515,
@@ -268,7 +269,7 @@ def _date_add(name: str, sign: int) -> Operator:
             return None
         instant_ms = date_instant(start, 5166403, f"{name} requires startDate to be convertible to a date")
         own_unit = unit_of(name, unit)
-        count = as_whole(amount)
+        count = whole_number(amount)
         if count is None:
             raise refusal(5166405, f"{name} expects integer amount of time units")
         if abs(count) > INT64_MAX // 1000:
@@ -298,7 +299,7 @@ def _date_trunc(date: Any, unit: Any, size: Any, zone: Any, week: Any) -> Any:
         return None
     instant_ms = date_instant(date, 5439012, f"$dateTrunc requires 'date' to be a date, but got {type_name(date)}")
     own_unit = unit_of("$dateTrunc", unit)
-    count = 1 if size is MISSING else as_whole(size)
+    count = 1 if size is MISSING else whole_number(size)
     if count is None:
         raise refusal(
             5439017, "$dateTrunc requires 'binSize' to be a 64-bit integer, but got value " + shell_text(size)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from bson.decimal128 import Decimal128, create_decimal128_context
 from bson.int64 import Int64
 
+from armillary.languages.mongo.elements import whole_number
 from armillary.model.bson_values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, MISSING, to_decimal
 
 INT, LONG, DOUBLE, DECIMAL = range(4)
@@ -23,10 +24,6 @@ _EXACT_MAX: Final = 1 << 53
 
 def is_nullish(value: Any) -> bool:
     return value is None or value is MISSING
-
-
-def is_number(value: Any) -> bool:
-    return type(value) in RANKS
 
 
 def widest(values: Iterable[Any]) -> int:
@@ -118,31 +115,9 @@ def as_double(number: Any) -> float:
     return float(to_decimal(number)) if type(number) is Decimal128 else float(number)
 
 
-def as_whole(value: Any) -> int | None:
-    """The integer that a number is equal to, None if it is none."""
-    kind = type(value)
-    if kind is int or kind is Int64:
-        return int(value)
-    if kind is float:
-        return int(value) if value.is_integer() else None
-    if kind is Decimal128:
-        number = value.to_decimal()
-        return int(number) if number.is_finite() and number == number.to_integral_value() else None
-    return None
-
-
 def as_int32(value: Any) -> int | None:
-    number = as_whole(value)
+    number = whole_number(value)
     return number if number is not None and INT32_MIN <= number <= INT32_MAX else None
-
-
-def truth(value: Any) -> bool:
-    """False are false, 0, null and what is missing; everything else is true."""
-    if value is True or value is False:
-        return value
-    if value is None or value is MISSING:
-        return False
-    return not (type(value) in RANKS and is_zero(value))
 
 
 def quantized(number: Decimal, places: int, rounding: str = ROUND_HALF_EVEN) -> Decimal:

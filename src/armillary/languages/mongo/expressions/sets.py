@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import Function, Operator
-from armillary.languages.mongo.expressions.numbers import is_nullish, truth
+from armillary.languages.mongo.expressions.numbers import is_nullish
 from armillary.model.bson_values import type_name
 
 KeyOf = Callable[[Any], Any]

@@ -10,11 +10,12 @@ from bson.datetime_ms import DatetimeMS
 
 from armillary import limits
 from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
 from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression, value_at
 from armillary.languages.mongo.expressions.dates import unit_of
-from armillary.languages.mongo.expressions.numbers import RANKS, as_double, as_whole, is_nullish, product, total
+from armillary.languages.mongo.expressions.numbers import RANKS, as_double, is_nullish, product, total
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.shaping import setter
@@ -73,7 +74,7 @@ def densify(name: str, spec: Any, context: Context) -> Stage:
         raise refusal(5733401, "The step parameter in a range statement must be a strictly positive numeric value")
     unit = unit_of(name, rule["unit"]) if "unit" in rule else None
     if unit is not None:
-        step = as_whole(step)
+        step = whole_number(step)
         if step is None:
             raise refusal(
                 6586400, "The step parameter in a range statement must be a whole number when densifying a date range"

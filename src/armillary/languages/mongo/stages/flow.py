@@ -8,9 +8,10 @@ from typing import Any
 from bson.int64 import Int64
 
 from armillary.languages.mongo.context import RANDOM, Context
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import check_path
-from armillary.languages.mongo.expressions.numbers import INT, as_whole, integer
+from armillary.languages.mongo.expressions.numbers import INT, integer
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.shaping import redact as redact_document
@@ -21,7 +22,7 @@ from armillary.model.bson_values import MISSING, Document, shell_text, type_name
 
 
 def count_of(name: str, spec: Any, code: int) -> int:
-    number = as_whole(spec)
+    number = whole_number(spec)
     if number is None:
         what = "Expected an integer" if type(spec) is float else "Expected a number"
         raise refusal(code, f"invalid argument to {name} stage: {what} in: {name}: {shell_text(spec)}")
@@ -129,7 +130,7 @@ def sample(name: str, spec: Any, context: Context) -> Opened:
             raise refusal(28748, f"unrecognized option to $sample: {each}")
     if "size" not in spec:
         raise refusal(28749, "$sample stage must specify a size")
-    size = as_whole(spec["size"])
+    size = whole_number(spec["size"])
     if size is None:
         raise refusal(28746, "size argument to $sample must be a number")
     if size <= 0:

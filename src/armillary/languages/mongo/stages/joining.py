@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from bson.regex import Regex
 
 from armillary.languages.mongo.context import Context, Expression
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
 from armillary.languages.mongo.expressions.compiling import (
     check_path,
@@ -18,7 +19,6 @@ from armillary.languages.mongo.expressions.compiling import (
     compile_expression,
     value_at,
 )
-from armillary.languages.mongo.expressions.numbers import as_whole
 from armillary.languages.mongo.matching import compile_filter
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import predicate, with_value
@@ -280,7 +280,7 @@ def graph_lookup(name: str, spec: Any, context: Context) -> Stream:
             )
     depth = None
     if "maxDepth" in spec:
-        depth = as_whole(spec["maxDepth"])
+        depth = whole_number(spec["maxDepth"])
         if depth is None:
             raise refusal(40100, f"maxDepth requires a numeric argument, found type: {type_name(spec['maxDepth'])}")
         if depth < 0:

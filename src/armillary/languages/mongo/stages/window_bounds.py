@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
 
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
 from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
 from armillary.languages.mongo.expressions.dates import unit_of
-from armillary.languages.mongo.expressions.numbers import RANKS, as_whole, total
+from armillary.languages.mongo.expressions.numbers import RANKS, total
 from armillary.model.bson_values import order_key, shell_text, type_name
 
 Span = tuple[int, int]  # from the first to before the last
@@ -117,7 +118,7 @@ def _bound(value: Any, *, is_whole: bool) -> Any:
         raise refusal(FAILED_TO_PARSE, f"Window bounds must be 'unbounded', 'current', or a number, not '{value}'")
     if type(value) not in RANKS:
         raise refusal(FAILED_TO_PARSE, "Window bounds must be 'unbounded', 'current', or a number.")
-    number = as_whole(value)
+    number = whole_number(value)
     if number is None and is_whole:
         raise refusal(FAILED_TO_PARSE, "Numeric document-based bounds must be an integer")
     return number if is_whole else value

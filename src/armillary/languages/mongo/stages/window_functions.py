@@ -12,6 +12,7 @@ from typing import Any, Final
 from bson.datetime_ms import DatetimeMS
 
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
 from armillary.languages.mongo.expressions.aggregates import compile_aggregate, is_aggregate
 from armillary.languages.mongo.expressions.calendar import UNIT_MS
@@ -20,7 +21,6 @@ from armillary.languages.mongo.expressions.numbers import (
     INT,
     RANKS,
     as_double,
-    as_whole,
     difference,
     integer,
     is_nullish,
@@ -139,7 +139,7 @@ def _rank(name: str, operand: Any, order: Order, context: Context) -> Compute:
 
 def _shift(name: str, operand: Any, order: Order, context: Context) -> Compute:
     given = named_arguments(name, operand, {"output": FAILED_TO_PARSE, "by": FAILED_TO_PARSE}, ("default",))
-    by = as_whole(given["by"])
+    by = whole_number(given["by"])
     if by is None:
         raise refusal(FAILED_TO_PARSE, f"'$shift:by' field must be an integer, but found {shell_text(given['by'])}")
     if order.count == 0:
@@ -171,7 +171,7 @@ def _exp_moving_avg(name: str, operand: Any, order: Order, context: Context) -> 
             f"{name} sub object must have exactly two fields: An 'input' field, and either 'N' or 'alpha'",
         )
     if "N" in given:
-        number = as_whole(given["N"])
+        number = whole_number(given["N"])
         if number is None or number <= 0:
             raise refusal(
                 FAILED_TO_PARSE, f"'N' field must be an integer greater than zero. Got {shell_text(given['N'])}"
