@@ -399,6 +399,9 @@ async def test_fault_rules_come_and_go(shop: Desk) -> None:
         {"drop": True, "after": True},
         {"delayMs": 1, "after": True, "operations": "write"},
         {"status": 429, "rang": 1},
+        {"delayMs": 1, "retryAfterMs": 5},
+        {"drop": True, "retryAfterMs": 5},
+        {"status": 429, "seed": 1},
     ],
 )
 async def test_fault_rules_that_are_none(desk: Desk, given: dict[str, Any]) -> None:

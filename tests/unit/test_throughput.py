@@ -388,6 +388,52 @@ async def test_scaling_up_leaves_a_floor_behind(house: House) -> None:
     assert offers.minimum_ru(house.account, offer) == 1000
 
 
+async def test_migrations_choose_what_is_possible_and_changes_are_whole_or_refused(house: House) -> None:
+    container = await house.container("c", await house.database(), Throughput.manual(90_000))
+    offer = offers.offer_of(house.account, container.record)
+    assert offer is not None
+    offer = await offers.set_throughput(house.account, offer, Throughput.manual(900))
+    failure = await refusal(offers.set_throughput(house.account, offer, Throughput.autoscale(8000, None)))
+    assert "less than required minimum throughput 9000" in failure.message
+    offer = offers.offer_of(house.account, container.record)
+    assert offer is not None and throughput.throughput_of(offer.body) == Throughput(900)  # nothing half done
+    offer = await offers.replace_offer(
+        house.account, offer, None, to_autoscale=True, to_manual=False, if_match=None
+    )  # which does not say how much
+    assert throughput.throughput_of(offer.body) == Throughput(9000, is_autoscale=True)
+    settings = {"maxThroughput": 10_000, "autoUpgradePolicy": {"throughputPolicy": {"incrementPercent": 10}}}
+    wanted = {"content": {"offerAutopilotSettings": settings}}
+    offer = await offers.replace_offer(house.account, offer, wanted, to_autoscale=False, to_manual=False, if_match=None)
+    offer = await offers.set_throughput(house.account, offer, Throughput.autoscale(11_000, None))
+    assert throughput.throughput_of(offer.body) == Throughput(11_000, is_autoscale=True, increment_percent=10)
+    offer = await offers.set_throughput(house.account, offer, Throughput.manual(1000))
+    assert throughput.throughput_of(offer.body) == Throughput(1000)
+    minutes = {"content": {"offerThroughput": 1000, "offerIsRUPerMinuteThroughputEnabled": True}}
+    offer = await offers.replace_offer(
+        house.account, offer, minutes, to_autoscale=False, to_manual=False, if_match=None
+    )
+    offer = await offers.set_throughput(house.account, offer, Throughput.manual(1200))
+    assert throughput.throughput_of(offer.body) == Throughput(1200, has_minute_pool=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        {},
+        {"maxThroughput": "4000"},
+        {"maxThroughput": 4000, "autoUpgradePolicy": "yes"},
+        {"maxThroughput": 4000, "autoUpgradePolicy": {"throughputPolicy": 10}},
+        {"maxThroughput": 4000, "autoUpgradePolicy": {"throughputPolicy": {"incrementPercent": 101}}},
+        {"maxThroughput": 4000, "autoUpgradePolicy": {"throughputPolicy": {"incrementPercent": "1"}}},
+    ],
+)
+def test_autoscale_settings_that_are_refused(settings: Any) -> None:
+    with pytest.raises(Failure) as caught:
+        throughput.parse_autopilot(settings)
+    assert caught.value.kind is Kind.BAD_REQUEST
+
+
 async def test_fixed_containers_are_limited(house: House) -> None:
     database = await house.database()
     failure = await refusal(house.container("c", database, Throughput.manual(10_100), has_key=False))

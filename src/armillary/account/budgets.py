@@ -7,15 +7,15 @@ What a share means is `partition/budget.py`'s part, what may be provisioned `thr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from armillary import limits
 from armillary.account import throughput as throughputs
 from armillary.account.catalog import Body, NewStore, Record
 from armillary.account.container import Container
 from armillary.account.throughput import Throughput
-from armillary.errors import bad_request
+from armillary.errors import Failure, bad_request
 from armillary.model.resources import ResourceType, rid_bytes
 from armillary.partition.budget import HUNDREDTHS, Budget
 from armillary.partition.meter import Meter
@@ -31,6 +31,16 @@ METADATA_RATE_IS_LARGE = (
 )
 
 
+class Charged(Protocol):
+    """A request of some door, which knows its charge when it has been answered."""
+
+    charge_ru: float
+
+
+_Call = TypeVar("_Call", bound=Charged)
+_Answer = TypeVar("_Answer")
+
+
 class Budgets:
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -41,6 +51,23 @@ class Budgets:
         if settings.throughput_mode != "off":
             self.metadata.budget = self._budget(self.metadata, limits.METADATA_RU * HUNDREDTHS)
             self.metadata.is_enforcing = settings.throughput_mode == "enforce"
+
+    # Requests about anything but items.
+
+    async def answer_metadata(self, action: Callable[[_Call], Awaitable[_Answer]], call: _Call) -> _Answer:
+        """Admit such a request, have it answered, and count what it cost, whatever came of it."""
+        ticket = self.metadata.admit()
+        try:
+            answer = await action(call)
+        except Failure as failure:
+            raise self.metadata.charge(failure, None, ticket) from None
+        self.metadata.spend(call.charge_ru, None, ticket)
+        return answer
+
+    def count_failure(self, failure: Failure) -> None:
+        """Before a refusal is answered: where nobody has counted it, because there is no such container say, do."""
+        if failure.charge_ru and not failure.is_metered:
+            self.metadata.charge(failure, None)
 
     # Whose throughput it is.
 

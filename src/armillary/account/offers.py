@@ -6,6 +6,7 @@ that is done the offer is pending and what was provisioned before is served.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from armillary import limits
@@ -77,20 +78,30 @@ def _minimum(account: Account, offer: Record, wanted: Throughput) -> Minimum:
 async def replace_offer(
     account: Account, offer: Record, wanted: Any, *, to_autoscale: bool, to_manual: bool, if_match: str | None
 ) -> Record:
+    """What a client's offer document says, or its headers: whoever migrates does not say to how much."""
     async with account.control:
-        return await _replace(account, offer, wanted, to_autoscale, to_manual, if_match)
+        present = throughput.throughput_of(offer.body)
+        if isinstance(wanted, dict) and wanted.get("id", offer.name) != offer.name:
+            raise bad_request("The id of an offer cannot be changed.")
+        changed = throughput.changed_throughput(present, wanted, to_autoscale=to_autoscale, to_manual=to_manual)
+        if to_autoscale or to_manual:
+            changed = replace(changed, ru=max(changed.ru, _minimum(account, offer, changed).ru))
+        return await _replace(account, offer, changed, if_match)
 
 
-async def _replace(
-    account: Account, offer: Record, wanted: Any, to_autoscale: bool, to_manual: bool, if_match: str | None
-) -> Record:
+async def set_throughput(account: Account, offer: Record, wanted: Throughput) -> Record:
+    """So many units, manual or autoscale, whatever it is now. What else the offer has stays if it goes with that."""
+    async with account.control:
+        present = throughput.throughput_of(offer.body)
+        if present.is_autoscale == wanted.is_autoscale:
+            wanted = replace(present, ru=wanted.ru)
+        return await _replace(account, offer, wanted, None)
+
+
+async def _replace(account: Account, offer: Record, changed: Throughput, if_match: str | None) -> Record:
     budgets = account.budgets
-    present = throughput.throughput_of(offer.body)
-    if isinstance(wanted, dict) and wanted.get("id", offer.name) != offer.name:
-        raise bad_request("The id of an offer cannot be changed.")
-    changed = throughput.changed_throughput(present, wanted, to_autoscale=to_autoscale, to_manual=to_manual)
     least = _minimum(account, offer, changed)
-    if changed.ru < least.ru and not to_manual:
+    if changed.ru < least.ru:
         raise bad_request(
             f"Requested throughput {changed.ru} is less than required minimum throughput {least.ru}: {least.reason}."
         )

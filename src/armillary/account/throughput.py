@@ -81,8 +81,10 @@ def parse_autopilot(settings: Any) -> Throughput:
     if not isinstance(max_ru, int) or isinstance(max_ru, bool):
         raise bad_request("'maxThroughput' of the autoscale settings must be an integer.")
     upgrade = settings.get("autoUpgradePolicy") or {}
-    policy = (upgrade.get("throughputPolicy") if isinstance(upgrade, dict) else None) or {}
-    percent = policy.get("incrementPercent") if isinstance(policy, dict) else None
+    policy = (upgrade.get("throughputPolicy") or {}) if isinstance(upgrade, dict) else None
+    if not isinstance(policy, dict):
+        raise bad_request("'autoUpgradePolicy' of the autoscale settings must be an object with 'throughputPolicy'.")
+    percent = policy.get("incrementPercent")
     if percent is not None and (not isinstance(percent, int) or isinstance(percent, bool)):
         raise bad_request("'incrementPercent' of the autoscale settings must be an integer.")
     return Throughput.autoscale(max_ru, percent)

@@ -86,7 +86,7 @@ def _parse(fields: Fields) -> FaultRule:
         delay_ms=fields.whole("delayMs", 0, limits.FAULT_DELAY_MS_MAX) or 0,
         is_after=fields.truth("after"),
     )
-    probability = fields.number("probability", 0, 1)
+    probability, is_seeded = fields.number("probability", 0, 1), fields.has("seed")
     rule.probability = 1.0 if probability is None else probability
     status, sub_status = fields.whole("status", 100, 599), fields.whole("subStatus", 0, 65_535)
     is_dropped = fields.truth("drop")
@@ -103,6 +103,10 @@ def _parse(fields: Fields) -> FaultRule:
         rule.kind = Kind.DROPPED
     elif not rule.delay_ms:
         raise bad_request("A fault rule does something: give it a 'status', 'drop' or 'delayMs'.")
+    if rule.retry_after_ms is not None and status is None:
+        raise bad_request("'retryAfterMs' of a fault rule goes with a 'status'.")
+    if is_seeded and probability is None:
+        raise bad_request("'seed' of a fault rule goes with a 'probability'.")
     if rule.is_after and (rule.kind is None or not rule.operations <= set(WRITES)):
         raise bad_request("'after' is for fault rules that lose the answers of writes: name those as 'operations'.")
     return rule

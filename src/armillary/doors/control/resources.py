@@ -115,22 +115,7 @@ async def _scale(call: Call, owner: Record, what: str) -> None:
     offer = offers.offer_of(call.account, owner)
     if offer is None:
         raise Failure(Kind.BAD_REQUEST, f"{what} has no throughput of its own. Scale what it shares it with.")
-    present = throughput.throughput_of(offer.body)
-    if present.is_autoscale != wanted.is_autoscale:
-        offer = await offers.replace_offer(
-            call.account,
-            offer,
-            None,
-            to_autoscale=wanted.is_autoscale,
-            to_manual=present.is_autoscale,
-            if_match=None,
-        )
-    content: dict[str, Any] = {"offerThroughput": wanted.ru}
-    if wanted.is_autoscale:
-        content = {"offerAutopilotSettings": {"maxThroughput": wanted.ru}}
-    await offers.replace_offer(
-        call.account, offer, {"content": content}, to_autoscale=False, to_manual=False, if_match=None
-    )
+    await offers.set_throughput(call.account, offer, wanted)
 
 
 async def set_mode(call: Call) -> Response:

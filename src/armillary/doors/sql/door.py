@@ -51,20 +51,11 @@ class SqlDoor:
             if request.method == "OPTIONS":
                 return Response(200, [(b"allow", b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS")])
             action, call = self._admit(request, activity_id)
-            return await (action(call) if action not in _METADATA else self._answer_metadata(action, call))
+            if action in _METADATA:
+                return await self.account.budgets.answer_metadata(action, call)
+            return await action(call)
         except Failure as failure:
             return self._refuse(failure, activity_id, explains=_explains(request))
-
-    async def _answer_metadata(self, action: Action, call: Call) -> Response:
-        """Requests about anything but items spend the account's own small budget."""
-        meter = self.account.budgets.metadata
-        ticket = meter.admit()
-        try:
-            response = await action(call)
-        except Failure as failure:
-            raise meter.charge(failure, None, ticket) from None
-        meter.spend(call.charge_ru, None, ticket)
-        return response
 
     def _admit(self, request: Request, activity_id: str) -> tuple[Action, Call]:
         """What a request asks for, once it is clear that it may: routed, authenticated, authorised."""
@@ -89,9 +80,7 @@ class SqlDoor:
     def _refuse(self, failure: Failure, activity_id: str, *, explains: bool = False) -> Response:
         if failure.kind is Kind.DROPPED:
             return HANG_UP
-        if failure.charge_ru and not failure.is_metered:
-            # Nothing that a partition could have counted: a container that does not exist, say.
-            self.account.budgets.metadata.charge(failure, None)
+        self.account.budgets.count_failure(failure)
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
             log.error("activity %s: %s", activity_id, failure.message)
         status, headers, body = error_response(failure, activity_id)

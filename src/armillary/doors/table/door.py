@@ -82,15 +82,7 @@ class TableDoor:
         call = Call(self, request, address, grant, request_id)
         if address.place in _OF_ITEMS and "comp" not in address.query:
             return await action(call)
-        # Requests about anything but entities spend the account's own small budget.
-        meter = self.account.budgets.metadata
-        ticket = meter.admit()
-        try:
-            response = await action(call)
-        except Failure as failure:
-            raise meter.charge(failure, None, ticket) from None
-        meter.spend(call.charge_ru, None, ticket)
-        return response
+        return await self.account.budgets.answer_metadata(action, call)
 
     def accounts_of(self, headers: dict[bytes, bytes]) -> frozenset[str]:
         return self._authenticator.names_of(headers)
@@ -120,9 +112,7 @@ class TableDoor:
     def _refuse(self, request: Request, failure: Failure, request_id: str) -> Response:
         if failure.kind is Kind.DROPPED:
             return HANG_UP
-        if failure.charge_ru and not failure.is_metered:
-            # Nothing that a partition could have counted: a table that does not exist, say.
-            self.account.budgets.metadata.charge(failure, None)
+        self.account.budgets.count_failure(failure)
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
             log.error("request %s: %s", request_id, failure.message)
         is_xml = b"comp=" in request.target or request.headers.get(b"accept", b"").startswith(b"application/xml")
