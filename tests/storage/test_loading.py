@@ -97,6 +97,24 @@ async def test_a_load_of_many_tables_survives_a_reopening(tmp_path: Path, monkey
     await engine.close()
 
 
+async def test_a_pinned_snapshot_is_read_in_any_way(engine: Engine) -> None:
+    store = engine.store(7)
+    before = {b"%04d" % number: b"v%d" % number for number in range(300)}
+    await fill(store, before)
+    pinned = await store.pin()
+    up, down = pinned.scan(b"", END), pinned.scan(b"", END, reverse=True)
+    first, last = [next(up) for _ in range(5)], [next(down) for _ in range(5)]
+    await fill(store, {b"0100": b"changed", b"new": b"1"})
+    await store.write(lambda txn: txn.delete_range(b"0200", b"0300"))
+    rising = pinned.scan(b"", END)
+    falling = pinned.scan(b"", END, reverse=True)
+    assert [next(rising), next(falling), next(rising)] == [first[0], last[0], first[1]]
+    assert dict(pinned.scan(b"", END)) == before
+    assert pinned.get(b"0100") == b"v100" and pinned.get(b"new") is None
+    assert pinned.get_many([b"0250", b"nothing"]) == [b"v250", None]
+    pinned.release()
+
+
 async def test_a_full_disk_ends_a_load(tmp_path: Path) -> None:
     engine = await RocksEngine.open(tmp_path, reserve_bytes=1 << 60)
     with pytest.raises(Failure) as caught:

@@ -28,6 +28,7 @@ from armillary.partition.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
 
 T = TypeVar("T")
+Guard = Callable[[View], None]
 
 # Items with ever new property names must not fill the memory; forgotten numbers are read again from the store.
 PATHS_REMEMBERED_MAX = 10_000
@@ -134,10 +135,12 @@ class Partition:
         self._remember(writer)
         return outcome
 
-    async def write_all(self, operations: Sequence[Operation], record: Record | None = None) -> list[Outcome]:
+    async def write_all(
+        self, operations: Sequence[Operation], record: Record | None = None, guard: Guard | None = None
+    ) -> list[Outcome]:
         """All operations in one transaction, or none: raises MemberFailed naming the first that cannot be done. With a
-        record they are done once, whoever asks again: then raises Repeated."""
-        outcomes, writer, kept = await self._store.write(lambda txn: self._run_all(txn, operations, record))
+        record they are done once, whoever asks again: then raises Repeated. A guard looks first, and may refuse."""
+        outcomes, writer, kept = await self._store.write(lambda txn: self._run_all(txn, operations, record, guard))
         self._remember(writer)
         if record is not None and kept is not None:
             self.records.note(record.key, kept)
@@ -150,11 +153,13 @@ class Partition:
         return outcome, writer
 
     def _run_all(
-        self, txn: Txn, operations: Sequence[Operation], record: Record | None
+        self, txn: Txn, operations: Sequence[Operation], record: Record | None, guard: Guard | None
     ) -> tuple[list[Outcome], Writer, bytes | None]:
         writer = self._writer(txn)
         if record is not None:
             check_new(txn, record)
+        if guard is not None:
+            guard(txn)
         outcomes = []
         for index, operation in enumerate(operations):
             try:

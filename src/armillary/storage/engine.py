@@ -37,8 +37,9 @@ class Txn(View, Protocol):
 
 
 class Kept(View, Protocol):
-    """A snapshot that stays as it is until it is released, whatever is written meanwhile. It may hold what is not yet
-    durable, and ends with a Failure if storage has to be opened again. One scan of it runs at a time."""
+    """A snapshot that stays as it is until it is released, whatever is written meanwhile. It ends with a Failure if
+    storage has to be opened again. One that is kept may hold what is not yet durable, and one scan of it runs at a
+    time, upwards."""
 
     def release(self) -> None: ...
 
@@ -73,6 +74,9 @@ class Store(Protocol):
 
     def keep(self) -> Kept:
         """A snapshot for work that takes long."""
+
+    async def pin(self) -> Kept:
+        """What is durable now, to be read in any way, several scans at a time, for as long as it is held."""
 
     def loader(self) -> Loader: ...
 

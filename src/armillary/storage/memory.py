@@ -74,6 +74,9 @@ class MemoryStore:
         self._engine.check_open()
         return KeptMap(self._map)
 
+    async def pin(self) -> Kept:
+        return self.keep()
+
     def loader(self) -> Loader:
         self._engine.check_open()
         return MemoryLoader(self._map)

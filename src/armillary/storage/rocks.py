@@ -26,7 +26,7 @@ from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
 from armillary.storage.engine import Kept, Loader, T, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn
-from armillary.storage.rocks_database import Database, KeptView, Version, VersionView, is_stall, translated
+from armillary.storage.rocks_database import Database, KeptView, PinnedView, Version, VersionView, is_stall, translated
 from armillary.storage.rocks_loader import RocksLoader
 
 Durability = Literal["full", "relaxed"]
@@ -406,6 +406,10 @@ class RocksStore:
 
     def keep(self) -> Kept:
         return KeptView(self._engine.writable().keep(), self._prefix)
+
+    async def pin(self) -> Kept:
+        version = self._engine.published
+        return PinnedView(await self._engine.readable() if version is None else version, self._prefix)
 
     def loader(self) -> Loader:
         return RocksLoader(self._engine.load_path, self._engine.writable, self._prefix)

@@ -24,6 +24,8 @@ from armillary.storage.overlay import Layer, Pair
 _MISS: Final = ("key not found",)
 _CHUNK_ROWS_FIRST, _CHUNK_ROWS_MAX = 8, 256
 
+_GONE = "Storage was opened again, and a snapshot of before is gone. Start over."
+
 
 class Database:
     def __init__(self, path: Path) -> None:
@@ -154,6 +156,10 @@ class Version:
         self._iterator = None
         del self.snapshot
 
+    @property
+    def is_released(self) -> bool:
+        return not hasattr(self, "snapshot")
+
     def hold(self) -> None:
         if self._iterator is None:
             self._iterator = self._database.iterator()
@@ -235,7 +241,7 @@ class KeptState:
 
     def _held(self) -> rocksdict.RdictIter:
         if self._iterator is None:
-            raise Failure(Kind.UNAVAILABLE, "Storage was opened again, and a snapshot of before is gone. Start over.")
+            raise Failure(Kind.UNAVAILABLE, _GONE)
         return self._iterator
 
 
@@ -284,6 +290,32 @@ class VersionView:
     def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
         prefix = self._prefix
         return self._version.scan(prefix + low, prefix + high, reverse, len(prefix))
+
+
+class PinnedView:
+    """One store in a version that somebody holds on to."""
+
+    def __init__(self, version: Version, prefix: bytes) -> None:
+        self._version: Version | None = version
+        self._prefix = prefix
+
+    def get(self, key: bytes) -> bytes | None:
+        return VersionView(self._held(), self._prefix).get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return VersionView(self._held(), self._prefix).get_many(keys)
+
+    def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
+        return VersionView(self._held(), self._prefix).scan(low, high, reverse)
+
+    def release(self) -> None:
+        self._version = None
+
+    def _held(self) -> Version:
+        version = self._version
+        if version is None or version.is_released:
+            raise Failure(Kind.UNAVAILABLE, _GONE)
+        return version
 
 
 def table_writer(path: Path) -> rocksdict.SstFileWriter:

@@ -1,0 +1,51 @@
+"""A store as it was at one time, with writes of its own that nobody else sees: for transactions that take several
+requests. What was written is never made durable here; whoever wants that does it again on the store itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TypeVar
+
+from armillary.storage.engine import Kept, Txn, View
+from armillary.storage.overlay import Layer, OverlayTxn, Pair
+
+T = TypeVar("T")
+
+
+class ForkedStore:
+    """A Store over a pinned snapshot."""
+
+    def __init__(self, pinned: Kept) -> None:
+        self.pinned = pinned
+        self._layer = Layer()
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        return fn(self._txn(Layer()))
+
+    def at_hand(self) -> View | None:
+        return self._txn(Layer())
+
+    async def write(self, fn: Callable[[Txn], T]) -> T:
+        layer = Layer()
+        result = fn(self._txn(layer))
+        self._layer.absorb(layer)
+        return result
+
+    def release(self) -> None:
+        self.pinned.release()
+
+    def keep(self) -> NoReturn:
+        raise AssertionError("a fork is short-lived: nobody copies it")
+
+    async def pin(self) -> NoReturn:
+        self.keep()
+
+    def loader(self) -> NoReturn:
+        self.keep()
+
+    def _txn(self, layer: Layer) -> OverlayTxn:
+        return OverlayTxn(layer, self._layer, self.pinned.get, self._scan)
+
+    def _scan(self, low: bytes, high: bytes, reverse: bool, _skip: int) -> Iterator[Pair]:
+        return self.pinned.scan(low, high, reverse)
