@@ -84,8 +84,12 @@ class Call:
 
     # How long it may take.
 
+    @property
+    def time_left_s(self) -> float | None:
+        return None if self.deadline_s is None else max(0.0, self.deadline_s - self.door.machine.elapsed_s())
+
     def check_time(self) -> None:
-        if self.deadline_s is not None and self.clock.elapsed_s() > self.deadline_s:
+        if self.deadline_s is not None and self.door.machine.elapsed_s() > self.deadline_s:
             raise out_of_time()
 
     def spend(self, charge_ru: float) -> None:

@@ -15,6 +15,7 @@ from armillary.doors.mongo import (
     collections,
     cursors,
     diagnostics,
+    explain,
     find_and_modify,
     hello,
     indexes,
@@ -44,6 +45,12 @@ class Command:
 
 async def _not_offered(call: Call) -> Reply:
     raise refusal(115, f"The command {call.name} is not supported.")
+
+
+async def _aggregate(call: Call) -> Reply:
+    if call.fields.flag("explain", False):
+        return await explain.of_aggregate(call, "queryPlanner")
+    return await aggregation.aggregate(call)
 
 
 _NO_SCRIPTS: Final = Command(_not_offered, "needs a JavaScript engine; there is none")
@@ -90,7 +97,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "find": Command(reads.find, "documents that match", is_stable=True, fields=reads.FIND_FIELDS),
     "count": Command(reads.count, "how many documents match", is_stable=True),
     "distinct": Command(reads.distinct, "the values of a field", fields=reads.DISTINCT_FIELDS),
-    "aggregate": Command(aggregation.aggregate, "a pipeline", is_stable=True, fields=aggregation.FIELDS),
+    "aggregate": Command(_aggregate, "a pipeline", is_stable=True, fields=aggregation.FIELDS),
+    "explain": Command(explain.explain, "how a command would be answered", is_stable=True),
     "insert": Command(
         writes.insert, "new documents", writes=True, is_stable=True, is_retryable=True, fields=writes.INSERT_FIELDS
     ),

@@ -12,7 +12,7 @@ from bson.int64 import Int64
 from armillary import limits
 from armillary.clock import Clock
 from armillary.doors.mongo.answers import Elements, cursor_reply
-from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.call import Call, Reply, out_of_time
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 
@@ -21,6 +21,10 @@ _ENOUGH: Final = 1 << 60
 
 class Source(Protocol):
     """Where a cursor's documents come from, in portions of any size."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether it is known already that there are no more."""
 
     @property
     def resume_token(self) -> Any:
@@ -33,8 +37,10 @@ class Source(Protocol):
 
 
 class PagedSource:
-    """Documents from a generator of pages."""
+    """Documents from a generator of pages. As with MongoDB, a batch that is just full does not say whether more
+    follow."""
 
+    is_exhausted = False
     resume_token = None
 
     def __init__(self, pages: AsyncIterator[list[bytes]]) -> None:
@@ -60,6 +66,10 @@ class ListedSource:
     def __init__(self, documents: list[bytes]) -> None:
         self._documents: list[bytes] | None = documents
 
+    @property
+    def is_exhausted(self) -> bool:
+        return not self._documents
+
     async def read(self, call: Call, count: int) -> list[bytes] | None:
         documents, self._documents = self._documents, None
         return documents
@@ -70,7 +80,6 @@ class ListedSource:
 
 class Cursor:
     __slots__ = (
-        "batch_size",
         "command",
         "has_waits",
         "id",
@@ -78,6 +87,8 @@ class Cursor:
         "is_done",
         "is_killed",
         "last_used_s",
+        "left",
+        "limit_s",
         "namespace",
         "never_expires",
         "pending",
@@ -94,7 +105,9 @@ class Cursor:
         self.session_id = call.session.id if call.session is not None else None
         self.transaction = call.txn_number if call.transaction is not None else None
         self.has_waits = has_waits  # as those of change streams and tailable ones: no documents is not the end
-        self.batch_size = 0
+        self.left: int | None = None  # documents that may still be given
+        # What is left of the time that the client allows, over all that it asks for.
+        self.limit_s = call.time_left_s if call.name != "getMore" else None
         self.never_expires = False
         self.pending: list[bytes] = []
         self.is_done = False
@@ -106,6 +119,8 @@ class Cursor:
         """At most so many documents, within what one answer may hold."""
         batch: list[bytes] = []
         size_bytes = 0
+        if self.left is not None:
+            count = min(count, self.left)
         while len(batch) < count:
             if not self.pending:
                 call.check_time()
@@ -128,16 +143,14 @@ class Cursor:
             self.pending = self.pending[taken:]
             if is_full:
                 break
+        if self.left is not None:
+            self.left -= len(batch)
+            self.is_done = self.is_done or self.left == 0
         return batch
 
-    async def find_end(self, call: Call) -> None:
-        """Learn whether anything follows, where that is cheap to know."""
-        if not self.pending and not self.is_done and not self.has_waits:
-            page = await self.source.read(call, 1)
-            if page is None:
-                self.is_done = True
-            else:
-                self.pending = page
+    @property
+    def is_over(self) -> bool:
+        return self.left == 0 or (not self.pending and (self.is_done or self.source.is_exhausted))
 
     async def close(self) -> None:
         self.is_done = True
@@ -199,16 +212,12 @@ async def first_batch(call: Call, cursor: Cursor, *, batch_size: int | None, is_
     count = limits.MONGO_FIRST_BATCH if batch_size is None else batch_size
     try:
         batch = await cursor.next_batch(call, count) if count else []
-        if count and not is_single:
-            await cursor.find_end(call)
     except BaseException:
         await cursor.close()
         raise
-    is_over = (is_single or (cursor.is_done and not cursor.pending)) and not (cursor.has_waits and not is_single)
-    if is_over:
+    if is_single or (cursor.is_over and not cursor.has_waits):
         await cursor.close()
     else:
-        cursor.batch_size = 0
         call.door.cursors.add(cursor)
     return cursor_reply(
         batch, cursor_id=cursor.id, namespace=cursor.namespace, is_first=True, token=cursor.source.resume_token
@@ -232,24 +241,27 @@ async def get_more(call: Call) -> Reply:
     _check_session(call, cursor)
     if cursor.is_busy:
         raise refusal(143, f"cursor id {cursor_id} is already in use")
-    if not cursor.has_waits and "maxTimeMS" not in call.fields:
-        call.deadline_s = None
+    begun_s = call.door.machine.elapsed_s()
+    if cursor.limit_s is not None and not cursor.has_waits:
+        call.deadline_s = begun_s + cursor.limit_s
+        if call.door.fail_points.is_out_of_time:
+            raise out_of_time()
     cursor.is_busy = True
     try:
         batch = await cursor.next_batch(call, wanted or _ENOUGH)
-        if wanted and not cursor.is_killed:
-            await cursor.find_end(call)
     except BaseException:
         cursor.is_busy = False
         await cursors.kill(cursor_id)
         raise
     cursor.is_busy = False
     cursors.touch(cursor)
+    if cursor.limit_s is not None:
+        cursor.limit_s = max(0.0, cursor.limit_s - (call.door.machine.elapsed_s() - begun_s))
     if cursor.is_killed:
         await cursor.close()
         raise refusal(237, f"cursor id {cursor_id} was killed")
     left_id = cursor_id
-    if cursor.is_done and not cursor.pending:
+    if cursor.is_over and not cursor.has_waits:
         await cursors.kill(cursor_id)
         left_id = 0
     return cursor_reply(batch, cursor_id=left_id, namespace=namespace, is_first=False, token=cursor.source.resume_token)

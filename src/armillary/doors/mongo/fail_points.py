@@ -25,6 +25,10 @@ class FailPoints:
     def are_set(self) -> bool:
         return bool(self._rules)
 
+    @property
+    def is_out_of_time(self) -> bool:
+        return _OUT_OF_TIME in self._rules
+
     def set(self, name: str, rule: _Rule | None) -> None:
         self._rules.pop(name, None)
         if rule is not None:

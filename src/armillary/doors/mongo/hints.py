@@ -2,29 +2,82 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from armillary.account import indexes
 from armillary.account.container import Container
+from armillary.doors.mongo.call import Call
+from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.index_definitions import is_identical_key
+from armillary.languages.mongo.matching import Matcher
+from armillary.languages.mongo.sorting import Sort, compile_sort
 from armillary.languages.mongo.text import EVERY_FIELD, TextIndex
-from armillary.model.bson_values import Document
+from armillary.model.bson_values import Document, is_number
 
 _DEFAULT_LANGUAGE = "english"
 
 
-def check(container: Container | None, hint: Any) -> None:
+def check(container: Container | None, hint: Any) -> Document | None:
+    """The index that is meant; None: none in particular."""
     if hint is None or hint in ("", {}):
-        return
+        return None
     if not isinstance(hint, str | dict):
         raise refusal(9, "Hint must be a string or an object")
     if container is None or (isinstance(hint, dict) and "$natural" in hint):
-        return
+        return None
     for each in indexes.definitions(container):
         if each["name"] == hint if isinstance(hint, str) else is_identical_key(each["key"], hint):
-            return
+            return each
     raise refusal(2, "planner returned error :: caused by :: hint provided does not correspond to an existing index")
+
+
+def order_of(definition: Document, collation: Collation | None) -> Sort | None:
+    """The order that an index has, if it holds every document by the values of fields."""
+    is_plain = all(is_number(kind) for kind in definition["key"].values()) and "$**" not in "".join(definition["key"])
+    if not is_plain or "sparse" in definition or "partialFilterExpression" in definition:
+        return None
+    return compile_sort(definition["key"], collation)
+
+
+def bounded(call: Call, matcher: Matcher, hinted: Document | None) -> Matcher:
+    """`min` and `max`: documents from one key of an index to before another."""
+    least, most = call.fields.document("min", {}), call.fields.document("max", {})
+    if not least and not most:
+        return matcher
+    if hinted is None:
+        raise refusal(51173, "A hint must be given with min and max")
+    order = order_of(hinted, None)
+    if order is None:
+        raise refusal(51174, f"min and max need an index of fields, which '{hinted['name']}' is not")
+    for given in (least, most):
+        if given and list(given) != list(hinted["key"]):
+            raise refusal(51174, "min and max must name the fields of the hinted index, in its order")
+    key, matches = order.key, matcher.matches
+    low = key(_nested(least)) if least else None
+    high = key(_nested(most)) if most else None
+    if low is not None and high is not None and not low < high:
+        raise refusal(51175, "max must be greater than min")
+
+    def between(document: Document) -> bool:
+        place = key(document)
+        return (low is None or not place < low) and (high is None or place < high) and matches(document)
+
+    found = copy(matcher)
+    found.matches = between
+    return found
+
+
+def _nested(values: Document) -> Document:
+    document: Document = {}
+    for path, value in values.items():
+        *above, last = path.split(".")
+        place = document
+        for part in above:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return document
 
 
 def text_index(container: Container | None) -> TextIndex | None:

@@ -27,7 +27,7 @@ FIND_FIELDS: Final = frozenset(
     "awaitData noCursorTimeout oplogReplay allowPartialResults collation allowDiskUse let term readOnce "
     "allowSpeculativeMajorityRead requestResumeToken".split()
 )
-_NOT_OFFERED: Final = ("min", "max", "returnKey", "showRecordId", "requestResumeToken", "readOnce")
+_NOT_OFFERED: Final = ("returnKey", "showRecordId", "requestResumeToken", "readOnce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ async def find(call: Call) -> Reply:
         return cursor_reply([], cursor_id=0, namespace=namespace, is_first=True)
     source = PagedSource(rows(call, container, query))
     cursor = Cursor(source, namespace, call)
+    cursor.left = query.limit or None
     cursor.never_expires = fields.flag("noCursorTimeout", False)
     is_single = fields.flag("singleBatch", False)
     return await first_batch(call, cursor, batch_size=batch_size, is_single=is_single)
@@ -110,7 +111,10 @@ def query_of(call: Call, container: Container | None) -> Query:
     )
     order = fields.document("sort", {})
     sort = compile_sort(order, collation, matcher.text) if order else None
-    hints.check(container, call.body.get("hint"))
+    hinted = hints.check(container, call.body.get("hint"))
+    if sort is None and hinted is not None and matcher.near is None:
+        sort = hints.order_of(hinted, collation)  # whoever names an index gets documents in its order
+    matcher = hints.bounded(call, matcher, hinted)
     shown = fields.document("projection", {})
     project = compile_projection(shown, context, matcher) if shown else None
     skip = fields.number("skip", 0)

@@ -82,7 +82,9 @@ def read_definition(given: Any) -> Document:
         if option in definition or option in _FORGOTTEN:
             continue
         if option in _FLAGS:
-            if truth(value):
+            if option == "background":
+                definition[option] = truth(value)  # says nothing, and is shown as it came
+            elif truth(value):
                 definition[option] = True
             continue
         definition[option] = value
