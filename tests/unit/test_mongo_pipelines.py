@@ -434,19 +434,58 @@ def test_what_leads_is_offered_to_the_reader() -> None:
     assert compile_pipeline([{"$group": {"_id": 1}}], context).leading_limit is None
 
 
+class Counted:
+    """A source that knows how far it was read, and whether it was closed."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.is_closed = False
+
+    async def batches(self) -> Any:
+        try:
+            for number in range(100):
+                self.read += 1
+                yield [{"_id": number}]
+        finally:
+            self.is_closed = True
+
+
 async def test_a_limit_stops_reading() -> None:
-    read = 0
-
-    async def source() -> Any:
-        nonlocal read
-        for number in range(100):
-            read += 1
-            yield [{"_id": number}]
-
+    source = Counted()
     context = Context.of(0, random.random)
     pipeline = compile_pipeline([{"$match": {"_id": {"$gte": 3}}}, {"$limit": 2}, {"$set": {"x": 1}}], context)
-    found = await gathered(pipeline.run(source(), Run(list(context.values), ListCollections({}))))
-    assert [each["_id"] for each in found] == [3, 4] and read == 5
+    found = await gathered(pipeline.run(source.batches(), Run(list(context.values), ListCollections({}))))
+    assert [each["_id"] for each in found] == [3, 4]
+    assert source.read == 5 and source.is_closed
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        {"$set": {"x": 1}},
+        {"$unionWith": "o"},
+        {"$lookup": {"from": "o", "localField": "_id", "foreignField": "_id", "as": "x"}},
+        {"$lookup": {"from": "o", "pipeline": [], "as": "x"}},
+        {
+            "$graphLookup": {
+                "from": "o",
+                "startWith": 1,
+                "connectFromField": "_id",
+                "connectToField": "_id",
+                "as": "x",
+            }
+        },
+    ],
+)
+async def test_whoever_stops_early_closes_what_is_read(stage: Document) -> None:
+    source = Counted()
+    context = Context.of(0, random.random)
+    pipeline = compile_pipeline([stage, {"$set": {"y": 1}}], context)
+    batches = pipeline.run(source.batches(), Run(list(context.values), ListCollections({})))
+    assert await anext(batches)
+    assert not source.is_closed
+    await batches.aclose()
+    assert source.is_closed
 
 
 async def test_one_pipeline_runs_for_several_at_a_time() -> None:

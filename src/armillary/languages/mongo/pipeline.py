@@ -6,6 +6,7 @@ and `$merge` do with them, is the door's part.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -150,9 +151,10 @@ class Pipeline:
         assert self.geo_near is not None
         budget = Budget("$geoNear")
         found: list[sources.Place] = []
-        async for batch in source:
-            self.context.begin(run.values)
-            found += self.geo_near.within(batch, budget)
+        async with aclosing(source):
+            async for batch in source:
+                self.context.begin(run.values)
+                found += self.geo_near.within(batch, budget)
         async for batch in of_list(self.geo_near.in_order(found)):
             yield batch
 

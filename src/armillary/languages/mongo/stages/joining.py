@@ -6,6 +6,7 @@ the other collection for all the values in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import aclosing
 from typing import Any, Final, Protocol
 
 from bson.regex import Regex
@@ -22,7 +23,7 @@ from armillary.languages.mongo.expressions.compiling import (
 from armillary.languages.mongo.matching import compile_filter
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import predicate, with_value
-from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, of_list, over
+from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, collected, of_list, over
 from armillary.model.bson_values import MISSING, Document, shell_text, type_name
 
 
@@ -36,11 +37,6 @@ class Nested(Protocol):
 
 
 CompileNested = Callable[[str, Any, Context], Nested]
-
-
-async def _nothing() -> Batches:
-    return
-    yield  # it is a generator
 
 
 def equal_to_any(path: str, values: Iterable[Any]) -> Document:
@@ -170,11 +166,13 @@ class _Lookup:
 
     async def stream(self, source: Batches, run: Run) -> Batches:
         if self._local is None:
-            async for batch in self._by_pipeline(source, run):
-                yield batch
+            async with aclosing(self._by_pipeline(source, run)) as joined:
+                async for batch in joined:
+                    yield batch
             return
-        async for batch in source:
-            yield await self._by_fields(batch, self._local, run)
+        async with aclosing(source):
+            async for batch in source:
+                yield await self._by_fields(batch, self._local, run)
 
     async def _by_fields(self, batch: Batch, local: list[str], run: Run) -> Batch:
         wanted: dict[Any, Any] = {}
@@ -188,10 +186,8 @@ class _Lookup:
             given = equal_to_any(self._foreign, wanted.values())
             if self._nested is not None and self._nested.leading_filter:
                 given = {"$and": [given, plain_filter(self._nested.leading_filter)]}
-            async for found in self._foreign_documents(run, given):
-                for document in found:
-                    budget.take_document(document)
-                    joined.add(document)
+            for document in await collected(self._foreign_documents(run, given), budget):
+                joined.add(document)
         made = []
         for document, values in zip(batch, values_of, strict=True):
             matches = joined.find(values)
@@ -202,14 +198,7 @@ class _Lookup:
 
     async def _through(self, document: Document, matches: list[Document], run: Run) -> list[Document]:
         assert self._nested is not None
-        inner = self._inner_run(document, run)
-        budget = Budget("$lookup")
-        found: list[Document] = []
-        async for batch in self._nested.run(of_list(matches), inner):
-            for each in batch:
-                budget.take_document(each)
-            found += batch
-        return found
+        return await collected(self._nested.run(of_list(matches), self._inner_run(document, run)), Budget("$lookup"))
 
     def _inner_run(self, document: Document, run: Run) -> Run:
         if not self._let:
@@ -226,27 +215,24 @@ class _Lookup:
         assert self._nested is not None
         kept: list[Document] | None = None
         answer: list[Document] | None = None
-        async for batch in source:
-            if kept is None:
-                kept = await self._kept(run)
-            made = []
-            for document in batch:
-                if answer is None or self._let:
-                    answer = await self._through(document, kept, run)
-                made.append(with_value(document, self._as, answer))
-            yield made
+        async with aclosing(source):
+            async for batch in source:
+                if kept is None:
+                    kept = await self._kept(run)
+                made = []
+                for document in batch:
+                    if answer is None or self._let:
+                        answer = await self._through(document, kept, run)
+                    made.append(with_value(document, self._as, answer))
+                yield made
 
     async def _kept(self, run: Run) -> list[Document]:
         assert self._nested is not None
         if self._collection is None:
             return []
-        budget = Budget("$lookup")
-        kept: list[Document] = []
-        async for batch in self._foreign_documents(run, plain_filter(self._nested.leading_filter)):
-            for document in batch:
-                budget.take_document(document)
-            kept += batch
-        return kept
+        return await collected(
+            self._foreign_documents(run, plain_filter(self._nested.leading_filter)), Budget("$lookup")
+        )
 
 
 # $graphLookup.
@@ -305,15 +291,16 @@ class _GraphLookup:
         self._matches = compile_filter(restriction, context).matches
 
     async def stream(self, source: Batches, run: Run) -> Batches:
-        async for batch in source:
-            made = []
-            for document in batch:
-                self._context.begin(run.values)
-                start = self._start(document)
-                values = start if type(start) is list else [] if start is MISSING else [start]
-                found = await self._search(values, run)
-                made.append(with_value(document, self._as, found))
-            yield made
+        async with aclosing(source):
+            async for batch in source:
+                made = []
+                for document in batch:
+                    self._context.begin(run.values)
+                    start = self._start(document)
+                    values = start if type(start) is list else [] if start is MISSING else [start]
+                    found = await self._search(values, run)
+                    made.append(with_value(document, self._as, found))
+                yield made
 
     async def _search(self, values: list[Any], run: Run) -> list[Document]:
         """Breadth first; every document once, at the least depth."""
@@ -331,11 +318,11 @@ class _GraphLookup:
             given = equal_to_any(self._to, frontier.values())
             if self._restriction:
                 given = {"$and": [given, plain_filter(self._restriction)]}
-            async for batch in run.collections.documents(None, self._name, given):
-                self._context.begin(run.values)
-                for document in batch:
-                    if self._matches(document):
-                        joined.add(document)
+            others = await collected(run.collections.documents(None, self._name, given), Budget("$graphLookup"))
+            self._context.begin(run.values)
+            for document in others:
+                if self._matches(document):
+                    joined.add(document)
             for document in joined.find(frontier.values()):
                 identity = key(document.get("_id"))
                 if identity in seen_documents:
@@ -385,14 +372,16 @@ class _UnionWith:
         self.collection, self._nested = collection, nested
 
     async def stream(self, source: Batches, run: Run) -> Batches:
-        async for batch in source:
-            yield batch
+        async with aclosing(source):
+            async for batch in source:
+                yield batch
         if self.collection is None:
-            others = _nothing()
+            others = of_list([])
         else:
             others = run.collections.documents(None, self.collection, plain_filter(self._nested.leading_filter))
-        async for batch in self._nested.run(others, run):
-            yield batch
+        async with aclosing(self._nested.run(others, run)) as found:
+            async for batch in found:
+                yield batch
 
 
 # $facet.
@@ -419,17 +408,8 @@ class _Facet:
 
     async def stream(self, source: Batches, run: Run) -> Batches:
         budget = Budget("$facet")
-        kept: list[Document] = []
-        async for batch in source:
-            for document in batch:
-                budget.take_document(document)
-            kept += batch
+        kept = await collected(source, budget)
         made: Document = {}
         for field, nested in self._parts:
-            found: list[Document] = []
-            async for batch in nested.run(of_list(kept), run):
-                for document in batch:
-                    budget.take_document(document)
-                found += batch
-            made[field] = found
+            made[field] = await collected(nested.run(of_list(kept), run), budget)
         yield [made]

@@ -5,16 +5,18 @@ changes a document it was given.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from armillary import limits
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression
+from armillary.languages.mongo.memory import Budget
 from armillary.model.bson_values import Document
 
 Batch = list[Document]
-Batches = AsyncIterator[Batch]
+Batches = AsyncGenerator[Batch, None]  # closed by whoever takes batches from it
 
 
 class Collections(Protocol):
@@ -131,13 +133,14 @@ def over(expression: Expression, context: Context) -> Callable[[Document], Any]:
 async def chained(stages: Sequence[Stage], source: Batches, run: Run, context: Context) -> Batches:
     """Documents through stages that wait for nothing."""
     steps = [stage.open(run) for stage in stages]
-    async for batch in source:
-        context.begin(run.values)
-        batch = _through(steps, 0, batch)
-        if batch:
-            yield batch
-        if any(step.is_full for step in steps):
-            break
+    async with aclosing(source):
+        async for batch in source:
+            context.begin(run.values)
+            batch = _through(steps, 0, batch)
+            if batch:
+                yield batch
+            if any(step.is_full for step in steps):
+                break
     for place, step in enumerate(steps):
         context.begin(run.values)
         for batch in step.finish():
@@ -155,6 +158,17 @@ def _through(steps: Sequence[Step], first: int, batch: Batch) -> Batch:
             break
         batch = steps[place].take(batch)
     return batch
+
+
+async def collected(source: Batches, budget: Budget) -> list[Document]:
+    """Everything that comes, counted."""
+    found: list[Document] = []
+    async with aclosing(source):
+        async for batch in source:
+            for document in batch:
+                budget.take_document(document)
+            found += batch
+    return found
 
 
 async def of_list(documents: Sequence[Document]) -> Batches:
