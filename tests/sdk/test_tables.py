@@ -383,6 +383,7 @@ def test_tables_over_budget_are_asked_again(start_server: Callable[..., ServerPr
         for number in range(45):
             entity = {"PartitionKey": "p", "RowKey": f"{number:02}", "text": "x" * 100, "n": number}
             table.create_entity(entity, raw_response_hook=note)
-            table.upsert_entity({**entity, "n": -number}, mode=UpdateMode.REPLACE, raw_response_hook=note)
+            mode = UpdateMode.REPLACE if number % 2 else UpdateMode.MERGE
+            table.upsert_entity({**entity, "n": -number}, mode=mode, raw_response_hook=note)
         assert sorted(each["n"] for each in table.list_entities()) == [-number for number in reversed(range(45))]
     assert refused

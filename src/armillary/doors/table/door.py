@@ -35,6 +35,7 @@ _STATIC_HEADERS: Final = (
 )
 _CLIENT_ID_BYTES_MAX: Final = 1024
 _READING: Final = ("GET", "HEAD")
+_NOT_REPEATED: Final = ("POST", "PATCH")  # by Python's client, unless it finds a Retry-After
 _OF_ITEMS: Final = (Place.TABLE, Place.ENTITY, Place.BATCH)
 
 
@@ -118,9 +119,8 @@ class TableDoor:
         is_xml = b"comp=" in request.target or request.headers.get(b"accept", b"").startswith(b"application/xml")
         version = request.headers if failure.details.get("table_code") != "InvalidHeaderValue" else {}
         response = self._refusal(failure, request_id, version, is_xml=is_xml)
-        if failure.retry_after_ms is not None and request.method == "POST":
-            # Python's client comes again with a POST only if it finds this header; to others its whole seconds are too
-            # many, so they are told the milliseconds alone.
+        if failure.retry_after_ms is not None and request.method in _NOT_REPEATED:
+            # To others its whole seconds are too many, so they are told the milliseconds alone.
             response.headers = [*response.headers, (b"retry-after", b"%d" % -(-failure.retry_after_ms // 1000))]
         return response
 
