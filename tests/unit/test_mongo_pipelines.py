@@ -553,6 +553,7 @@ def windows_of(order: Document, window: Document) -> Document:
         ([{"$project": {"a": 1, "b": 0}}], 31254),
         ([{"$project": {"a": 0, "b": {"$add": [1]}}}], 31252),
         ([{"$project": {"a": {"$nope": 1}}}], 31325),
+        ([{"$project": {"a": {"$add": [{"$nope": 1}]}}}], 168),
         ([{"$project": {"a": {"$elemMatch": {}}}}], 31325),
         ([{"$project": {"a.$": 1}}], 16410),
         ([{"$addFields": {"a": 1, "a.b": 1}}], 40176),

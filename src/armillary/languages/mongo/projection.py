@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from armillary.errors import Failure
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import truth, whole_number
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.expressions.compiling import check_path, compile_over_documents
+from armillary.languages.mongo.expressions.compiling import check_path, compile_over_documents, is_operator
 from armillary.languages.mongo.matching import Matcher, compile_filter
 from armillary.languages.mongo.paths import Parts, split, with_value
 from armillary.model.bson_values import MISSING, Document, is_number, shell_text
@@ -306,12 +305,9 @@ def _element(name: str, operand: Any, context: Context) -> Callable[[Document], 
 
 
 def _compute(spec: Any, context: Context) -> Callable[[Document], Any]:
-    try:
-        return compile_over_documents(spec, context)
-    except Failure as failure:
-        if failure.details.get("code") == 168 and type(spec) is dict:
-            raise refusal(_UNKNOWN_EXPRESSION, failure.message.replace("Unrecognized", "Unknown")) from None
-        raise
+    if type(spec) is dict and not is_operator(name := next(iter(spec))):
+        raise refusal(_UNKNOWN_EXPRESSION, f"Unknown expression {name}")
+    return compile_over_documents(spec, context)
 
 
 def _meta(operand: Any, context: Context, matcher: Matcher | None) -> Callable[[Document], Any]:
