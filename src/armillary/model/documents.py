@@ -17,7 +17,7 @@ from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model import bson_values, items, layout
 from armillary.model.bson_ids import id_text
-from armillary.model.bson_json import ID, document_of, field_name, json_of, member_name, to_json
+from armillary.model.bson_json import ID, document_of, field_name, json_of, to_json
 from armillary.model.bson_values import Document
 from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, payload_of, unpack_header
 from armillary.model.indexing import IndexingPolicy, ItemTerms
@@ -180,13 +180,21 @@ def item_terms(indexing: IndexingPolicy, header: ItemHeader, payload: bytes) -> 
     return bson_terms(indexing, document, header.ts)
 
 
+def document_terms(indexing: IndexingPolicy, header: ItemHeader, document: Document) -> ItemTerms:
+    """The same of a stored document that has been decoded."""
+    return bson_terms(indexing, document, header.ts) if header.flags & FLAG_INDEXED else _NO_TERMS
+
+
 def bson_terms(indexing: IndexingPolicy, document: Document, ts: int) -> ItemTerms:
     """Those of the item that a document is as JSON; of which only what the policy speaks of is made."""
-    item = {"id": id_text(document[ID])}
-    for name, value in document.items():
-        member = member_name(name)
-        if indexing.speaks_of(member):
-            item[member] = to_json(value)
+    named = indexing.named_fields
+    if named is None:
+        item = json_of(document)
+    else:
+        item = {"id": id_text(document[ID])}
+        for field, member in named:
+            if field in document:
+                item[member] = to_json(document[field])
     made = indexing.plain_terms(item, ts)
     return indexing.with_fields(made, document) if indexing.fields else made
 

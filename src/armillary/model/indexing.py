@@ -12,7 +12,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.errors import bad_request
-from armillary.model.bson_json import document_of
+from armillary.model.bson_json import document_of, field_name
 from armillary.model.bson_values import Document
 from armillary.model.cells import SHAPE_KINDS, SpatialIndex
 from armillary.model.composites import CompositeIndex
@@ -70,6 +70,12 @@ class IndexingPolicy:
         self.spatial = {index.path: index for index in spatial}
         self._walk = TermWalk(rules, explicit, (*composites, *tuples), tuple(self.spatial.values()))
         self._explicit = frozenset(explicit)
+        # The fields of documents that it speaks of, beside their ids, each with its name in an item; None: all.
+        names = self._walk.names if self.mode != NONE else frozenset[str]()
+        self.named_fields: tuple[tuple[str, str], ...] | None = None
+        if names is not None:
+            pairs = [(field_name(name), name) for name in sorted(names)]
+            self.named_fields = tuple([(field, name) for field, name in pairs if field is not None])
         self.fields = fields  # of a collection of MongoDB's
         self.unique_fields = tuple([index for index in fields if index.is_unique])
         self.dated_fields = tuple([index for index in fields if index.expires_after_s is not None])
@@ -168,10 +174,6 @@ class IndexingPolicy:
             terms += found
             charged += len(found)
         return ItemTerms(terms, charged)
-
-    def speaks_of(self, name: str) -> bool:
-        """Whether a property of an item may have to do with its terms."""
-        return self.mode != NONE and self._walk.speaks_of(name)
 
     def is_indexed(self, path: str) -> bool:
         """Whether every value at a path (canonical text) of every indexed item is in the index."""

@@ -109,6 +109,11 @@ class TermWalk:
         paths = [steps for composite in composites for steps in composite.paths]
         paths += [text_steps(index.path) for index in spatial]
         self._composed_names = frozenset([steps[0] for steps in paths])
+        # The properties that a policy speaks of, where it names them all; None: it may be about any.
+        self.names: frozenset[str] | None = None
+        if not rules.subtree:
+            named = [name for name in rules.below if name is not None and not self._root.child(name).is_dead]
+            self.names = frozenset([*named, *[name for name in self._composed_names if name is not None]])
 
     def is_indexed(self, steps: Steps) -> bool:
         if steps == ("_ts",):
@@ -119,11 +124,6 @@ class TermWalk:
             if node.is_dead:
                 return False
         return node.is_indexed
-
-    def speaks_of(self, name: str) -> bool:
-        """Whether a property of an item may have to do with its terms."""
-        child = self._root.below.get(name) or self._see(self._root, name)
-        return not child.is_dead or name in self._composed_names
 
     def terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
         if self._memo_bytes > limits.INDEX_MEMO_BYTES_MAX:

@@ -25,7 +25,7 @@ from armillary.model.indexing import ItemTerms, count_charged
 from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
 from armillary.partition import log
-from armillary.partition.operations import Draft, Operation, Outcome, Result, Verb, bson_draft, draft
+from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
 from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence, of_first_item
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
@@ -150,14 +150,14 @@ class Writer:
         """A document as another one that is made of it here, so that nobody comes in between."""
         assert operation.change is not None
         number, stored = self._existing(operation)
-        before = documents.bson_bytes(stored)
-        becomes = operation.change(documents.bson_document(stored))
+        before, document = documents.bson_bytes(stored), documents.bson_document(stored)
+        becomes = operation.change(document)
         if becomes is None:
             charge_ru = charges.failed_write_ru(len(stored))
             return Outcome(Result.NOT_MODIFIED, before, None, lsn_of(stored), charge_ru, before=before)
         made = bson_draft(self._schema, becomes, encode(becomes), int(self._now_s), operation.directive)
         assert made.item_id == operation.item_id, "a document keeps its id"
-        outcome = self._overwrite(operation, number, stored, made)
+        outcome = self._overwrite(operation, number, stored, made, document)
         outcome.before = before
         return outcome
 
@@ -268,11 +268,17 @@ class Writer:
         answered = payload if made.format == FORMAT_JSON else made.text
         return Outcome(Result.CREATED, answered, etag, header.lsn, charge_ru, 0, terms)
 
-    def _overwrite(self, operation: Operation, number: int, stored: bytes, made: Draft) -> Outcome:
+    def _overwrite(
+        self, operation: Operation, number: int, stored: bytes, made: Draft, document: Document | None = None
+    ) -> Outcome:
+        """`document`: what a stored document is, if that is known."""
         self._check_etag(operation, number, stored)
         txn, epk = self._txn, operation.epk
         before, before_payload = unpack_header(stored), payload_of(stored)
-        before_terms = self._terms_of(before, before_payload)
+        if document is None or before.format == FORMAT_JSON:
+            before_terms = self._terms_of(before, before_payload)
+        else:
+            before_terms = documents.document_terms(self._schema.rules_of(before).indexing, before, document)
         is_answered_as_json = made.format == FORMAT_JSON
         if stored[0] != FORMAT_JSON:
             made = self._as_stored(operation, stored, made)
@@ -293,6 +299,7 @@ class Writer:
         answered = payload
         if made.format != FORMAT_JSON:
             answered = documents.json_text(becomes, self._schema) if is_answered_as_json else made.text
+            etag = items.etag_in(answered) if is_answered_as_json else ""
         return Outcome(Result.REPLACED, answered, etag, header.lsn, charge_ru, len(before_payload), changed)
 
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
@@ -318,9 +325,10 @@ class Writer:
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
         """Give a draft its lsn, etag and system properties, and enter it in the log."""
         lsn, step = self._lsn, self._next_step()
-        etag = items.etag(number, lsn, step, made.ts)
+        etag = ""
         schema = self._schema
         if made.format == FORMAT_JSON:
+            etag = items.etag(number, lsn, step, made.ts)
             rid = item_rid_text(schema.rid, number)
             payload = made.text + items.close_text(rid, f"{schema.self_link}docs/{rid}/", etag, made.ts)
             items.check_size(len(payload))
