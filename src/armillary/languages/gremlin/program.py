@@ -16,7 +16,7 @@ from armillary import limits
 from armillary.clock import Dice
 from armillary.languages.gremlin.build import TraversalBuilder
 from armillary.languages.gremlin.elements import BulkSet
-from armillary.languages.gremlin.errors import compilation, execution
+from armillary.languages.gremlin.errors import compilation, execution, too_much
 from armillary.languages.gremlin.grammar import Statement
 from armillary.languages.gremlin.graph import Environment, Graph
 from armillary.languages.gremlin.instructions import Traversal, check_size
@@ -115,7 +115,10 @@ class Results:
     async def pull(self) -> Batch:
         report = self._program.report
         if report is None:
-            return await self._loaded(await self._flow())
+            try:
+                return await self._loaded(await self._flow())
+            except RecursionError:
+                raise too_much("A value is nested too deeply.") from None
         if self._is_done:
             return []
         self._is_done = True

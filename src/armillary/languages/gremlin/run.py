@@ -86,13 +86,20 @@ class Run:
         if len(batch) < 2 or not self.is_merging:
             return batch
         found: dict[Any, Traverser] = {}
+        self.merge(found, batch)
+        return list(found.values()) if len(found) < len(batch) else batch
+
+    def merge(self, found: dict[Any, Traverser], batch: Batch) -> None:
+        """Adds traversers to those found, by what makes them equal."""
         for traverser in batch:
             value = traverser.value
-            key = (
-                value if type(value) is Vertex or type(value) is Edge else identity(value),
-                id(traverser.path) if traverser.path is not None else 0,
-                traverser.loops,
-            )
+            key: Any
+            if type(value) is Vertex:
+                key = vertex_key(value)
+            else:
+                key = (value,) if type(value) is Edge else (identity(value),)
+            if traverser.path is not None or traverser.loops:
+                key = (key, id(traverser.path), traverser.loops)
             known = found.get(key)
             if known is None:
                 found[key] = traverser
@@ -101,7 +108,27 @@ class Run:
                     known.sack = self.sack_merge(known.sack, traverser.sack)
                 if self.is_bulked:
                     known.bulk += traverser.bulk
-        return list(found.values()) if len(found) < len(batch) else batch
+
+    def merge_ends(
+        self, found: dict[Any, Traverser], batch: Batch, edges_of: dict[Any, list[Edge]], direction: Direction
+    ) -> None:
+        """As `merge`, of the vertices at the far ends of edges; makes no traverser that would be merged at once."""
+        is_out = direction is Direction.OUT
+        for traverser in batch:
+            go, loops, bulk, path = traverser.to, traverser.loops, traverser.bulk, traverser.path
+            for edge in edges_of[vertex_key(traverser.value)]:
+                vertex = edge.in_vertex if is_out else edge.out_vertex
+                key = vertex.id if vertex.partition is None else (vertex.partition, vertex.id)
+                if loops or path is not None:
+                    key = (key, id(path), loops)
+                known = found.get(key)
+                if known is None:
+                    found[key] = go(vertex)
+                else:
+                    if self.sack_merge is not None:
+                        known.sack = self.sack_merge(known.sack, traverser.sack)
+                    if self.is_bulked:
+                        known.bulk += bulk
 
     def hold(self, count: int) -> None:
         """Counts what barriers and side effects keep in memory."""
@@ -217,7 +244,14 @@ class Run:
         self._known.pop(element, None)
 
 
+def vertex_key(vertex: Vertex) -> Any:
+    """What tells vertices apart, quick to hash."""
+    return vertex.id if vertex.partition is None else (vertex.partition, vertex.id)
+
+
 def _vertices_in(value: Any, found: list[Any], depth: int) -> None:
+    if depth > limits.GREMLIN_MESSAGE_DEPTH_MAX:
+        raise too_much(f"A result is nested at most {limits.GREMLIN_MESSAGE_DEPTH_MAX} deep.")
     if type(value) is Vertex:
         if value.properties is None:
             found.append(value)

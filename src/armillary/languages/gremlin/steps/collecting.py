@@ -21,7 +21,7 @@ from armillary.languages.gremlin.pipeline import (
 )
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.steps.grouping import side_effect
+from armillary.languages.gremlin.steps.grouping import as_value, side_effect
 from armillary.languages.gremlin.tokens import Barrier, Operator
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, NO_SACK
@@ -149,7 +149,7 @@ class CapStep(Step):
         value = await side_effect(run, key)
         if value is MISSING:
             raise execution(f"The side-effect key does not exist in the side-effects: {key}.")
-        return value
+        return as_value(value)
 
 
 @builds("cap")

@@ -12,7 +12,8 @@ from armillary.languages.gremlin.instructions import Instruction, Traversal
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep
 from armillary.languages.gremlin.predicates import P, as_predicate, within
 from armillary.languages.gremlin.registry import Arguments, Builder, builds, flattened
-from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.run import Run, vertex_key
+from armillary.languages.gremlin.steps.moving import VertexStep
 from armillary.languages.gremlin.tokens import T
 from armillary.languages.gremlin.traversers import Traverser
 
@@ -321,6 +322,12 @@ class TraversalFilter(WaitingStep):
         self.pipeline = pipeline
         self.is_wanted = is_wanted
 
+    @property
+    def _adjacent(self) -> VertexStep | None:
+        """where(out('x')): whether there is an edge can be asked for a whole batch."""
+        steps = self.pipeline.steps
+        return steps[0] if len(steps) == 1 and isinstance(steps[0], VertexStep) else None
+
     def children(self) -> Iterable[Pipeline]:
         return (self.pipeline,)
 
@@ -328,6 +335,9 @@ class TraversalFilter(WaitingStep):
         await self.pipeline.prepare(batch, run)
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        if self._adjacent is not None and all(type(each.value) is Vertex for each in batch):
+            existing = await self._adjacent.exists(batch, run)
+            return [each for each in batch if (vertex_key(each.value) in existing) is self.is_wanted]
         await self.pipeline.prepare(batch, run)
         found = []
         for each in batch:

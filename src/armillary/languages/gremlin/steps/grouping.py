@@ -49,6 +49,11 @@ async def side_effect(run: Run, name: str) -> Any:
     return await value.finish(run) if isinstance(value, Groups) else value
 
 
+def as_value(value: Any) -> Any:
+    """A side effect that goes on as a value: a copy, so that it can be added to without coming to hold itself."""
+    return value.copy() if type(value) is dict else type(value)(value) if isinstance(value, list) else value
+
+
 class GroupStep(Step):
     name = "group"
     is_lazy = True

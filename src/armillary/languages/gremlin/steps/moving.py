@@ -9,6 +9,7 @@ from armillary import limits
 from armillary.languages.gremlin.elements import Edge, Subgraph, Vertex
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.graph import Condition, Reference, Wanted
+from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import (
     WHOLE_PATH,
     Batch,
@@ -19,8 +20,9 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     WaitingStep,
 )
+from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
-from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.run import Run, vertex_key
 from armillary.languages.gremlin.tokens import Direction
 from armillary.languages.gremlin.traversers import Traverser
 
@@ -45,17 +47,21 @@ class GraphStep(Step):
         self.count: int | None = None
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        waiting: Batch = []
         batch: Batch = []
         pages: Any = None
 
         async def pull() -> Batch:
-            nonlocal batch, pages
+            nonlocal waiting, batch, pages
             while True:
                 await run.breathe()
                 if pages is None:
-                    batch = await source()
-                    if not batch:
-                        return []
+                    if not waiting:
+                        waiting = await source()
+                        if not waiting:
+                            return []
+                    # All of a batch look through the same pages; a bounded number of them, as each meets each.
+                    batch, waiting = waiting[: limits.GREMLIN_BATCH], waiting[limits.GREMLIN_BATCH :]
                     if self.references is not None and not self.references:
                         continue
                     wanted = Wanted(self.references, self.conditions, self.count)
@@ -68,7 +74,7 @@ class GraphStep(Step):
                     go = batch[0].to
                     return [go(element) for element in page]
                 else:
-                    return [traverser.to(element) for traverser in batch for element in page]
+                    return run.merged([traverser.to(element) for traverser in batch for element in page])
 
         return pull
 
@@ -95,7 +101,6 @@ class VertexStep(Step):
         self.gives_edges = gives_edges
         self.limit: int | None = None  # no more than so many edges of each vertex matter
         self.is_hurried = False  # whether a limit() behind it makes a first result worth more than a full batch
-        self.merges = True  # whether equal results may be held back and become one
         self.matches_nothing = False
         self.edge_filter: Pipeline | None = None  # of SubgraphStrategy and PartitionStrategy
 
@@ -110,73 +115,89 @@ class VertexStep(Step):
             await run.prefetch([each.value for each in batch], self.direction, self.edge_labels, self.limit)
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
+        if run.is_merging and not self.is_hurried:
+            return self._merging_flow(source, run)
         waiting: Batch = []
-        pace = 1 if self.is_hurried else limits.GREMLIN_MERGE
-        merges = self.merges and run.is_merging and not self.is_hurried
+        pace = 1 if self.is_hurried else limits.GREMLIN_BATCH
+
+        async def pull() -> Batch:
+            nonlocal waiting, pace
+            while True:
+                if not waiting:
+                    waiting = await source()
+                    if not waiting:
+                        return []
+                await run.breathe()
+                now, waiting = waiting[:pace], waiting[pace:]
+                pace = min(pace * 4, limits.GREMLIN_BATCH)
+                found: Batch = []
+                for direction, edges_of in await self._edges(now, run):
+                    is_out = direction is Direction.OUT
+                    for each in now:
+                        go = each.to
+                        for edge in edges_of[vertex_key(each.value)]:
+                            if self.gives_edges:
+                                found.append(go(edge))
+                            else:
+                                found.append(go(edge.in_vertex if is_out else edge.out_vertex))
+                if found:
+                    return found
+
+        return pull
+
+    def _merging_flow(self, source: Flow, run: Run) -> Flow:
+        """Results are held back, up to a limit, so that equal ones go on as one: each vertex is asked for once."""
+        waiting: Batch = []
         is_over = False
 
         async def pull() -> Batch:
-            nonlocal waiting, pace, is_over
-            results: Batch = []
-            while not is_over or waiting:
+            nonlocal waiting, is_over
+            found: dict[Any, Traverser] = {}
+            while not is_over and len(found) < limits.GREMLIN_MERGE:
                 if not waiting:
                     waiting = await source()
                     if not waiting:
                         is_over = True
                         break
                 await run.breathe()
-                now, waiting = waiting[:pace], waiting[pace:]
-                found = await self.results(now, run)
-                if not merges:
-                    if self.is_hurried:
-                        pace = min(pace * 4, limits.GREMLIN_BATCH)
-                    if found:
-                        return found
-                    continue
-                before = len(found)
-                results = run.merged(results + found) if results else run.merged(found)
-                # Where nothing merges there is no use in waiting for more.
-                if len(results) >= limits.GREMLIN_MERGE or (results and len(results) == before and len(results) > 256):
-                    return results
-            return results
+                now, waiting = waiting[: limits.GREMLIN_EDGES_BATCH], waiting[limits.GREMLIN_EDGES_BATCH :]
+                for direction, edges_of in await self._edges(now, run):
+                    if self.gives_edges:
+                        for each in now:
+                            run.merge(found, [each.to(edge) for edge in edges_of[vertex_key(each.value)]])
+                    else:
+                        run.merge_ends(found, now, edges_of, direction)
+            return list(found.values())
 
         return pull
 
-    async def results(self, batch: Batch, run: Run) -> Batch:
+    async def _edges(self, batch: Batch, run: Run) -> list[tuple[Direction, dict[Any, list[Edge]]]]:
+        """For each direction, the edges of all vertices of a batch."""
         if self.matches_nothing:
             return []
-        vertices = []
+        unique: dict[Any, Vertex] = {}
         for each in batch:
-            if type(each.value) is not Vertex:
-                raise execution(
-                    f"{self.name}() is for vertices, not for {type(each.value).__name__} {each.value!r:.60}."
-                )
-            vertices.append(each.value)
-        unique = list(dict.fromkeys(vertices))
-        found: list[Traverser] = []
-        is_out, is_in = self.direction is not Direction.IN, self.direction is not Direction.OUT
-        out_of: dict[Vertex, list[Edge]] = {}
-        in_of: dict[Vertex, list[Edge]] = {}
-        if is_out:
-            edges = await run.adjacent(unique, Direction.OUT, self.edge_labels, self.limit)
-            out_of = dict(zip(unique, edges, strict=True))
-        if is_in:
-            edges = await run.adjacent(unique, Direction.IN, self.edge_labels, self.limit)
-            in_of = dict(zip(unique, edges, strict=True))
-        if self.edge_filter is not None:
-            await self._filter(out_of, run)
-            await self._filter(in_of, run)
-        for each in batch:
-            go = each.to
-            if is_out:
-                for edge in out_of[each.value]:
-                    found.append(go(edge if self.gives_edges else edge.in_vertex))
-            if is_in:
-                for edge in in_of[each.value]:
-                    found.append(go(edge if self.gives_edges else edge.out_vertex))
+            vertex = each.value
+            if type(vertex) is not Vertex:
+                raise execution(f"{self.name}() is for vertices, not for {type(vertex).__name__} {vertex!r:.60}.")
+            unique[vertex_key(vertex)] = vertex
+        found = []
+        for direction in (Direction.OUT, Direction.IN) if self.direction is Direction.BOTH else (self.direction,):
+            edges = await run.adjacent(list(unique.values()), direction, self.edge_labels, self.limit)
+            edges_of = dict(zip(unique, edges, strict=True))
+            if self.edge_filter is not None:
+                await self._filter(edges_of, run)
+            found.append((direction, edges_of))
         return found
 
-    async def _filter(self, edges_of: dict[Vertex, list[Edge]], run: Run) -> None:
+    async def exists(self, batch: Batch, run: Run) -> set[Any]:
+        """The keys of those vertices of a batch that have such an edge."""
+        found: set[Any] = set()
+        for _, edges_of in await self._edges(batch, run):
+            found.update(key for key, edges in edges_of.items() if edges)
+        return found
+
+    async def _filter(self, edges_of: dict[Any, list[Edge]], run: Run) -> None:
         assert self.edge_filter is not None
         for vertex, edges in edges_of.items():
             edges_of[vertex] = [
@@ -354,6 +375,6 @@ def _references(value: Any, builder: Any, is_outer: bool) -> list[Reference]:
         if len(value) == 2 and not any(isinstance(each, list) for each in value):
             return [Reference(builder.element_id(value[1]), value[0])]
         return [reference for each in value for reference in _references(each, builder, isinstance(each, list))]
-    if isinstance(value, list | dict):
-        raise compilation(f"{value!r:.60} is no id.")
+    if isinstance(value, list | dict | Traversal | P):
+        raise compilation(f"{str(value)[:60]} is no id.")
     return [Reference(builder.element_id(value))]

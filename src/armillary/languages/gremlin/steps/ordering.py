@@ -17,7 +17,7 @@ from armillary.languages.gremlin.pipeline import (
     WaitingStep,
 )
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
-from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.run import Run, vertex_key
 from armillary.languages.gremlin.steps.selecting import scope_value
 from armillary.languages.gremlin.tokens import Order
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
@@ -135,6 +135,12 @@ def _order(builder: Builder, arguments: Arguments) -> Step:
     return OrderLocalStep() if arguments.scope() is ScopeToken.local else OrderStep()
 
 
+def _dedup_key(value: Any) -> Hashable:
+    if type(value) is Vertex:
+        return (vertex_key(value),)
+    return value if type(value) is Edge else identity(value)
+
+
 class DedupStep(WaitingStep):
     """dedup(), dedup('a', 'b')."""
 
@@ -169,7 +175,7 @@ class DedupStep(WaitingStep):
                 value = by.read(each.value, run) if by.is_plain else await by.value(each, run)
                 if value is MISSING:
                     continue
-                key = value if type(value) is Vertex or type(value) is Edge else identity(value)
+                key = _dedup_key(value)
             if key is MISSING or key in seen:
                 continue
             seen.add(key)

@@ -21,15 +21,16 @@ from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.filters import ConnectiveFilter, IsStep, TraversalFilter
-from armillary.languages.gremlin.steps.grouping import side_effect
+from armillary.languages.gremlin.steps.grouping import as_value, side_effect
 from armillary.languages.gremlin.steps.mapping import IdentityStep
 from armillary.languages.gremlin.tokens import Column, Pop, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
 from armillary.languages.gremlin.values import equal, map_key
 
 
-async def scope_value(traverser: Traverser, name: Any, run: Run, pop: Pop = Pop.last) -> Any:
-    """Under a name: in the map that the traverser is at, in the side effects, on its path. MISSING if nowhere."""
+async def scope_value(traverser: Traverser, name: Any, run: Run, pop: Pop = Pop.last, *, is_kept: bool = False) -> Any:
+    """Under a name: in the map that the traverser is at, in the side effects, on its path. MISSING if nowhere. Kept
+    values outlive the looking."""
     value = traverser.value
     if isinstance(value, dict):
         key = map_key(name)
@@ -37,7 +38,8 @@ async def scope_value(traverser: Traverser, name: Any, run: Run, pop: Pop = Pop.
             return value[key]
     if isinstance(name, str):
         if name in run.side_effects.values:
-            return await side_effect(run, name)
+            found = await side_effect(run, name)
+            return as_value(found) if is_kept else found
         return path_value(traverser, name, pop)
     return MISSING
 
@@ -79,7 +81,7 @@ class SelectStep(WaitingStep):
         found: Batch = []
         selected: list[tuple[Traverser, list[Any]]] = []
         for each in batch:
-            values = [await scope_value(each, name, run, self.pop) for name in self.names]
+            values = [await scope_value(each, name, run, self.pop, is_kept=True) for name in self.names]
             if MISSING not in [value for value in values if value is MISSING]:
                 selected.append((each, values))
         for at in range(len(self.names)):
@@ -140,7 +142,7 @@ class SelectTraversalStep(WaitingStep):
             key = await self.pipeline.first(each, run)
             if key is None:
                 continue
-            value = await scope_value(each, key.value, run, self.pop)
+            value = await scope_value(each, key.value, run, self.pop, is_kept=True)
             if value is MISSING:
                 continue
             result = await self.bys.at(0).of(value, each, run)
