@@ -84,22 +84,30 @@ def _property_of(vertex: Vertex, name: str, content: dict[str, Any]) -> VertexPr
 
 
 def edge_of(
-    text: bytes, partition_key: str | None, *, source: Vertex | None = None, sink: Vertex | None = None
+    text: bytes,
+    partition_key: str | None,
+    *,
+    labels: tuple[str, ...] = (),
+    source: Vertex | None = None,
+    sink: Vertex | None = None,
 ) -> Edge | None:
-    """None: the item is no edge. `source` and `sink`: the ends that are known already."""
+    """None: the item is no edge, or has none of the labels if some are given, or does not lead to the vertex that is
+    given as its sink. `source`: the end that is known already."""
     item = orjson.loads(text)
     label, source_id, sink_id = item.get(LABEL), item.get(SOURCE), item.get(SINK)
-    if item.get(IS_EDGE) is not True or type(label) is not str or type(source_id) is not str:
+    if item.get(IS_EDGE) is not True or type(label) is not str or (labels and label not in labels):
         return None
-    if type(sink_id) is not str:
+    if type(source_id) is not str or type(sink_id) is not str:
         return None
     partition = item.get(partition_key) if partition_key is not None else None
+    # Without one of its own the sink is taken for one in the edge's partition.
+    sink_partition = item.get(SINK_PARTITION, partition) if partition_key is not None else None
+    if sink is None:
+        sink = Vertex(sink_id, _label_of(item.get(SINK_LABEL)), sink_partition)
+    elif sink.partition is not None and not _is_same_key(sink.partition, sink_partition):
+        return None
     if source is None:
         source = Vertex(source_id, _label_of(item.get(SOURCE_LABEL)), partition)
-    if sink is None:
-        # Without it the edge is taken for one inside its partition.
-        sink_partition = item.get(SINK_PARTITION, partition) if partition_key is not None else None
-        sink = Vertex(sink_id, _label_of(item.get(SINK_LABEL)), sink_partition)
     properties = {name: value for name, value in item.items() if name not in _OF_EDGES and name != partition_key}
     kinds = item.get(EDGE_TYPES)
     if type(kinds) is dict:
@@ -107,8 +115,8 @@ def edge_of(
     return Edge(item[ID], label, source, sink, properties, item.get("_etag"))
 
 
-def sink_partition_of(item: dict[str, Any], partition_key: str | None) -> Any:
-    return item.get(SINK_PARTITION, item.get(partition_key) if partition_key is not None else None)
+def _is_same_key(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _label_of(value: Any) -> str:

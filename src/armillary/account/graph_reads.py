@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import orjson
 
@@ -144,23 +145,26 @@ class Naming:
     epk: bytes | None
 
 
-Keep = Callable[[int, bytes], bool]  # whether an item is wanted, given with the place that it is for
+Found = TypeVar("Found")
+Make = Callable[[int, bytes], Found | None]  # what is made of an item, for a place; None: it is not wanted
 
 
-class NamingWalk:
+class NamingWalk(Generic[Found]):
     """Through one partition for many values, a slice of time after the other."""
 
-    def __init__(self, path: str, asked: Sequence[Naming], index: Index, keep: Keep, limit: int | None) -> None:
+    def __init__(self, path: str, asked: Sequence[Naming], index: Index, make: Make[Found], limit: int | None) -> None:
         self._path = path
         self._asked = asked
         self._index = index
-        self._keep = keep
+        self._make = make
         self._limit = limit
         self._at = 0  # which of those asked for
         self._after_rid = -1
         self._kept = 0  # of that one
         self.counters = Counters()
-        self.loaded_bytes = 0
+        self.found: list[tuple[int, Found]] = []
+        self.sizes_bytes: list[int] = []  # of the items of these
+        self.loaded_bytes = 0  # of the others
 
     @property
     def is_done(self) -> bool:
@@ -172,33 +176,36 @@ class NamingWalk:
         is_live: Callable[[bytes], bool],
         text: Callable[[bytes], bytes],
         is_due: Callable[[], bool],
-    ) -> list[tuple[int, bytes]]:
-        """The next items, with the places of those that they are for, until all are found or time is up."""
+    ) -> None:
+        """Go on until all are found or time is up."""
         if not self._index.is_indexed(self._path):
-            return self._scan(view, is_live, text, is_due)
-        found: list[tuple[int, bytes]] = []
+            self._scan(view, is_live, text, is_due)
+            return
         looked = 0
         while not self.is_done:
             asked = self._asked[self._at]
             for rid, stored in self._candidates(view, asked):
                 self._after_rid = rid
                 looked += 1
-                content = text(stored)
                 if (asked.epk is None or unpack_header(stored).epk == asked.epk) and is_live(stored):
-                    if self._keep(asked.place, content):
-                        found.append((asked.place, content))
-                        self._kept += 1
-                    else:
-                        self.loaded_bytes += len(content)
+                    self._take(asked.place, text(stored))
                 if self._limit is not None and self._kept >= self._limit:
                     break
                 if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
-                    return found
+                    return
             self._at, self._after_rid, self._kept = self._at + 1, -1, 0
             looked += 1
             if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
-                return found
-        return found
+                return
+
+    def _take(self, place: int, content: bytes) -> None:
+        made = self._make(place, content)
+        if made is None:
+            self.loaded_bytes += len(content)
+        else:
+            self.found.append((place, made))
+            self.sizes_bytes.append(len(content))
+            self._kept += 1
 
     def _scan(
         self,
@@ -206,9 +213,8 @@ class NamingWalk:
         is_live: Callable[[bytes], bool],
         text: Callable[[bytes], bytes],
         is_due: Callable[[], bool],
-    ) -> list[tuple[int, bytes]]:
+    ) -> None:
         """Without an index: all items once, for all values together."""
-        found: list[tuple[int, bytes]] = []
         by_value: dict[str, list[Naming]] = {}
         for each in self._asked:
             by_value.setdefault(each.value, []).append(each)
@@ -221,13 +227,12 @@ class NamingWalk:
             value = orjson.loads(content).get(name)
             for asked in by_value.get(value, ()) if type(value) is str else ():
                 is_here = asked.epk is None or unpack_header(stored).epk == asked.epk
-                if is_here and is_live(stored) and self._keep(asked.place, content):
-                    found.append((asked.place, content))
+                if is_here and is_live(stored):
+                    self._take(asked.place, content)
             self.loaded_bytes += len(content)
             if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
-                return found
+                return
         self._at = len(self._asked)
-        return found
 
     def _candidates(self, view: View, asked: Naming) -> Iterator[tuple[int, bytes]]:
         condition = Equal(self._path, asked.value)
@@ -241,15 +246,15 @@ async def read_naming(
     container: Container,
     path: str,
     asked: Sequence[Naming],
-    keep: Keep,
+    make: Make[Found],
     tally: Tally,
     clock: Clock,
     limit: int | None = None,
-) -> list[tuple[int, bytes]]:
-    """The JSON of the items that name what is asked for, with the places of those that they are for."""
+) -> list[tuple[int, Found]]:
+    """What is made of the items that name what is asked for, with the places of those that they are for."""
     while True:
         before = container.map
-        found = await _read_naming(container, path, asked, keep, tally, clock, limit)
+        found = await _read_naming(container, path, asked, make, tally, clock, limit)
         if found is not None and container.map is before:
             return found
         # A split or merge came in between; what was read of the parents may miss what was written to the children.
@@ -259,18 +264,18 @@ async def _read_naming(
     container: Container,
     path: str,
     asked: Sequence[Naming],
-    keep: Keep,
+    make: Make[Found],
     tally: Tally,
     clock: Clock,
     limit: int | None,
-) -> list[tuple[int, bytes]] | None:
+) -> list[tuple[int, Found]] | None:
     by_partition: dict[int, list[Naming]] = {}
     for each in asked:
         ranges = container.map.ranges if each.epk is None else (container.map.find(each.epk),)
         for key_range in ranges:
             by_partition.setdefault(key_range.id, []).append(each)
     tally.fanout = max(tally.fanout, len(by_partition))
-    found: list[tuple[int, bytes]] = []
+    found: list[tuple[int, Found]] = []
     index = Index(container.schema.rules.indexing, is_complete=not container.is_restating)
     if container.faults is not None:
         ranges_asked = [container.partitions[range_id].range for range_id in by_partition]
@@ -280,11 +285,10 @@ async def _read_naming(
         partition = container.partitions.get(range_id)
         if partition is None:
             return None
-        walk = NamingWalk(path, own, index, keep, limit)
-        given = await _walk(container, partition, walk, len(own), tally, clock)
-        if given is None:
+        walk = NamingWalk(path, own, index, make, limit)
+        if not await _walk(container, partition, walk, tally, clock):
             return None
-        found += given
+        found += walk.found
         if len(found) > limits.GREMLIN_HELD_MAX:
             raise Failure(
                 Kind.TOO_LARGE,
@@ -295,12 +299,12 @@ async def _read_naming(
 
 
 async def _walk(
-    container: Container, partition: Partition, walk: NamingWalk, asked_count: int, tally: Tally, clock: Clock
-) -> list[tuple[int, bytes]] | None:
+    container: Container, partition: Partition, walk: NamingWalk[Found], tally: Tally, clock: Clock
+) -> bool:
+    """False: the partition was split or merged, a while ago."""
     ticket = partition.admit(QUERY_DEPOSIT)
     is_live = liveness(container, clock)
     schema = container.schema
-    found: list[tuple[int, bytes]] = []
 
     def text(stored: bytes) -> bytes:
         return documents.json_text(stored, schema)
@@ -308,7 +312,7 @@ async def _walk(
     try:
         while not walk.is_done:
             slice_end_s = clock.elapsed_s() + limits.SLICE_SECONDS
-            found += await partition.read(
+            await partition.read(
                 lambda view: walk.step(view, is_live, text, lambda: clock.elapsed_s() > slice_end_s)  # noqa: B023
             )
             if not walk.is_done:
@@ -316,11 +320,11 @@ async def _walk(
     except Failure as failure:
         if failure.kind is Kind.RANGE_GONE:
             partition.meter.release(ticket)
-            return None
+            return False
         raise partition.meter.charge(failure, None, ticket) from None
-    texts = [content for _, content in found]
     work = QueryWork(partitions_begun=1, seeks=1, loaded_bytes=walk.loaded_bytes)
-    work.returned_ru = sum([charges.read_ru(len(content)) for content in texts])
+    work.returned_ru = sum([charges.read_ru(size_bytes) for size_bytes in walk.sizes_bytes])
     tally.charge_ru += partition.spend(charges.query_page_ru(work), None, ticket)
-    tally.add(texts)
-    return found
+    tally.count += len(walk.sizes_bytes)
+    tally.size_bytes += sum(walk.sizes_bytes)
+    return True

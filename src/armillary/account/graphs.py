@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
-import orjson
-
 from armillary import limits
 from armillary.account import feeds, graph_writes
 from armillary.account.account import Account
@@ -21,11 +19,9 @@ from armillary.account.feeds import FeedOptions
 from armillary.account.graph_conditions import condition_of
 from armillary.account.graph_documents import (
     IS_EDGE,
-    LABEL,
     SINK,
     SOURCE,
     edge_of,
-    sink_partition_of,
     vertex_of,
 )
 from armillary.account.graph_reads import Naming, Point, Tally, read_naming, read_points
@@ -211,13 +207,11 @@ class StoredGraph:
         begun_s = self._clock.elapsed_s()
         tally = Tally()
         asked = [Naming(place, id, None) for place, id in enumerate(ids)]
-        rows = await read_naming(self._container, "/id", asked, lambda place, text: True, tally, self._clock)
+        rows = await read_naming(self._container, "/id", asked, lambda place, text: read(text), tally, self._clock)
         self._note(tally, begun_s)
         found: dict[str, list[Given]] = {}
-        for _, text in rows:
-            element = read(text)
-            if element is not None:
-                found.setdefault(element.id, []).append(element)
+        for _, element in rows:
+            found.setdefault(element.id, []).append(element)
         return found
 
     async def load(self, vertices: Sequence[Vertex]) -> None:
@@ -251,7 +245,7 @@ class StoredGraph:
     async def adjacent(
         self, vertices: Sequence[Vertex], direction: Direction, labels: tuple[str, ...], limit: int | None
     ) -> list[list[Edge]]:
-        is_out = direction is Direction.OUT
+        is_out, key = direction is Direction.OUT, self.partition_key
         places: dict[Vertex, int] = {}
         for vertex in vertices:
             places.setdefault(vertex, len(places))
@@ -265,32 +259,23 @@ class StoredGraph:
         begun_s = self._clock.elapsed_s()
         found: list[list[Edge]] = [[] for _ in unique]
 
-        def keep(place: int, text: bytes) -> bool:
-            item = orjson.loads(text)
-            if item.get(IS_EDGE) is not True or (labels and item.get(LABEL) not in labels):
-                return False
-            return is_out or self._is_sink(item, unique[place])
-
-        rows = await read_naming(
-            self._container, f"/{SOURCE}" if is_out else f"/{SINK}", asked, keep, tally, self._clock, limit
-        )
-        self._note(tally, begun_s)
-        for place, text in rows:
+        def make(place: int, text: bytes) -> Edge | None:
             vertex = unique[place]
-            edge = edge_of(text, self.partition_key, source=vertex if is_out else None, sink=None if is_out else vertex)
-            if edge is not None and (limit is None or len(found[place]) < limit):
+            if is_out:
+                return edge_of(text, key, labels=labels, source=vertex)
+            return edge_of(text, key, labels=labels, sink=vertex)
+
+        path = f"/{SOURCE}" if is_out else f"/{SINK}"
+        rows = await read_naming(self._container, path, asked, make, tally, self._clock, limit)
+        self._note(tally, begun_s)
+        for place, edge in rows:
+            if limit is None or len(found[place]) < limit:
                 found[place].append(edge)
         return [found[places[vertex]] for vertex in vertices]
 
     def _source_key(self, vertex: Vertex) -> bytes | None:
         point = self._point(vertex.id, vertex.partition)
         return point[0] if point is not None else None
-
-    def _is_sink(self, item: dict[str, Any], vertex: Vertex) -> bool:
-        if self.partition_key is None or vertex.partition is None:
-            return True
-        named = sink_partition_of(item, self.partition_key)
-        return type(named) is bool if isinstance(vertex.partition, bool) else bool(named == vertex.partition)
 
     # Writes.
 
