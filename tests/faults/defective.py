@@ -11,12 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from armillary.errors import Failure
 from armillary.model import layout
-from armillary.partition import log
-from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.partition import Partition
-from armillary.partition.writer import PathPrefixes, Writer
+from armillary.partition.writer import Writer
 from armillary.storage.engine import Txn
 from armillary.storage.overlay import Layer
 from armillary.storage.rocks import Answer, RocksEngine
@@ -46,40 +43,38 @@ def acknowledge_before_commit() -> None:
 def terms_in_a_second_transaction() -> None:
     """The item first, its index terms when it is stored; acknowledged when both are."""
 
-    async def write(self: Partition, operation: Operation) -> Outcome:
-        return (await write_all(self, [operation], is_batch=False))[0]
+    write, write_all = Partition.write, Partition.write_all
+    run_one, run_all = Partition._run_one, Partition._run_all
+    kept: dict[int, dict[bytes, bytes | None]] = {}  # by operation or batch: the terms that its last run wrote
 
-    async def write_all(self: Partition, operations: list[Operation], is_batch: bool = True) -> list[Outcome]:
-        terms: dict[bytes, bytes | None] = {}
+    def without_terms(run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_apart(self: Partition, txn: Txn, asked: Any, *more: Any) -> Any:
+            kept[id(asked)] = {}
+            return run(self, _WithoutTerms(txn, kept[id(asked)]), asked, *more)
 
-        def run(txn: Txn) -> tuple[list[Outcome], log.Head, PathPrefixes]:
-            terms.clear()
-            writer = self._writer(_WithoutTerms(txn, terms))
-            outcomes = []
-            for index, operation in enumerate(operations):
-                try:
-                    outcomes.append(writer.apply(operation))
-                except Failure as failure:
-                    if is_batch:
-                        raise MemberFailed(index, failure) from failure
-                    raise
-            writer.finish()
-            return outcomes, writer.head, writer.new_paths
+        return run_apart
 
-        def run_terms(txn: Txn) -> None:
-            for key, value in terms.items():
-                if value is None:
-                    txn.delete(key)
-                else:
-                    txn.put(key, value)
+    def with_terms_later(send: Callable[..., Any]) -> Callable[..., Any]:
+        async def send_twice(self: Partition, asked: Any, *more: Any) -> Any:
+            outcome = await send(self, asked, *more)
+            terms = kept.pop(id(asked))
 
-        outcomes, head, new_paths = await self._store.write(run)
-        self._remember(head, new_paths)
-        await self._store.write(run_terms)
-        return outcomes
+            def run_terms(txn: Txn) -> None:
+                for key, value in terms.items():
+                    if value is None:
+                        txn.delete(key)
+                    else:
+                        txn.put(key, value)
 
-    _replace(Partition, "write", write)
-    _replace(Partition, "write_all", write_all)
+            await self._store.write(run_terms)
+            return outcome
+
+        return send_twice
+
+    _replace(Partition, "_run_one", without_terms(run_one))
+    _replace(Partition, "_run_all", without_terms(run_all))
+    _replace(Partition, "write", with_terms_later(write))
+    _replace(Partition, "write_all", with_terms_later(write_all))
 
 
 class _WithoutTerms:
