@@ -37,6 +37,7 @@ _OF_EDGES: Final = frozenset(
 _OF_VERTICES: Final = frozenset((ID, LABEL, IS_EDGE, *SYSTEM_PROPERTIES))
 _EDGE_MARK: Final = b'"_isEdge":true'
 _VALUE_DEPTH_MAX: Final = 32
+_NO_LABEL: Final = "vertex"  # of an end whose label is not noted
 
 
 # Reading.
@@ -94,33 +95,34 @@ def edge_of(
     """None: the item is no edge, or has none of the labels if some are given, or does not lead to the vertex that is
     given as its sink. `source`: the end that is known already."""
     item = orjson.loads(text)
-    label, source_id, sink_id = item.get(LABEL), item.get(SOURCE), item.get(SINK)
-    if item.get(IS_EDGE) is not True or type(label) is not str or (labels and label not in labels):
+    take = item.pop  # what is left in the end are the properties
+    label, source_id, sink_id = take(LABEL, None), take(SOURCE, None), take(SINK, None)
+    if take(IS_EDGE, None) is not True or type(label) is not str or (labels and label not in labels):
         return None
     if type(source_id) is not str or type(sink_id) is not str:
         return None
-    partition = item.get(partition_key) if partition_key is not None else None
-    # Without one of its own the sink is taken for one in the edge's partition.
-    sink_partition = item.get(SINK_PARTITION, partition) if partition_key is not None else None
+    partition = sink_partition = None
+    if partition_key is not None:
+        partition = take(partition_key, None)
+        # Without one of its own the sink is taken for one in the edge's partition.
+        sink_partition = take(SINK_PARTITION, partition)
+    source_label, sink_label = take(SOURCE_LABEL, None), take(SINK_LABEL, None)
     if sink is None:
-        sink = Vertex(sink_id, _label_of(item.get(SINK_LABEL)), sink_partition)
+        sink = Vertex(sink_id, sink_label if type(sink_label) is str else _NO_LABEL, sink_partition)
     elif sink.partition is not None and not _is_same_key(sink.partition, sink_partition):
         return None
     if source is None:
-        source = Vertex(source_id, _label_of(item.get(SOURCE_LABEL)), partition)
-    properties = {name: value for name, value in item.items() if name not in _OF_EDGES and name != partition_key}
-    kinds = item.get(EDGE_TYPES)
+        source = Vertex(source_id, source_label if type(source_label) is str else _NO_LABEL, partition)
+    id, etag, kinds = take(ID), take("_etag", None), take(EDGE_TYPES, None)
+    for name in SYSTEM_PROPERTIES:
+        take(name, None)
     if type(kinds) is dict:
-        properties = _typed_members(properties, kinds)
-    return Edge(item[ID], label, source, sink, properties, item.get("_etag"))
+        item = _typed_members(item, kinds)
+    return Edge(id, label, source, sink, item, etag)
 
 
 def _is_same_key(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _label_of(value: Any) -> str:
-    return value if type(value) is str else "vertex"
 
 
 def _typed_members(members: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
