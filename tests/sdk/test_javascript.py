@@ -31,6 +31,7 @@ def outcomes(server: ServerProcess) -> dict[str, dict[str, str]]:
             "TEST_ENDPOINT": server.url,
             "TEST_KEY": server.key,
             "TEST_TABLE_ENDPOINT": server.doors["table"],
+            "TEST_MONGO_ENDPOINT": server.doors["mongo"],
             # The development certificate is the server's own; and Node says on stderr that it was told to trust it.
             "NODE_TLS_REJECT_UNAUTHORIZED": "0",
             "NODE_NO_WARNINGS": "1",

@@ -45,6 +45,7 @@ AREAS = {
     "transport": "http and https on one port, keys, host names",
     "restart": "Everything is kept over a restart",
     "tables": "Tables: azure-data-tables, @azure/data-tables",
+    "mongo": "MongoDB: pymongo in both forms and mongosh, Node's mongodb",
     "not_yet": "Not yet: refused by name",
 }
 _JAVASCRIPT = {
