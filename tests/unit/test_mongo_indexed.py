@@ -42,6 +42,16 @@ KEYS: list[dict[str, Any]] = [
     {"at": -1, "g": 1},
     {"text": 1},
 ]
+OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"$**": 1}, {}),
+    ({"a.$**": 1}, {}),
+    ({"b": 1}, {"sparse": True}),
+    ({"a": 1, "n": 1}, {"sparse": True}),
+    ({"n": -1}, {"partialFilterExpression": {"n": {"$lt": 30}, "g": "x"}}),
+    ({"a": 1}, {"partialFilterExpression": {"a": {"$type": "number"}}}),
+    ({"b": -1}, {"partialFilterExpression": {"b": {"$exists": True}}}),
+    ({"c": -1}, {"partialFilterExpression": {"$and": [{"c": {"$gte": 0}}, {"g": {"$in": ["x", "y"]}}]}}),
+]
 SORTS: list[dict[str, int]] = [
     {"a": 1},
     {"a": -1},
@@ -115,15 +125,16 @@ async def all_of(reading: SortedReading, page_items: int = 23) -> list[dict[str,
     return [decode(row) for row in rows]
 
 
+@pytest.mark.parametrize("kind", ["plain", "other"])
 @pytest.mark.parametrize("throughput_ru", [400, 18_000])
-async def test_filters_find_the_same_with_indexes_and_without(shop: Shop, throughput_ru: int) -> None:
+async def test_filters_find_the_same_with_indexes_and_without(shop: Shop, throughput_ru: int, kind: str) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)
     container = await shop.collection("pk", throughput_ru)
     made = documents(seed, 150)
     await shop.insert(container, *made)
-    for key in KEYS:
-        await try_index(shop, container, key)
+    for key, options in [(key, {}) for key in KEYS] if kind == "plain" else OTHERS:
+        await try_index(shop, container, key, **options)
     author = MongoAuthor(seed + 1)
     useful = 0
     for number in range(250):
@@ -139,26 +150,27 @@ async def test_filters_find_the_same_with_indexes_and_without(shop: Shop, throug
     assert useful > 50
 
 
-async def try_index(shop: Shop, container: Container, key: dict[str, Any]) -> None:
+async def try_index(shop: Shop, container: Container, key: dict[str, Any], **options: Any) -> None:
     """Where documents have two arrays there can be none."""
     try:
-        await shop.index(container, key)
+        await shop.index(container, key, **options)
     except Failure as failure:
         if failure.details["code"] != 171:
             raise
 
 
-@pytest.mark.parametrize("has_indexes", [False, True])
+@pytest.mark.parametrize("kind", ["none", "plain", "other"])
 @pytest.mark.parametrize("throughput_ru", [400, 18_000])
-async def test_sorts_are_those_of_the_language(shop: Shop, throughput_ru: int, has_indexes: bool) -> None:
+async def test_sorts_are_those_of_the_language(shop: Shop, throughput_ru: int, kind: str) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)
     dice = random.Random(seed)
     container = await shop.collection("pk", throughput_ru)
     made = documents(seed, 150)
     await shop.insert(container, *made)
-    for key in KEYS if has_indexes else []:
-        await try_index(shop, container, key)
+    declared = {"none": [], "plain": [(key, {}) for key in KEYS], "other": OTHERS}[kind]
+    for key, options in declared:
+        await try_index(shop, container, key, **options)
     for sort in SORTS:
         compiled = compile_sort(sort)
         for given in ({}, {"n": {"$gte": 10, "$lt": 30}}, {"g": "x"}, {"g": {"$in": ["x", 5]}, "n": {"$gt": 40}}):
@@ -179,6 +191,7 @@ async def test_indexes_are_used(shop: Shop) -> None:
     )
     for key in ({"n": 1}, {"g": 1, "at": -1}):
         await shop.index(container, key)
+    await shop.index(container, {"at": 1}, partialFilterExpression={"at": {"$gte": DatetimeMS(1000)}})
     for given, most in (
         ({"n": 77}, 1),
         ({"n": {"$gte": 50, "$lt": 60}}, 10),
@@ -186,6 +199,7 @@ async def test_indexes_are_used(shop: Shop) -> None:
         ({"$or": [{"n": 5}, {"_id": 7}]}, 2),
         ({"_id": {"$gt": 1990}}, 9),
         ({"g": 3, "at": {"$gte": DatetimeMS(1900)}}, 10),
+        ({"at": {"$gt": DatetimeMS(1990)}}, 9),
     ):
         counters = Counters()
         assert len(await found(shop, container, given, counters)) == most

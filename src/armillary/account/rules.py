@@ -9,6 +9,7 @@ from typing import Any
 
 from armillary.account.catalog import Body, Record
 from armillary.languages.mongo.index_definitions import ID_DEFINITION, partial_filter
+from armillary.languages.mongo.key_conditions import required_keys
 from armillary.model.bson_json import from_json
 from armillary.model.bson_values import Document
 from armillary.model.field_indexes import FieldIndex
@@ -64,7 +65,9 @@ def _make(
     fields = [FieldIndex.parse(ID_DEFINITION)] if is_collection else []
     for entry in indexes:
         definition = definition_of(entry)
-        fields.append(FieldIndex.parse(definition, entry["slot"], partial_filter(definition)))
+        given = definition.get("partialFilterExpression")
+        requires = required_keys(given) if given is not None else None
+        fields.append(FieldIndex.parse(definition, entry["slot"], partial_filter(definition), requires))
     ttl = body.get("defaultTtl")
     policy = IndexingPolicy.parse(
         body["indexingPolicy"],

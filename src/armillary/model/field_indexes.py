@@ -32,6 +32,7 @@ _DIRECTIONS: Final = (1, -1, "hashed")
 
 Parts = tuple[str, ...]
 Terms = list[tuple[str, bytes]]
+Requirements = tuple[tuple[str, tuple[tuple[bytes, bytes], ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,17 @@ class FieldIndex:
     slot: int = 0  # of a unique index: what its values are kept under
     keeps: Callable[[Document], bool] | None = None  # of a partial index
     expires_after_s: int | None = None
+    # Of a partial index: documents that have a key in one of these stretches of each of these fields are in it. None:
+    # that cannot be told by keys.
+    requires: Requirements | None = None
 
     @classmethod
     def parse(
-        cls, definition: Mapping[str, Any], slot: int = 0, keeps: Callable[[Document], bool] | None = None
+        cls,
+        definition: Mapping[str, Any],
+        slot: int = 0,
+        keeps: Callable[[Document], bool] | None = None,
+        requires: Requirements | None = None,
     ) -> FieldIndex:
         """Of a definition that has been checked. Text and geographical indexes have no keys here."""
         key: Mapping[str, Any] = definition["key"]
@@ -68,6 +76,7 @@ class FieldIndex:
             slot,
             keeps,
             int(expires) if expires is not None and names != ["_ts"] else None,
+            requires,
         )
 
     @property

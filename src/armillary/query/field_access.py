@@ -63,6 +63,22 @@ def field_plan(parts: Sequence[Keyed], policy: IndexingPolicy, has_several: HasS
     return best
 
 
+def holds_all(index: FieldIndex, parts: Sequence[Keyed]) -> bool:
+    """Whether all documents that meet conditions are in an index, as far as it is partial."""
+    if index.keeps is None:
+        return True
+    if index.requires is None:
+        return False
+    return all(
+        any(part.field == field and all(_is_inside(each, ranges) for each in part.ranges) for part in parts)
+        for field, ranges in index.requires
+    )
+
+
+def _is_inside(inner: KeyRange, ranges: Sequence[tuple[bytes, bytes]]) -> bool:
+    return any(low <= inner.low and inner.high <= high for low, high in ranges)
+
+
 def _rank(plan: FieldPlan) -> tuple[int, int, bool, int]:
     # Of two that pin as much, the one with fewer fields has the shorter keys.
     return plan.pinned, len(plan.fields), plan.is_run, -len(plan.chosen.fields)
@@ -70,7 +86,7 @@ def _rank(plan: FieldPlan) -> tuple[int, int, bool, int]:
 
 def _plan(parts: Sequence[Keyed], index: FieldIndex, has_several: HasSeveral) -> FieldPlan | None:
     by_field = {path: [part.ranges for part in parts if part.field == path] for path, _ in index.fields}
-    if not index.fields or not by_field[index.fields[0][0]] or index.keeps is not None:
+    if not index.fields or not by_field[index.fields[0][0]] or not holds_all(index, parts):
         return None
     is_several = has_several(index)
     prefixes = [b""]
@@ -105,7 +121,7 @@ def _plan(parts: Sequence[Keyed], index: FieldIndex, has_several: HasSeveral) ->
 def _wildcard_plan(parts: Sequence[Keyed], index: FieldIndex) -> FieldPlan | None:
     """Leaves of documents, each under its path: what is missing is not there, nor are objects and arrays as a whole."""
     root = index.wildcard
-    if index.keeps is not None:
+    if not holds_all(index, parts):
         return None
     for part in parts:
         is_below = not root or part.field == root or part.field.startswith(f"{root}.")

@@ -23,7 +23,7 @@ from armillary.model.indexing import IndexingPolicy
 from armillary.query.access import Candidate, Index, Scope, few_rids, member_rids, path_prefix
 from armillary.query.aggregates import too_many
 from armillary.query.conditions import Condition, KeyRanges, intersected
-from armillary.query.field_access import HasSeveral, bounds_of, keyed_parts, several_in
+from armillary.query.field_access import HasSeveral, bounds_of, holds_all, keyed_parts, several_in
 from armillary.query.ordered import Sorter, Start
 from armillary.query.selection import Ordering, OrderKey
 from armillary.storage.engine import View
@@ -100,14 +100,15 @@ def served_order(
     best: Served | None = None
     pinned: dict[str, bytes] = {}
     ranges: dict[str, KeyRanges] = {}
-    for part in keyed_parts(condition):
+    parts = keyed_parts(condition)
+    for part in parts:
         ranges[part.field] = intersected(ranges[part.field], part.ranges) if part.field in ranges else part.ranges
     for field, found in ranges.items():
         if len(found) == 1 and found[0].is_point:
             pinned[field] = found[0].low
     most = -1
     for index in policy.fields:
-        if not index.fields or not index.is_complete or has_several(index):
+        if not index.fields or index.is_sparse or not holds_all(index, parts) or has_several(index):
             continue
         before = _before(index, ordering.fields, pinned)
         if before is None or before <= most:

@@ -7,6 +7,7 @@ no document has several keys they are joined when an index is chosen. What is mi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from armillary.languages.mongo.regexes import literal_prefix
 from armillary.model import bson_order
 from armillary.model.bson_order import EMPTY_BYTES, NULL_BYTES, class_bounds, order_bytes, order_class
 from armillary.model.bson_values import TYPE_ALIASES, Document, regex_options, to_decimal
+from armillary.model.field_indexes import Requirements
 from armillary.model.layout import prefix_end
 from armillary.query.conditions import ALL, Condition, Keyed, KeyRange, KeyRanges, both, either, intersected, united
 
@@ -58,6 +60,41 @@ def usable_condition(given: Document, *, is_collated: bool = False, single_paths
 
 def key_condition(given: Document, *, is_collated: bool = False) -> Condition:
     return _query(given, "", is_collated)
+
+
+def required_keys(given: Document) -> Requirements | None:
+    """Of the filter of a partial index: stretches of keys, field by field, such that a document which has a key in each
+    is in the index. None: keys do not tell."""
+    required: list[tuple[str, tuple[tuple[bytes, bytes], ...]]] = []
+    for name, operand in given.items():
+        if name == "$and":
+            for each in operand:
+                inner = required_keys(each)
+                if inner is None:
+                    return None
+                required += inner
+            continue
+        if name.startswith("$") or any(index_of(part) >= 0 for part in split(name)):
+            return None
+        operators = operand if is_operators(operand) else {"$eq": operand}
+        for operator, value in operators.items():
+            ranges = _telling(operator, value, operators)
+            if ranges is None:
+                return None
+            required.append((name, tuple([(each.low, each.high) for each in ranges])))
+    return tuple(required)
+
+
+def _telling(operator: str, value: Any, beside: Document) -> KeyRanges | None:
+    """The keys of values for which an operator holds, and of no others."""
+    if operator == "$exists" and truth(value):
+        return (KeyRange(b"", NULL_BYTES), KeyRange(prefix_end(NULL_BYTES), b"\xff"))
+    if operator not in ("$eq", "$in", "$gt", "$gte", "$lt", "$lte", "$type"):
+        return None
+    for each in value if operator == "$in" else [value]:
+        if isinstance(each, (list, Regex)) and operator != "$type":
+            return None
+    return _ranges(operator, value, beside, False)
 
 
 def _query(given: Document, prefix: str, is_collated: bool) -> Condition:
@@ -153,6 +190,8 @@ def _ordered(name: str, value: Any, is_collated: bool) -> KeyRanges | None:
     if value is None or is_nan(value):
         return (_point(encoded),) if name in ("$gte", "$lte") else ()
     low, high = class_bounds(order_class(value))
+    if low[0] == bson_order.NUMBER:
+        low = prefix_end(order_bytes(math.nan))  # which is less than no number
     match name:
         case "$gt":
             return (KeyRange(prefix_end(encoded), high),)
