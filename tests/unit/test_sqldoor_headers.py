@@ -148,6 +148,8 @@ def test_throughput() -> None:
     assert h.throughput({autoscale: full.replace(b":10}", b":0}")}) == Throughput(None, 4000, 0)
     assert h.throughput({autoscale: b'{"maxThroughput":4000}'}) == Throughput(None, 4000, None)
     assert h.throughput({autoscale: b'{"maxThroughput":4000,"autoUpgradePolicy":null}'}) == Throughput(None, 4000, None)
+    assert h.throughput({b"x-ms-offer-type": b"V2"}) == Throughput(None, None, None)
+    assert "S3" in refused(h.throughput, {b"x-ms-offer-type": b"S3"})
     assert "exclude each other" in refused(h.throughput, {manual: b"400", autoscale: full})
     assert "tier" in refused(h.throughput, {autoscale: b'{"maxThroughput":4000,"tier":1}'})
     for bad in (
@@ -173,21 +175,18 @@ def test_throughput() -> None:
     ],
 )
 def test_session_tokens(token: str, seen: dict[int, int]) -> None:
-    assert h.parse_session_token(token) == seen
     assert h.session_token({b"x-ms-session-token": token.encode()}) == seen
 
 
 @pytest.mark.parametrize(
     "token",
     [
-        "", "0", ":", "0:", "0:#5", "0:1#", "x:1#5", "-1:1#5", "0:1#5#", "0:1#5#1", "0:1#5#1=", ",", "0:1#5,",
+        "0", ":", "0:", "0:#5", "0:1#", "x:1#5", "-1:1#5", "0:1#5#", "0:1#5#1", "0:1#5#1=", ",", "0:1#5,",
         "0:1#5;1:1#6", "0:1#" + "9" * 19, "٠:1#5", "0:1#5\n", "0:1_0#5", "\ud800",
     ],
 )  # fmt: skip
 def test_malformed_session_tokens(token: str) -> None:
-    refused(h.parse_session_token, token)
-    if token and token.isascii():
-        refused(h.session_token, {b"x-ms-session-token": token.encode()})
+    refused(h.session_token, {b"x-ms-session-token": token.encode("utf-8", "replace")})
 
 
 def test_session_token_absent() -> None:
@@ -200,7 +199,7 @@ def test_rendered_session_tokens_are_read_by_the_sdk() -> None:
     joined = h.render_session_tokens([(0, 57), (12, 2**53)])
     parsed = SessionContainer.parse_session_token({"x-ms-session-token": joined.decode()})  # type: ignore[no-untyped-call]
     assert {name: token.global_lsn for name, token in parsed.items()} == {"0": 57, "12": 2**53}
-    assert h.parse_session_token(joined.decode()) == {0: 57, 12: 2**53}
+    assert h.session_token({b"x-ms-session-token": joined}) == {0: 57, 12: 2**53}
 
 
 def test_activity_id() -> None:
@@ -212,9 +211,6 @@ def test_activity_id() -> None:
 
 
 def test_rendering() -> None:
-    assert [h.render_charge(value) for value in (0.0, 1.0, 2.83, 10.0, 100.5, 1 / 3, 1234567.891)] == [
-        b"0", b"1", b"2.83", b"10", b"100.5", b"0.33", b"1234567.89",
-    ]  # fmt: skip
     assert h.render_path("dbs/a b/colls/x%y") == b"dbs/a b/colls/x%y"
     assert h.render_path("dbs/é/colls/\x7f") == b"dbs/%C3%A9/colls/%7F"
     assert h.text({h.IF_MATCH: b'"a"'}, h.IF_MATCH) == '"a"'

@@ -24,7 +24,6 @@ from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key
 from armillary.model.policies import ContainerPolicies
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.unique import UniqueKeyPolicy
-from armillary.model.values import UNDEFINED
 from armillary.partition.meter import Meter, Totals
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
@@ -266,8 +265,3 @@ def new_ranges(boundaries: list[bytes], new_store: Any) -> list[Body]:
     return [
         range_state(KeyRange(number, low, high, (), new_store())) for number, (low, high) in enumerate(pairwise(edges))
     ]
-
-
-def undefined_key(container: Container) -> Key:
-    """The key of items that lack the partition key property."""
-    return (UNDEFINED,) * len(container.key.paths) if container.key is not None else ()

@@ -134,12 +134,9 @@ def delete_ru(size_bytes: int, terms: int) -> float:
 
 
 def replace_ru(old_bytes: int, new_bytes: int, terms_changed: int) -> float:
-    """`terms_changed` = terms removed + terms added. An upsert costs this, or a create when nothing was there."""
+    """`terms_changed` = terms removed + terms added. An upsert costs this, or a create when nothing was there; a patch
+    this and `PATCH_OPERATION_RU` for each of its operations."""
     return write_ru(old_bytes) + write_ru(new_bytes) + TERM_RU * terms_changed
-
-
-def patch_ru(old_bytes: int, new_bytes: int, terms_changed: int, operations: int) -> float:
-    return replace_ru(old_bytes, new_bytes, terms_changed) + PATCH_OPERATION_RU * operations
 
 
 def failed_read_ru(factor: int = 1) -> float:
@@ -190,9 +187,9 @@ def query_page_ru(work: QueryWork, factor: int = 1) -> float:
     )
 
 
-def charge_text(charge_ru: float) -> str:
-    """The wire form: at most two decimals, none that say nothing."""
-    return f"{charge_ru:.2f}".rstrip("0").rstrip(".")
+def render_charge(charge_ru: float) -> bytes:
+    """`x-ms-request-charge`: at most two decimals, none that say nothing."""
+    return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")
 
 
 def apportion(total: int, weights: Sequence[float]) -> list[int]:
@@ -231,10 +228,6 @@ def delete_parts(size_bytes: int, terms: int) -> tuple[Part, ...]:
         Part("remove the item", write_ru(size_bytes), size_bytes=size_bytes),
         Part("remove index terms", TERM_RU * terms, terms),
     )
-
-
-def replace_parts(old_bytes: int, new_bytes: int, terms_changed: int) -> tuple[Part, ...]:
-    return patch_parts(old_bytes, new_bytes, terms_changed, 0)
 
 
 def patch_parts(old_bytes: int, new_bytes: int, terms_changed: int, operations: int) -> tuple[Part, ...]:

@@ -14,8 +14,8 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import Principal, check_incarnation
 from armillary.doors.sql.explain import charge_header
 from armillary.doors.sql.routes import Route
-from armillary.errors import Failure, Kind, bad_request
-from armillary.model.charges import Part
+from armillary.errors import Failure, Kind
+from armillary.model.charges import Part, consistency_factor, render_charge
 from armillary.model.items import parse_document
 from armillary.net.http import Request, Response
 from armillary.partition.budget import Ask
@@ -78,7 +78,7 @@ class Call:
     def read_factor(self) -> int:
         """What a read costs at the consistency level of this request; a level that is too strong is refused."""
         level = h.consistency(self.headers, self.account.settings.consistency)
-        return 2 if level in ("Strong", "BoundedStaleness") else 1
+        return consistency_factor(level)
 
     def session(self) -> dict[int, int] | None:
         if b"x-ms-session-token" not in self.headers:
@@ -101,7 +101,7 @@ class Call:
         self.charge_ru = charge_ru
         headers: HeaderList = [
             (b"x-ms-activity-id", self.activity_id.encode("ascii")),
-            (b"x-ms-request-charge", h.render_charge(charge_ru)),
+            (b"x-ms-request-charge", render_charge(charge_ru)),
             *extra,
         ]
         if self.explains:
@@ -156,7 +156,3 @@ def refuse_header(call: Call, name: bytes, why: str) -> None:
     """For what is understood and not offered yet: never accepted and ignored."""
     if call.headers.get(name):
         raise Failure(Kind.UNSUPPORTED, f"The header {name.decode()} asks for {why}, which is not supported yet.")
-
-
-def not_an_object(what: str) -> Failure:
-    return bad_request(f"The body must be a JSON object: {what}.")

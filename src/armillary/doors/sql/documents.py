@@ -11,6 +11,7 @@ from armillary.doors.sql.authorization import check_key
 from armillary.doors.sql.call import Call, HeaderList, refuse_header
 from armillary.doors.sql.explain import charge_header
 from armillary.errors import bad_request
+from armillary.model.charges import render_charge
 from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, Key
 from armillary.model.patch import parse_patch
@@ -147,7 +148,7 @@ def answer_item(call: Call, container: Container, answer: Answer, read_factor: i
     range_id, lsn, item_lsn = answer.range_id, answer.lsn, answer.item_lsn
     lines = _LINES % (
         call.activity_id.encode("ascii"),
-        h.render_charge(answer.charge_ru),
+        render_charge(answer.charge_ru),
         range_id,
         lsn,
         container.path_lines,

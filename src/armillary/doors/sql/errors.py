@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from armillary.doors.sql.headers import render_charge
 from armillary.errors import Failure, Kind
+from armillary.model.charges import render_charge
 
 
 class Row(NamedTuple):

@@ -50,6 +50,7 @@ EXPLAIN = b"x-armillary-explain"  # ours
 # Texts, for `text`.
 PARTITION_KEY = b"x-ms-documentdb-partitionkey"
 CONTINUATION = b"x-ms-continuation"
+CONTINUATION_LIMIT = b"x-ms-documentdb-responsecontinuationtokenlimitinkb"
 INTENDED_RID = b"x-ms-cosmos-intended-collection-rid"
 IF_MATCH = b"if-match"
 IF_NONE_MATCH = b"if-none-match"
@@ -176,7 +177,7 @@ def page_size(headers: Headers) -> int | None:
 
 
 def continuation_limit_kb(headers: Headers) -> int | None:
-    limit = integer(headers, b"x-ms-documentdb-responsecontinuationtokenlimitinkb", 0, 2**31 - 1)
+    limit = integer(headers, CONTINUATION_LIMIT, 0, 2**31 - 1)
     return limit or None
 
 
@@ -273,6 +274,9 @@ def epk_range(headers: Headers) -> tuple[bytes, bytes] | None:
 
 def throughput(headers: Headers) -> Throughput:
     """The throughput that a creation asks for. Whether the number is possible is the account's to say."""
+    offer_type = headers.get(b"x-ms-offer-type", b"V2")
+    if offer_type.lower() not in (b"v2", b"invalid"):
+        raise _refusal(b"x-ms-offer-type", offer_type, "V2: S1, S2 and S3 are gone, say x-ms-offer-throughput instead")
     manual_ru = integer(headers, b"x-ms-offer-throughput", -(10**15), 10**15)
     given = headers.get(b"x-ms-cosmos-offer-autopilot-settings")
     if not given:
@@ -300,10 +304,6 @@ def activity_id(headers: Headers, source: GuidSource) -> str:
     return source.guid()
 
 
-def render_charge(charge_ru: float) -> bytes:
-    return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")
-
-
 def render_path(link: str) -> bytes:
     """`x-ms-alt-content-path`: a link with what HTTP cannot carry percent-encoded. Python looks it up as it comes."""
     if link.isascii() and link.isprintable():
@@ -312,16 +312,12 @@ def render_path(link: str) -> bytes:
 
 
 def session_token(headers: Headers) -> dict[int, int]:
+    """The lsn that the client has seen of each key range: `0:1#57,3:2#80#1=40#2=17` is {0: 57, 3: 80}."""
     given = headers.get(b"x-ms-session-token")
     if not given:
         return {}
     match = _match_session_pair(given)  # one range, as in nearly every request
     return {int(match[1]): int(match[2])} if match else _parse_pairs(given)
-
-
-def parse_session_token(token: str) -> dict[int, int]:
-    """The lsn that the client has seen of each key range: `0:1#57,3:2#80#1=40#2=17` is {0: 57, 3: 80}."""
-    return _parse_pairs(token.encode("utf-8", "replace"))
 
 
 def _parse_pairs(token: bytes) -> dict[int, int]:

@@ -104,10 +104,6 @@ def resolve(method: str, target: bytes) -> Route:
     return route
 
 
-def allowed_verbs(route: Route) -> tuple[str, ...]:
-    return route.verbs
-
-
 def parse_route(target: bytes) -> Route:
     """The route of a request target (path and optional query string), whatever the verb."""
     path = target[:-1] if target.endswith(b"/") else target

@@ -14,10 +14,10 @@ from armillary.account.container import Container
 from armillary.doors.table import storage_rules
 from armillary.doors.table.addresses import Address, check_table
 from armillary.doors.table.entities import Form, quoted
-from armillary.doors.table.errors import render_charge
 from armillary.doors.table.grants import Action, Grant
 from armillary.doors.table.refusals import refused
 from armillary.errors import Failure, Kind
+from armillary.model.charges import render_charge
 from armillary.model.edm import PARTITION_KEY
 from armillary.model.items import parse_json
 from armillary.net.http import Request, Response

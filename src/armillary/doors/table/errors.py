@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 import orjson
 
 from armillary.errors import Failure, Kind
+from armillary.model.charges import render_charge
 
 
 class Row(NamedTuple):
@@ -139,7 +140,3 @@ def refusal_headers(failure: Failure, refusal: Refusal, *, is_xml: bool) -> list
     if failure.details.get("challenge"):
         headers.append((b"www-authenticate", _CHALLENGE))
     return headers
-
-
-def render_charge(charge_ru: float) -> bytes:
-    return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")
