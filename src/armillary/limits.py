@@ -276,6 +276,22 @@ MONGO_VALUE_BYTES_MAX = 64 * MB  # ours: of a value between two expressions
 MONGO_BATCH_DOCUMENTS = 500  # ours: handed from one stage to the next
 MONGO_DENSIFIED_MAX = 500_000  # that $densify makes
 
+# Scripts (ours unless said otherwise).
+SCRIPT_SECONDS_MAX = 5.0  # service: of one run, whatever it waits for
+SCRIPT_ENGINE_SECONDS_MAX = 4.5  # of computing in it, before the engine stops it
+SCRIPT_ACCEPTED_SECONDS = 4.0  # afterwards no operation is accepted, so that the script can say how far it came
+SCRIPT_MEMORY_BYTES_MAX = 128 * MB
+SCRIPT_CELLS_MAX = 4  # scripts that run at the same time; the others wait
+SCRIPT_START_SECONDS_MAX = 10.0
+SCRIPT_MESSAGE_BYTES_MAX = 32 * MB  # between the server and a cell, at once
+SCRIPT_OPERATIONS_MAX = 10_000  # of one run; afterwards none is accepted
+SCRIPT_BATCH = 100  # operations that are handed over at once
+SCRIPT_RESPONSE_BYTES_MAX = 4 * MB
+SCRIPT_LOG_CHARACTERS_MAX = 4_000
+SCRIPT_LOG_HEADER_BYTES_MAX = 8_000  # longer ones are refused by clients' parsers
+SCRIPT_ATTEMPTS_MAX = 10  # to run a script when others write to its logical partition meanwhile
+SCRIPT_CHANGES_MAX = 10_000  # of others in the same partition that are looked through to see whether they matter
+
 # Gremlin (ours unless said otherwise).
 GREMLIN_SCRIPT_BYTES_MAX = 64 * KB  # service
 GREMLIN_WORDS_MAX = 20_000

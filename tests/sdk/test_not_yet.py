@@ -19,12 +19,6 @@ async def all_versions(container: Any) -> None:
     await drain(container.query_items_change_feed(mode="AllVersionsAndDeletes"))
 
 
-async def stored_procedure(container: Any) -> None:
-    scripts = container.scripts
-    await scripts.create_stored_procedure({"id": "p", "body": SCRIPT})
-    await scripts.execute_stored_procedure("p", partition_key="a")
-
-
 async def trigger(container: Any) -> None:
     await container.scripts.create_trigger(
         {"id": "t", "body": SCRIPT, "triggerType": "Pre", "triggerOperation": "Create"}
@@ -41,7 +35,6 @@ def query(text: str) -> Any:
 
 FEATURES = {
     "the change feed of all versions and deletes": all_versions,
-    "running stored procedures": stored_procedure,
     "running triggers": trigger,
     "user-defined functions": query("SELECT VALUE udf.f(c) FROM c"),
 }

@@ -1,12 +1,15 @@
-"""Stored procedures, triggers and functions as resources. None is run yet, and that is said."""
+"""Stored procedures, triggers and functions: as resources, and as the programs that they are."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from sdk.clients import everything, refused
+from azure.core import MatchConditions
+from azure.cosmos.exceptions import CosmosHttpResponseError
+from sdk.clients import Blocking, everything, refused
 
+IF_SAME = MatchConditions.IfNotModified
 TRIGGER = {"triggerType": "Pre", "triggerOperation": "All"}
 
 
@@ -39,19 +42,100 @@ async def test_life(container: Any, kind: str, plural: str, more: dict[str, Any]
         await call("get", "one")
 
 
-async def test_running_is_refused(container: Any) -> None:
-    await container.scripts.create_stored_procedure({"id": "s", "body": "function () {}"})
-    with refused(400, text="not supported"):
-        await container.scripts.execute_stored_procedure("s", partition_key="a")
-    with refused(404):
-        await container.scripts.execute_stored_procedure("missing", partition_key="a")
-    await container.scripts.create_trigger({"id": "t", "body": "function () {}", **TRIGGER})
-    with refused(400, text="not supported"):
-        await container.create_item({"id": "1", "pk": "a"}, pre_trigger_include="t")
-    assert await everything(container.read_all_items()) == []
-
-
 @pytest.mark.parametrize("more", [{"triggerType": "During"}, {"triggerOperation": "Sometimes"}, {"id": ""}])
 async def test_refused(container: Any, more: dict[str, Any]) -> None:
     with refused(400):
         await container.scripts.create_trigger({"id": "t", "body": "function () {}", **TRIGGER, **more})
+
+
+async def run(container: Any, body: str, *arguments: Any, name: str = "p", **options: Any) -> Any:
+    """Store a procedure and execute it in the logical partition a."""
+    await container.scripts.create_stored_procedure({"id": name, "body": body})
+    # The two clients differ in the name.
+    word = "params" if isinstance(container, Blocking) else "parameters"
+    options[word] = list(arguments)
+    return await container.scripts.execute_stored_procedure(name, partition_key="a", **options)
+
+
+BULK_IMPORT = """
+function bulkImport(documents) {
+    var collection = getContext().getCollection();
+    var count = 0;
+    create(documents[count]);
+    function create(document) {
+        if (!collection.createDocument(collection.getSelfLink(), document, created)) setBody();
+    }
+    function created(error) {
+        if (error) throw error;
+        count++;
+        if (count >= documents.length) setBody();
+        else create(documents[count]);
+    }
+    function setBody() { getContext().getResponse().setBody(count); }
+}
+"""
+
+
+async def test_bulk_import(container: Any) -> None:
+    documents = [{"id": str(number), "pk": "a"} for number in range(20)]
+    assert await run(container, BULK_IMPORT, documents) == 20
+    assert len(await everything(container.read_all_items())) == 20
+    changes = await everything(container.query_items_change_feed(start_time="Beginning"))
+    assert [each["id"] for each in changes] == [each["id"] for each in documents]
+
+
+async def test_all_or_nothing(container: Any) -> None:
+    await container.create_item({"id": "3", "pk": "a"})
+    with pytest.raises(CosmosHttpResponseError) as caught:
+        await run(container, BULK_IMPORT, [{"id": str(number), "pk": "a"} for number in range(5)])
+    assert (caught.value.status_code, caught.value.sub_status) == (400, 409)
+    assert [each["id"] for each in await everything(container.read_all_items())] == ["3"]
+
+
+async def test_what_is_answered(container: Any) -> None:
+    created = await run(
+        container,
+        """function (id) {
+            __.createDocument(__.getSelfLink(), {id: id, pk: "a"}, function (error, made) {
+                made.more = 1;
+                __.replaceDocument(made._self, made, {etag: made._etag}, (error, made) => __.response.setBody(made));
+            });
+        }""",
+        "1",
+    )
+    assert created == await container.read_item("1", "a")
+    await container.replace_item("1", {**created, "more": 2}, etag=created["_etag"], match_condition=IF_SAME)
+    assert await run(container, "function () {}", name="nothing") in (None, "")
+    assert await run(container, "function (a, b) { __.response.setBody([a, b]); }", {"x": 1}, None, name="two") == [
+        {"x": 1},
+        None,
+    ]
+
+
+async def test_errors_say_where(container: Any) -> None:
+    with pytest.raises(CosmosHttpResponseError) as caught:
+        await run(
+            container, "function f() {\n  g();\n  function g() { throw new Error(499, 'no luck'); }\n}", name="p q"
+        )
+    assert (caught.value.status_code, caught.value.sub_status) == (400, 499)
+    assert "no luck" in caught.value.message and "at g (p q.js:3:" in caught.value.message
+    with refused(404):
+        await container.scripts.execute_stored_procedure("missing", partition_key="a")
+
+
+async def test_other_partitions_are_out_of_reach(container: Any) -> None:
+    await container.create_item({"id": "1", "pk": "b"})
+    with refused(400, 400, text="partition keys other than"):
+        await run(container, "function () { __.createDocument(__.getSelfLink(), {id: '2', pk: 'b'}); }")
+    feed = "function () { __.readDocuments(__.getSelfLink(), (error, rows) => __.response.setBody(rows)); }"
+    assert await run(container, feed, name="feed") == []
+
+
+async def test_log(container: Any) -> None:
+    body = "function () { console.log('%s is %d', 'x', 1); console.log({a: 1}); }"
+    await run(container, body, enable_script_logging=True)
+    headers = container.client_connection.last_response_headers
+    assert headers["x-ms-documentdb-script-log-results"] == "x%20is%201%0A%7B%22a%22%3A1%7D"
+    assert float(headers["x-ms-request-charge"]) == 1
+    await container.scripts.execute_stored_procedure("p", partition_key="a")
+    assert "x-ms-documentdb-script-log-results" not in container.client_connection.last_response_headers

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from armillary.account.account import Account
     from armillary.account.container import Container
 
-WRITES = ("create", "upsert", "replace", "patch", "delete", "batch")
+WRITES = ("create", "upsert", "replace", "patch", "delete", "batch", "execute")
 OPERATIONS = ("read", *WRITES, "query", "feed", "changes")
 
 

@@ -79,7 +79,7 @@ class Partition:
 
     def lsn_in(self, view: View) -> int:
         """Of the last transaction that a snapshot holds."""
-        return log.load_head(view, self._first_number, self._first_lsn).lsn
+        return self.head_in(view).lsn
 
     async def read(self, fn: Callable[[View], T]) -> T:
         if self.is_dropped:
@@ -145,6 +145,28 @@ class Partition:
         if record is not None and kept is not None:
             self.records.note(record.key, kept)
         return outcomes
+
+    async def transact(self, fn: Callable[[Txn, Writer], T]) -> T:
+        """A transaction whose operations are worked out while it runs, which may be more than once."""
+
+        def run(txn: Txn) -> tuple[T, Writer]:
+            writer = self._writer(txn)
+            result = fn(txn, writer)
+            writer.finish()
+            return result, writer
+
+        result, writer = await self._store.write(run)
+        self._remember(writer)
+        return result
+
+    def rehearse(self, txn: Txn, operation: Operation) -> Outcome:
+        """What an operation would do, done to a transaction that is not the store's: scripts see their own writes
+        before any of them happens."""
+        return self._run_one(txn, operation)[0]
+
+    def head_in(self, view: View) -> log.Head:
+        """The head that a snapshot holds."""
+        return log.load_head(view, self._first_number, self._first_lsn)
 
     def _run_one(self, txn: Txn, operation: Operation) -> tuple[Outcome, Writer]:
         writer = self._writer(txn)

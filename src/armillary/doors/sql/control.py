@@ -210,13 +210,6 @@ def _checked(resource_type: ResourceType, given: Any) -> tuple[str, Body]:
     raise AssertionError(resource_type)
 
 
-async def execute_procedure(call: Call) -> Response:
-    record = call.account.find(ResourceType.PROCEDURE, call.route.segments)
-    raise Failure(
-        Kind.UNSUPPORTED, f"Executing stored procedures ('{record.name}') is not supported yet; it was not run."
-    )
-
-
 async def no_such_conflict(call: Call) -> Response:
     call.account.owner_container(*call.route.segments[:2])
     raise Failure(Kind.NOT_FOUND, f"There is no conflict '{call.route.segments[2]}': one region has none.")

@@ -13,7 +13,7 @@ from typing import Any
 from armillary.account.account import Account
 from armillary.account.explanations import explain_failure
 from armillary.clock import Clock
-from armillary.doors.sql import account_document, batches, control, documents, feeds, lists
+from armillary.doors.sql import account_document, batches, control, documents, feeds, lists, procedures
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authentication import AccountKeys, Authenticator
 from armillary.doors.sql.authorization import MASTER, authorize
@@ -155,7 +155,7 @@ _ACTIONS: dict[tuple[RouteKind, str, str], Action] = {
     (RouteKind.RESOURCE, "offers", "PUT"): control.replace_offer,
     (RouteKind.RESOURCE, "conflicts", "GET"): control.no_such_conflict,
     (RouteKind.RESOURCE, "conflicts", "DELETE"): control.no_such_conflict,
-    (RouteKind.EXECUTE, "sprocs", "POST"): control.execute_procedure,
+    (RouteKind.EXECUTE, "sprocs", "POST"): procedures.execute_procedure,
 }
 for _type in CONTROL_TYPES:
     _ACTIONS[(RouteKind.RESOURCE, _type, "GET")] = control.read_resource

@@ -1,0 +1,115 @@
+"""Running stored procedures and triggers for a request: each is admitted and paid for as a whole, runs in one
+transaction of one logical partition, and is run again when others wrote there meanwhile. The scripts themselves, and
+what they may ask for, are `scripts/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.catalog import Record
+from armillary.account.container import Container
+from armillary.account.items import Session, check_session
+from armillary.errors import Failure, Kind
+from armillary.model.keys import Key
+from armillary.partition.budget import WRITE_DEPOSIT, Ask
+from armillary.partition.partition import Partition
+from armillary.scripts.run import Role, Script, Setting, run_script
+from armillary.scripts.transaction import Home, ScriptTransaction
+
+PROCEDURE_RU = 1.0  # and what its operations cost
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ProcedureAnswer:
+    body: bytes  # JSON, or nothing
+    log: str
+    charge_ru: float
+    range_id: int
+    lsn: int
+
+
+async def execute(
+    account: Account,
+    container: Container,
+    record: Record,
+    arguments: Sequence[Any],
+    key: Key,
+    *,
+    session: Session | None = None,
+    ask: Ask | None = None,
+) -> ProcedureAnswer:
+    """Run a stored procedure in the logical partition of a key."""
+    script = Script(record.name, record.body["body"], Role.PROCEDURE)
+
+    async def run(transaction: ScriptTransaction) -> ProcedureAnswer:
+        if session is not None:
+            check_session(transaction.partition, session)
+        ran = await run_script(account.jail, script, transaction, Setting(arguments), account.clock)
+        await transaction.commit()
+        body = transaction.relocated(ran.response) if ran.response is not None else b""
+        return ProcedureAnswer(body, ran.log, 0.0, 0, 0)
+
+    answer, partition, charge_ru = await in_transaction(account, container, key, run, ask, "execute", PROCEDURE_RU)
+    answer.charge_ru, answer.range_id, answer.lsn = charge_ru, partition.range.id, partition.lsn
+    return answer
+
+
+async def in_transaction(
+    account: Account,
+    container: Container,
+    key: Key,
+    run: Callable[[ScriptTransaction], Awaitable[T]],
+    ask: Ask | None,
+    operation: str,
+    least_ru: float,
+) -> tuple[T, Partition, float]:
+    """Let `run` work in a transaction of the script's, again if others came in between, and pay for it once."""
+    epk = container.effective_key(key)
+    lost = await container.faults.at_key(operation, container, epk) if container.faults is not None else None
+    attempts = 0
+    while True:
+        partition = container.partition_for(epk)
+        ticket = partition.admit(WRITE_DEPOSIT, ask)
+        transaction = ScriptTransaction(partition, _home(account, container, key, epk), account.clock)
+        try:
+            result = await run(transaction)
+        except Failure as failure:
+            attempts += failure.kind is Kind.RETRY_WITH
+            is_again = failure.kind is Kind.RETRY_WITH and attempts < limits.SCRIPT_ATTEMPTS_MAX
+            if failure.kind is Kind.RANGE_BUSY or is_again:
+                partition.meter.release(ticket, ask)
+                await partition.released()  # and on to whoever owns the key then
+                continue
+            failure.charge_ru = max(least_ru, transaction.charge_ru)
+            failure.details = {**failure.details, "range_id": partition.range.id, "lsn": partition.lsn}
+            raise partition.meter.charge(failure, epk, ticket, ask) from None
+        except BaseException:
+            partition.meter.release(ticket, ask)
+            raise
+        charge_ru = partition.spend(least_ru + transaction.charge_ru, epk, ticket, ask)
+        if lost is not None:
+            raise lost
+        return result, partition, charge_ru
+
+
+def _home(account: Account, container: Container, key: Key, epk: bytes) -> Home:
+    return Home(
+        key=key,
+        epk=epk,
+        schema=container.schema,
+        form=container.form,
+        self_link=container.schema.self_link,
+        alt_link=container.link,
+        key_of=container.key_of,
+        effective_key=container.effective_key,
+        context=container.query_context,
+        computed=container.policies.computed_properties,
+        secret=account.secret,
+    )

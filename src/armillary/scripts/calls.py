@@ -1,0 +1,198 @@
+"""What a script asks of its collection, call by call: checked, done in its transaction, and answered in the form that
+`prelude.js` hands to callbacks. Nothing that comes out of the jail is trusted to have any form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind, bad_request
+from armillary.languages.sql.compile import compile_query, parse_parameters
+from armillary.languages.sql.user_functions import UserFunctions
+from armillary.model.items import check_depth
+from armillary.partition.operations import Document, Operation, Result, Verb
+from armillary.scripts.transaction import Page, ScriptTransaction
+
+# `number` of the errors that scripts get to see, as the object model has it. Others end the script.
+NUMBERS = {
+    Kind.BAD_REQUEST: 400,
+    Kind.KEY_MISMATCH: 400,
+    Kind.UNSUPPORTED: 400,
+    Kind.SCRIPT_FAILED: 400,
+    Kind.KEY_FULL: 403,
+    Kind.NOT_FOUND: 404,
+    Kind.TIMED_OUT: 408,
+    Kind.CONFLICT: 409,
+    Kind.PRECONDITION_FAILED: 412,
+    Kind.TOO_LARGE: 413,
+}
+_ACTIONS = {"default": "Default", "include": "Include", "exclude": "Exclude"}
+
+Answer = dict[str, Any]
+
+
+class Calls:
+    def __init__(self, transaction: ScriptTransaction, clock: Clock, functions: UserFunctions | None = None) -> None:
+        self._transaction = transaction
+        self._clock = clock
+        self._functions = functions
+
+    async def perform(self, asked: list[Any]) -> list[Any]:
+        """Do what the script has queued, in order; each succeeds or fails for itself."""
+        answers = []
+        slice_end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
+        for each in asked:
+            answers.append(await self._perform(each))
+            if self._clock.elapsed_s() > slice_end_s:
+                await asyncio.sleep(0)
+                slice_end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
+        return answers
+
+    async def _perform(self, asked: Any) -> Answer:
+        if not isinstance(asked, dict) or not isinstance(asked.get("number"), int):
+            raise Failure(Kind.SCRIPT_FAILED, "The script has broken its own surroundings.")
+        try:
+            answer = await self._answer(asked)
+        except Failure as failure:
+            if failure.kind not in NUMBERS:
+                raise
+            answer = {"error": {"number": NUMBERS[failure.kind], "message": failure.message}}
+        answer["number"] = asked["number"]
+        return answer
+
+    async def _answer(self, asked: Document) -> Answer:
+        verb = asked.get("verb")
+        action = self._actions.get(verb) if isinstance(verb, str) else None
+        link, options = asked.get("link"), asked.get("options")
+        if action is None or not isinstance(link, str) or not isinstance(options, dict):
+            raise Failure(Kind.SCRIPT_FAILED, "The script has broken its own surroundings.")
+        unknown = sorted(options.keys() - _OPTIONS[verb])  # type: ignore[index]
+        if unknown:
+            raise bad_request(f"The option '{unknown[0]}' is not supported by {verb} of a script.")
+        return await action(self, link, options, asked)
+
+    # The verbs.
+
+    async def _create(self, link: str, options: Document, asked: Document) -> Answer:
+        return await self._store(Verb.CREATE, link, options, asked)
+
+    async def _upsert(self, link: str, options: Document, asked: Document) -> Answer:
+        return await self._store(Verb.UPSERT, link, options, asked)
+
+    async def _store(self, verb: Verb, link: str, options: Document, asked: Document) -> Answer:
+        self._transaction.check_collection(link)
+        document = _document(asked)
+        if "id" not in document and options.get("disableAutomaticIdGeneration") is not True:
+            document = {**document, "id": self._clock.guid()}
+        operation = self._transaction.stored(verb, document, None, None, _directive(options))
+        return await self._written(operation)
+
+    async def _replace(self, link: str, options: Document, asked: Document) -> Answer:
+        item_id = await self._transaction.item_id_of(link)
+        etag = _text(options, "etag")
+        operation = self._transaction.stored(Verb.REPLACE, _document(asked), item_id, etag, _directive(options))
+        return await self._written(operation)
+
+    async def _delete(self, link: str, options: Document, asked: Document) -> Answer:
+        home = self._transaction.home
+        item_id = await self._transaction.item_id_of(link)
+        operation = Operation(Verb.DELETE, home.epk, home.key, item_id, if_match=_text(options, "etag"))
+        await self._transaction.write(operation)
+        return {"options": {}}
+
+    async def _written(self, operation: Operation) -> Answer:
+        outcome = await self._transaction.write(operation)
+        return {"body": orjson.Fragment(outcome.payload or b"null"), "options": {}}
+
+    async def _read(self, link: str, options: Document, asked: Document) -> Answer:
+        item_id = await self._transaction.item_id_of(link)
+        outcome = await self._transaction.read(item_id, _text(options, "ifNoneMatch"))
+        if outcome.result is Result.NOT_MODIFIED:
+            return {"options": {"notModified": True}}
+        return {"body": orjson.Fragment(outcome.payload or b"null"), "options": {}}
+
+    async def _feed(self, link: str, options: Document, asked: Document) -> Answer:
+        self._transaction.check_collection(link)
+        return _page(await self._transaction.feed(_page_items(options), _text(options, "continuation")))
+
+    async def _query(self, link: str, options: Document, asked: Document) -> Answer:
+        transaction, home = self._transaction, self._transaction.home
+        transaction.check_collection(link)
+        query = asked.get("query")
+        text = query.get("query") if isinstance(query, dict) else None
+        if not isinstance(text, str):
+            raise bad_request("The query must be a string, or an object with query and parameters.")
+        parameters = parse_parameters(query.get("parameters"))  # type: ignore[union-attr]
+        bound = compile_query(text, home.computed).bind(parameters, home.context(), self._functions)
+        page = await transaction.query(bound, orjson.dumps(query), _page_items(options), _text(options, "continuation"))
+        return _page(page)
+
+    _actions: dict[str, Callable[[Calls, str, Document, Document], Awaitable[Answer]]] = {  # noqa: RUF012 (a table)
+        "create": _create,
+        "upsert": _upsert,
+        "read": _read,
+        "replace": _replace,
+        "delete": _delete,
+        "query": _query,
+        "feed": _feed,
+    }
+
+
+_PAGES = {"pageSize", "continuation"}
+_OPTIONS: dict[str, set[str]] = {
+    "create": {"disableAutomaticIdGeneration", "indexAction"},
+    "upsert": {"disableAutomaticIdGeneration", "indexAction"},
+    "read": {"ifNoneMatch"},
+    "replace": {"etag", "indexAction"},
+    "delete": {"etag"},
+    # Scans are always allowed, and all orders are precise.
+    "query": _PAGES | {"enableScan", "enableLowPrecisionOrderBy"},
+    "feed": _PAGES,
+}
+
+
+def _document(asked: Document) -> Document:
+    document = asked.get("body")
+    if not isinstance(document, dict):
+        raise bad_request("The document must be an object.")
+    check_depth(document)
+    return document
+
+
+def _text(options: Document, name: str) -> str | None:
+    value = options.get(name)
+    if value is None or isinstance(value, str):
+        return value or None
+    raise bad_request(f"The option '{name}' must be a string.")
+
+
+def _directive(options: Document) -> str:
+    value = options.get("indexAction")
+    if value is None:
+        return "Default"
+    action = _ACTIONS.get(value.lower()) if isinstance(value, str) else None
+    if action is None:
+        raise bad_request("The option 'indexAction' must be 'default', 'include' or 'exclude'.")
+    return action
+
+
+def _page_items(options: Document) -> int:
+    value = options.get("pageSize")
+    if value is None:
+        return limits.PAGE_ITEMS_DEFAULT
+    if value == -1:
+        return limits.PAGE_ITEMS_MAX
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
+        raise bad_request("The option 'pageSize' must be a whole number above 0, or -1.")
+    return min(int(value), limits.PAGE_ITEMS_MAX)
+
+
+def _page(page: Page) -> Answer:
+    options = {"continuation": page.continuation} if page.continuation is not None else {}
+    return {"body": orjson.Fragment(b"[" + b",".join(page.rows) + b"]"), "options": options}

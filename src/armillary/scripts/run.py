@@ -1,0 +1,167 @@
+"""Running one script: what it is given, what comes of it, and what is said when it fails, with the lines of the user's
+own text and of nothing else. Its transaction is the caller's to commit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.languages.sql.user_functions import UserFunctions
+from armillary.partition.operations import Document
+from armillary.scripts.calls import Calls
+from armillary.scripts.cell import USER_LINE_OFFSET
+from armillary.scripts.jail import Ended, Jail
+from armillary.scripts.transaction import ScriptTransaction
+
+_find_place = re.compile(r"<input>:(\d+):(\d+)")
+_STACK_LINES_MAX = 20
+_MESSAGE_CHARACTERS_MAX = 2_000
+
+
+class Role(Enum):
+    PROCEDURE = "stored procedure"
+    PRE_TRIGGER = "pre-trigger"
+    POST_TRIGGER = "post-trigger"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    name: str
+    source: str
+    role: Role
+
+
+@dataclass(slots=True)
+class Setting:
+    """What a script finds when it begins."""
+
+    arguments: Sequence[Any] = ()
+    operation: str | None = None  # Create, Upsert, Replace or Delete, of triggers
+    request: Document | None = None
+    response: bytes | None = None  # JSON
+
+
+@dataclass(slots=True)
+class Ran:
+    response: bytes | None  # JSON; None: nothing was set
+    request: Document | None  # as a pre-trigger has set it
+    log: str
+
+
+async def run_script(
+    jail: Jail,
+    script: Script,
+    transaction: ScriptTransaction,
+    setting: Setting,
+    clock: Clock,
+    functions: UserFunctions | None = None,
+) -> Ran:
+    given: dict[str, Any] = {
+        "arguments": list(setting.arguments),
+        "selfLink": transaction.home.self_link,
+        "altLink": transaction.home.alt_link,
+        "operationType": setting.operation,
+        "mayChangeRequest": script.role is Role.PRE_TRIGGER,
+        "mayReadResponse": script.role is not Role.PRE_TRIGGER,
+        "operationsMax": limits.SCRIPT_OPERATIONS_MAX,
+        "batchMax": limits.SCRIPT_BATCH,
+        "acceptedForMs": limits.SCRIPT_ACCEPTED_SECONDS * 1000,
+        "logCharactersMax": limits.SCRIPT_LOG_CHARACTERS_MAX,
+    }
+    if setting.request is not None:
+        given["requestBody"] = setting.request
+    if setting.response is not None:
+        given["responseBody"] = orjson.Fragment(setting.response)
+    begin = {
+        "source": script.source,
+        "given": given,
+        "cpu_s": limits.SCRIPT_ENGINE_SECONDS_MAX,
+        "memory_bytes": limits.SCRIPT_MEMORY_BYTES_MAX,
+        "message_bytes_max": limits.SCRIPT_MESSAGE_BYTES_MAX,
+    }
+    ended = await jail.run(begin, Calls(transaction, clock, functions).perform)
+    return _result(script, ended)
+
+
+def _result(script: Script, ended: Ended) -> Ran:
+    if ended.stopped is not None:
+        raise _stopped(script, ended.stopped)
+    told = ended.told
+    if not isinstance(told, dict) or not isinstance(told.get("logged"), list):
+        raise _failed(script, "the script has broken its own surroundings")
+    failure = told.get("failure")
+    if failure is not None:
+        raise _thrown(script, failure)
+    request = told.get("requestBody")
+    if request is not None and not isinstance(request, dict):
+        raise _failed(script, "the body of a request must be an object")
+    response = orjson.dumps(told["responseBody"]) if "responseBody" in told else None
+    if response is not None and len(response) > limits.SCRIPT_RESPONSE_BYTES_MAX:
+        raise Failure(
+            Kind.TOO_LARGE,
+            f"The response of {script.role.value} '{script.name}' has {len(response)} bytes, "
+            f"{limits.SCRIPT_RESPONSE_BYTES_MAX} are allowed.",
+        )
+    log = "\n".join([line for line in told["logged"] if isinstance(line, str)])
+    return Ran(response, request, log)
+
+
+def _stopped(script: Script, reason: str) -> Failure:
+    """By the engine or by the jail, not by itself."""
+    if "interrupted" in reason:
+        what = f"it ran for longer than {limits.SCRIPT_SECONDS_MAX:g} seconds and was ended"
+        return _failed(script, what, sub_status=408)
+    if reason == "lost":
+        return _failed(script, "the process that it ran in ended")
+    if "memory" in reason.lower():
+        return _failed(script, f"it needed more than {limits.SCRIPT_MEMORY_BYTES_MAX // limits.MB} MB and was ended")
+    first, *stack = reason.splitlines() or [""]
+    return _described(script, first, stack, None)
+
+
+def _thrown(script: Script, failure: Any) -> Failure:
+    if not isinstance(failure, dict):
+        return _failed(script, "it threw something that cannot be told")
+    number = failure.get("number")
+    is_number = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 1 << 31
+    stack = failure.get("stack")
+    lines = stack.splitlines() if isinstance(stack, str) else []
+    return _described(script, str(failure.get("message")), lines, number if is_number else None)
+
+
+def _described(script: Script, message: str, stack: list[str], number: int | None) -> Failure:
+    message = message[:_MESSAGE_CHARACTERS_MAX]
+    places = [line for line in (_place(script, each) for each in stack) if line is not None][:_STACK_LINES_MAX]
+    text = f"Encountered exception while executing Javascript. Exception = {message}"
+    if places:
+        text += "\r\nStack trace: " + "\r\n".join([message, *places])
+    return Failure(Kind.SCRIPT_FAILED, f"{text}\r\n({script.role.value} '{script.name}')", details=_sub_status(number))
+
+
+def _place(script: Script, line: str) -> str | None:
+    """A line of a stack, if it is of the user's text."""
+    found = _find_place.search(line)
+    if found is None or int(found[1]) <= USER_LINE_OFFSET:
+        return None
+    name = line.strip().removeprefix("at ").split(" (")[0]
+    if name.startswith("<input>"):
+        name = "<script>"
+    return f"   at {name} ({script.name}.js:{int(found[1]) - USER_LINE_OFFSET}:{found[2]})"
+
+
+def _failed(script: Script, what: str, sub_status: int | None = None) -> Failure:
+    message = f"The {script.role.value} '{script.name}' failed: {what}. Nothing of it was kept."
+    return Failure(Kind.SCRIPT_FAILED, message, details=_sub_status(sub_status))
+
+
+def _sub_status(number: int | None) -> dict[str, Any]:
+    return {"sub_status": number if number is not None else 400}

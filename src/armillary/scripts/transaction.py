@@ -1,0 +1,335 @@
+"""The transaction of a script: one logical partition, its own writes visible to it, nobody else's seen to change.
+
+While the script runs, its operations are *rehearsed* on a layer over what is stored, and nothing is locked. Reading on
+fresh snapshots is reading on one snapshot as long as nobody writes to the logical partition; each look makes sure of
+that, and so does the end, where the operations are applied in one transaction of the partition. Otherwise it is
+RETRY_WITH, and whoever runs the script runs it again.
+
+What an item's etag and rid will be is known only at the end. Those that the script saw are replaced in what it wrote
+and answered (`relocated`); numbers far from all others make sure that they are nobody else's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
+
+import orjson
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind, bad_request
+from armillary.languages.sql.compile import BoundQuery
+from armillary.languages.sql.library.context import Context
+from armillary.model import charges, documents, layout, resources
+from armillary.model.charges import QueryWork
+from armillary.model.documents import Form
+from armillary.model.encoding import decode_value, encode_value, epk_of, unpack_header
+from armillary.model.keys import Key
+from armillary.model.values import UNDEFINED
+from armillary.partition.log import ITEM_WRITTEN, Head, unpack_change
+from armillary.partition.operations import Document, Operation, Outcome, Result, Verb, draft
+from armillary.partition.partition import Partition
+from armillary.partition.schema import Schema
+from armillary.partition.writer import Writer
+from armillary.query import cursor as cursors
+from armillary.query.access import Index, Scope
+from armillary.query.cursor import Cursor
+from armillary.query.execution import Execution, Position, Progress
+from armillary.query.ordering import check_order
+from armillary.query.selection import Selection
+from armillary.storage.engine import Txn, View
+from armillary.storage.overlay import Layer, OverlayTxn
+
+T = TypeVar("T")
+
+OTHER_PARTITION = (
+    "Requests originating from scripts cannot reference partition keys other than the one for which client request "
+    "was submitted."
+)
+# Far from what anybody else is given meanwhile, so that what is rehearsed never meets what is stored.
+_LSN_APART, _NUMBER_APART, _PATH_APART = 1 << 44, 1 << 36, 1 << 24
+_find_names = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9+-]{22}==")
+_RID = b'"_rid":"'
+_RID_CHARACTERS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The logical partition that a script works in, and what must be known of its container."""
+
+    key: Key
+    epk: bytes
+    schema: Schema
+    form: Form
+    self_link: str
+    alt_link: str
+    key_of: Callable[[Document], Key]
+    effective_key: Callable[[Key], bytes]
+    context: Callable[[], Context]
+    computed: tuple[tuple[str, str], ...]
+    secret: bytes  # signs continuations
+
+
+@dataclass(slots=True)
+class Page:
+    rows: list[bytes]
+    continuation: str | None
+
+
+class ScriptTransaction:
+    def __init__(self, partition: Partition, home: Home, clock: Clock) -> None:
+        self.partition = partition
+        self.home = home
+        self.charge_ru = 0.0
+        self._clock = clock
+        self._layer = Layer()
+        self._rules_number = home.schema.rules.number
+        self._checked_lsn: int | None = None  # up to here nobody else has written to the logical partition
+        self._done: list[tuple[Operation, Outcome]] = []  # writes, in order
+        self._names: dict[bytes, bytes] = {}  # etags and rids as rehearsed -> as they are
+
+    @property
+    def has_writes(self) -> bool:
+        return bool(self._done)
+
+    # Single items.
+
+    async def write(self, operation: Operation) -> Outcome:
+        outcome = await self._rehearse(operation)
+        self._done.append((operation, outcome))
+        return outcome
+
+    async def read(self, item_id: str, if_none_match: str | None = None) -> Outcome:
+        home = self.home
+        return await self._rehearse(Operation(Verb.READ, home.epk, home.key, item_id, if_none_match=if_none_match))
+
+    def stored(
+        self, verb: Verb, document: Document, item_id: str | None, etag: str | None, directive: str
+    ) -> Operation:
+        """An operation that brings a whole item, which must be of this logical partition."""
+        home = self.home
+        made = draft(home.schema, document, int(self._clock.now_s()), directive)
+        if home.effective_key(home.key_of(document)) != home.epk:
+            raise bad_request(OTHER_PARTITION)
+        target = item_id if item_id is not None else made.item_id
+        return Operation(verb, home.epk, home.key, target, draft=made, if_match=etag, directive=directive)
+
+    async def _rehearse(self, operation: Operation) -> Outcome:
+        layer = Layer()
+        try:
+            outcome = await self._look(lambda txn: self.partition.rehearse(txn, operation), layer)
+        except Failure as failure:
+            self.charge_ru += failure.charge_ru
+            raise
+        self._layer.absorb(layer)
+        self.charge_ru += outcome.charge_ru
+        return outcome
+
+    async def item_id_of(self, link: str) -> str:
+        """The id of the item that a link names, by names or by rids."""
+        home = self.home
+        given = link.strip("/")
+        by_name, by_rid = f"{home.alt_link}/docs/", f"{home.self_link}docs/"
+        if given.startswith(by_name) and "/" not in given[len(by_name) :]:
+            return given[len(by_name) :]
+        if not given.startswith(by_rid):
+            raise bad_request(f"The link '{link[:200]}' is not of a document of this container.")
+        number = resources.item_number(resources.rid_bytes(given[len(by_rid) :]) or b"")
+        stored = None
+        if number is not None:
+            stored = await self._look(lambda txn: txn.get(layout.item_key(number)))
+        if stored is None or unpack_header(stored).epk != home.epk:
+            raise Failure(Kind.NOT_FOUND, f"No document with the link '{link[:200]}' exists in this logical partition.")
+        return documents.item_id(stored)
+
+    def check_collection(self, link: str) -> None:
+        if link.strip("/") not in (self.home.self_link.strip("/"), self.home.alt_link):
+            raise bad_request(f"The link '{link[:200]}' is not of the container that the script runs in.")
+
+    # Pages.
+
+    async def feed(self, page_items: int, continuation: str | None) -> Page:
+        work = QueryWork()
+        page = await self._page(Selection(), b"feed", page_items, continuation, work)
+        self.charge_ru += max(1.0, work.returned_ru)
+        return page
+
+    async def query(self, bound: BoundQuery, text: bytes, page_items: int, continuation: str | None) -> Page:
+        work = QueryWork(partitions_begun=1)
+        selection = bound.selection
+        if not bound.has_source:
+            rows = [orjson.dumps(row) for row in bound.evaluate_over([])]
+            page = Page(rows, None)
+        else:
+            if selection.ordering is not None:
+                check_order(selection.ordering, self.home.schema.rules.indexing)
+            page = await self._page(selection, text, page_items, continuation, work)
+        self.charge_ru += charges.query_page_ru(work)
+        return page
+
+    async def _page(
+        self, selection: Selection, text: bytes, page_items: int, continuation: str | None, work: QueryWork
+    ) -> Page:
+        home, schema = self.home, self.home.schema
+        fingerprint = cursors.fingerprint_of([b"script", text, home.epk])
+        progress = Progress(skip=selection.skip, take=selection.take)
+        if continuation is not None:
+            progress = self._progress(cursors.decode(continuation, home.secret, schema.rid, fingerprint))
+        now_s = self._clock.now_s()
+        execution = Execution(
+            selection,
+            scope=Scope(home.epk, home.epk + b"\x00", epk=home.epk) if home.epk else Scope(),
+            index=Index(schema.rules.indexing, is_complete=not schema.older_rules),
+            is_live=(lambda header: schema.is_live(header, now_s)) if schema.rules.default_ttl is not None else None,
+            progress=progress,
+            form=home.form,
+        )
+        rows: list[bytes] = []
+        size_bytes = 0
+        while True:
+            room, room_bytes = page_items - len(rows), limits.PAGE_BYTES_MAX - size_bytes
+            before = replace(execution.progress)
+            slice_end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
+            page = await self._look(
+                lambda txn: execution.step(
+                    txn,
+                    max(room, 1),  # noqa: B023 (run at once)
+                    room_bytes,  # noqa: B023
+                    lambda: self._clock.elapsed_s() > slice_end_s,  # noqa: B023
+                )
+            )
+            if room <= 0 and page.rows:
+                # The page was full, and now it is known that something follows.
+                return Page(rows, self._token(before, execution, fingerprint))
+            rows += page.rows
+            size_bytes += page.size_bytes
+            work.seeks += page.counters.seeks
+            work.precise_scans += page.counters.precise_scans
+            work.joined_tuples += page.counters.joined_tuples
+            work.sorted_rows += page.counters.sorted_rows
+            work.returned_ru += sum([charges.read_ru(len(row)) for row in page.rows])
+            work.loaded_bytes += max(0, page.counters.bytes_loaded - page.size_bytes)
+            if page.position is None:
+                return Page(rows, None)
+            if rows and size_bytes >= limits.PAGE_BYTES_MAX // 2:
+                return Page(rows, self._token(execution.progress, execution, fingerprint))
+
+    def _token(self, progress: Progress, execution: Execution, fingerprint: bytes) -> str:
+        at = progress.position
+        place = cursors.Position(b"", b"\xff", at.rid, at.order, at.given)
+        state = encode_value(execution.state) if execution.state is not UNDEFINED else b""
+        cursor = Cursor((place,), None, 1, progress.skip, progress.take, state)
+        return cursor.encode(self.home.secret, self.home.schema.rid, fingerprint)
+
+    @staticmethod
+    def _progress(cursor: Cursor) -> Progress:
+        [(_, _, rid, order, given)] = cursor.positions
+        state = decode_value(cursor.state)[0] if cursor.state else UNDEFINED
+        return Progress(Position(rid, order, given), cursor.skip, cursor.take, state)
+
+    # Seeing what is stored with what was rehearsed.
+
+    async def _look(self, fn: Callable[[Txn], T], layer: Layer | None = None) -> T:
+        return await self.partition.read(lambda view: self._look_at(view, fn, layer or Layer()))
+
+    def _look_at(self, view: View, fn: Callable[[Txn], T], layer: Layer) -> T:
+        if self.partition.is_moved:
+            raise Failure(Kind.RANGE_BUSY, "The partition was split or merged while the script ran.")
+        head = self.partition.head_in(view)
+        if self._checked_lsn is None:
+            apart = Head(
+                head.lsn + _LSN_APART,
+                head.next_number + _NUMBER_APART,
+                head.item_count,
+                head.size_bytes,
+                head.next_path + _PATH_APART,
+            )
+            self._layer.writes[layout.HEAD_KEY] = apart.pack()
+            self._checked_lsn = head.lsn
+        elif head.lsn != self._checked_lsn:
+            self._check_unchanged(view)
+            self._checked_lsn = head.lsn
+
+        def scan(low: bytes, high: bytes, reverse: bool, _: int) -> Iterator[tuple[bytes, bytes]]:
+            return view.scan(low, high, reverse)
+
+        return fn(OverlayTxn(layer, self._layer, view.get, scan))
+
+    def _check_unchanged(self, view: View) -> None:
+        """Nobody else has written to the logical partition since it was looked at last, nor are there other rules."""
+        assert self._checked_lsn is not None
+        low, high = layout.change_key(self._checked_lsn + 1), layout.space_end(layout.CHANGES)
+        count = 0
+        for key, value in islice(view.scan(low, high), limits.SCRIPT_CHANGES_MAX):
+            count += 1
+            change = unpack_change(key, value)
+            epk = change.epk
+            if change.kind == ITEM_WRITTEN:
+                stored = view.get(layout.item_key(change.number))
+                assert stored is not None, "a change without its item"
+                epk = epk_of(stored)
+            if epk == self.home.epk:
+                raise _conflict()
+        if count == limits.SCRIPT_CHANGES_MAX or self.home.schema.rules.number != self._rules_number:
+            raise _conflict()
+
+    # The end.
+
+    async def commit(self) -> list[Outcome]:
+        """Apply what was rehearsed, all of it or nothing. Returns what the writes came to."""
+        if not self._done:
+            return []
+        outcomes, self._names = await self.partition.transact(self._apply)
+        return outcomes
+
+    def _apply(self, txn: Txn, writer: Writer) -> tuple[list[Outcome], dict[bytes, bytes]]:
+        self._check_unchanged(txn)
+        names: dict[bytes, bytes] = {}
+        outcomes = []
+        for operation, rehearsed in self._done:
+            # The etag was the right one when it was rehearsed, and nobody has written since.
+            again = replace(operation, if_match=None)
+            if again.draft is not None and names:
+                text = _renamed(again.draft.text, names)
+                if text != again.draft.text:
+                    again.draft = draft(
+                        self.home.schema, orjson.loads(text + b"}"), again.draft.ts, operation.directive
+                    )
+            try:
+                outcome = writer.apply(again)
+            except Failure as failure:
+                if failure.kind in (Kind.NOT_FOUND, Kind.CONFLICT, Kind.KEY_FULL):
+                    raise _conflict() from None  # an item expired meanwhile, say
+                raise
+            if rehearsed.etag is not None and outcome.etag is not None:
+                names[rehearsed.etag[1:-1].encode()] = outcome.etag[1:-1].encode()
+            if rehearsed.result is Result.CREATED:
+                names[_rid_in(rehearsed.payload)] = _rid_in(outcome.payload)
+            outcomes.append(outcome)
+        return outcomes, names
+
+    def relocated(self, text: bytes) -> bytes:
+        """What a script said, with the etags and rids that its items have got in the end."""
+        return _renamed(text, self._names) if self._names else text
+
+
+def _renamed(text: bytes, names: dict[bytes, bytes]) -> bytes:
+    return _find_names.sub(lambda found: names.get(found.group(), found.group()), text)
+
+
+def _rid_in(payload: bytes | None) -> bytes:
+    assert payload is not None
+    at = payload.rindex(_RID) + len(_RID)
+    return payload[at : at + _RID_CHARACTERS]
+
+
+def _conflict() -> Failure:
+    return Failure(
+        Kind.RETRY_WITH,
+        "Conflicting request to resource has been attempted: others write to the logical partition that the script "
+        "works in. Retry to avoid conflicts.",
+    )
