@@ -1,4 +1,4 @@
-"""What the Gremlin engine asks of a graph and when: batches, conditions, early stops, limits; profiles and strategies."""
+"""What the Gremlin engine asks of a graph and when: batches, conditions, early stops, limits; profiles, strategies."""
 
 from __future__ import annotations
 

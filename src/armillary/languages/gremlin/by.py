@@ -5,17 +5,17 @@ A by() without a result is *unproductive*: what follows from that is each step's
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from armillary.languages.gremlin.elements import Edge, Entry, Property, Set, Vertex, VertexProperty, pairs
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.instructions import Traversal
-from armillary.languages.gremlin.pipeline import Batch, Pipeline
+from armillary.languages.gremlin.pipeline import Batch, Pipeline, Step
 from armillary.languages.gremlin.registry import Arguments, Builder
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.tokens import Column, Order, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import map_key
 
 
 class By:
@@ -177,5 +177,32 @@ class Bys:
             await by.prepare(batch, run)
 
 
-def entry_of(entries: dict[Any, Any], key: Any) -> Any:
-    return entries.get(map_key(key), MISSING)
+class ManyBys(Step):
+    """A step that takes any number of by()s."""
+
+    def __init__(self) -> None:
+        self.bys = Bys()
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        self.bys.each.append(make_by(arguments, builder))
+
+    def children(self) -> Iterable[Pipeline]:
+        return self.bys.pipelines()
+
+
+class OneBy(Step):
+    """A step that takes one by()."""
+
+    by: By | None = None
+
+    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
+        if name != "by":
+            super().modulate(name, arguments, builder)
+        if self.by is not None:
+            raise compilation(f"{self.name}() takes one by().")
+        self.by = make_by(arguments, builder)
+
+    def children(self) -> Iterable[Pipeline]:
+        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()

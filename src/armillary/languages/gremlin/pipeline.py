@@ -128,13 +128,7 @@ class GatheringStep(Step):
         raise NotImplementedError
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
-        is_done = False
-
-        async def pull() -> Batch:
-            nonlocal is_done
-            if is_done:
-                return []
-            is_done = True
+        async def make() -> Batch:
             everything: Batch = []
             while batch := await source():
                 everything.extend(batch)
@@ -143,7 +137,7 @@ class GatheringStep(Step):
             run.release(len(everything))
             return found
 
-        return pull
+        return after(make)
 
 
 class Pipeline:
@@ -226,6 +220,20 @@ def once(batch: Batch) -> Flow:
         nonlocal waiting
         given, waiting = waiting, []
         return given
+
+    return pull
+
+
+def after(make: Callable[[], Awaitable[Batch]]) -> Flow:
+    """A flow of one batch that is made when it is asked for: what comes after everything."""
+    is_done = False
+
+    async def pull() -> Batch:
+        nonlocal is_done
+        if is_done:
+            return []
+        is_done = True
+        return await make()
 
     return pull
 

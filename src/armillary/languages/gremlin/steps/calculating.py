@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from armillary import limits
-from armillary.languages.gremlin.by import Bys, make_by
+from armillary.languages.gremlin.by import ManyBys
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Pipeline, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.selecting import scope_value
@@ -179,23 +179,15 @@ _OPERATORS: Final[dict[str, Callable[[float, float], float]]] = {
 }
 
 
-class MathStep(WaitingStep):
+class MathStep(ManyBys, WaitingStep):
     name = "math"
     needs_path = LABELLED_PATH
 
     def __init__(self, text: str) -> None:
+        super().__init__()
         self.text = text
         self.code = _Expression(text).code
         self.names = list(dict.fromkeys(name for kind, name in self.code if kind == "name"))
-        self.bys = Bys()
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.bys.each.append(make_by(arguments, builder))
-
-    def children(self) -> Iterable[Pipeline]:
-        return self.bys.pipelines()
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         found: Batch = []

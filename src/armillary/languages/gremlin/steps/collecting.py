@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from armillary.languages.gremlin import numbers
-from armillary.languages.gremlin.by import IDENTITY, By, make_by
+from armillary.languages.gremlin.by import IDENTITY, By, OneBy
 from armillary.languages.gremlin.elements import BulkSet, Set
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     Batch,
     Flow,
     GatheringStep,
-    Pipeline,
     PlainStep,
     Scope,
     Step,
     WaitingStep,
+    after,
 )
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
@@ -32,7 +31,7 @@ class Collecting:
     """What aggregate() and store() share: values into a named collection."""
 
     key: str
-    by: By | None = None
+    by: By | None
 
     def register(self, run: Run) -> None:
         run.side_effects.values.setdefault(self.key, BulkSet())
@@ -69,7 +68,7 @@ class Collecting:
             effects.values[self.key] = reducer(target, together)
 
 
-class AggregateStep(Collecting, GatheringStep):
+class AggregateStep(OneBy, Collecting, GatheringStep):
     """aggregate('x'): everything first, then on."""
 
     name = "aggregate"
@@ -77,20 +76,12 @@ class AggregateStep(Collecting, GatheringStep):
     def __init__(self, key: str) -> None:
         self.key = key
 
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.by = make_by(arguments, builder)
-
-    def children(self) -> Iterable[Pipeline]:
-        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
-
     async def gathered(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         await self.collect(batch, run)
         return batch
 
 
-class StoreStep(Collecting, WaitingStep):
+class StoreStep(OneBy, Collecting, WaitingStep):
     """store('x') and aggregate(local, 'x'): as they come."""
 
     name = "store"
@@ -98,14 +89,6 @@ class StoreStep(Collecting, WaitingStep):
 
     def __init__(self, key: str) -> None:
         self.key = key
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.by = make_by(arguments, builder)
-
-    def children(self) -> Iterable[Pipeline]:
-        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         await self.collect(batch, run)
@@ -129,13 +112,7 @@ class CapStep(Step):
         self.keys = keys
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
-        is_done = False
-
-        async def pull() -> Batch:
-            nonlocal is_done
-            if is_done:
-                return []
-            is_done = True
+        async def make() -> Batch:
             while await source():
                 await run.breathe()
             values = [await self._value(key, run) for key in self.keys]
@@ -143,7 +120,7 @@ class CapStep(Step):
                 return [run.start(values[0])]
             return [run.start(dict(zip(self.keys, values, strict=True)))]
 
-        return pull
+        return after(make)
 
     async def _value(self, key: str, run: Run) -> Any:
         value = await side_effect(run, key)
@@ -211,22 +188,13 @@ class SackStep(PlainStep):
         return [each.to(None if each.sack is NO_SACK else each.sack) for each in batch]
 
 
-class SackValueStep(WaitingStep):
+class SackValueStep(OneBy, WaitingStep):
     """sack(operator).by(…)."""
 
     name = "sack"
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
-        self.by: By | None = None
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.by = make_by(arguments, builder)
-
-    def children(self) -> Iterable[Pipeline]:
-        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         operation = numbers.OPERATIONS[self.operator]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.by import IDENTITY, By, ByTraversal, make_by
+from armillary.languages.gremlin.by import IDENTITY, By, ByTraversal, OneBy, make_by
 from armillary.languages.gremlin.elements import Long
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, chunks, drain
+from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, after, chunks, drain
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.reducing import CountStep
@@ -120,20 +120,15 @@ class GroupStep(Step):
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         if self.key is not None:
             return self._passing(source, run, self.key)
-        is_done = False
 
-        async def pull() -> Batch:
-            nonlocal is_done
-            if is_done:
-                return []
-            is_done = True
+        async def make() -> Batch:
             groups = Groups(self)
             while batch := await source():
                 await self.add(groups, batch, run)
                 await run.breathe()
             return [run.start(await groups.finish(run))]
 
-        return pull
+        return after(make)
 
     def _passing(self, source: Flow, run: Run, key: str) -> Flow:
         self.register(run)
@@ -153,24 +148,13 @@ def _group(builder: Builder, arguments: Arguments) -> Step:
     return GroupStep(arguments.text() if len(arguments) else None)
 
 
-class GroupCountStep(Step):
+class GroupCountStep(OneBy, Step):
     name = "groupCount"
     is_lazy = True
 
     def __init__(self, key: str | None) -> None:
         self.key = key
         self.is_barrier = key is None
-        self.by: By | None = None
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        if self.by is not None:
-            raise compilation("groupCount() takes one by().")
-        self.by = make_by(arguments, builder)
-
-    def children(self) -> Iterable[Pipeline]:
-        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
 
     def register(self, run: Run) -> None:
         if self.key is not None and not isinstance(run.side_effects.values.get(self.key), dict):
@@ -190,20 +174,15 @@ class GroupCountStep(Step):
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         if self.key is not None:
             return self._passing(source, run, self.key)
-        is_done = False
 
-        async def pull() -> Batch:
-            nonlocal is_done
-            if is_done:
-                return []
-            is_done = True
+        async def make() -> Batch:
             counts: dict[Any, Any] = {}
             while batch := await source():
                 await self.add(counts, batch, run)
                 await run.breathe()
             return [run.start(counts)]
 
-        return pull
+        return after(make)
 
     def _passing(self, source: Flow, run: Run, key: str) -> Flow:
         self.register(run)

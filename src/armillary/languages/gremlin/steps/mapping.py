@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.by import Bys, make_by
+from armillary.languages.gremlin.by import ManyBys
 from armillary.languages.gremlin.elements import Entry, Path, Subgraph, Tree, pairs
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
@@ -186,22 +186,14 @@ def _index(builder: Builder, arguments: Arguments) -> Step:
     return IndexStep()
 
 
-class ProjectStep(WaitingStep):
+class ProjectStep(ManyBys, WaitingStep):
     name = "project"
 
     def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__()
         if len(set(keys)) != len(keys):
             raise compilation("keys must be unique in project().")
         self.keys = keys
-        self.bys = Bys()
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.bys.each.append(make_by(arguments, builder))
-
-    def children(self) -> Iterable[Pipeline]:
-        return self.bys.pipelines()
 
     async def prepare(self, batch: Batch, run: Run) -> None:
         await self.bys.prepare(batch, run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from armillary.languages.gremlin.by import IDENTITY, By, Bys, make_by
+from armillary.languages.gremlin.by import IDENTITY, By, ManyBys, make_by
 from armillary.languages.gremlin.elements import Edge, Entry, Path, Set, Vertex, pairs
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
@@ -141,24 +141,16 @@ def _dedup_key(value: Any) -> Hashable:
     return value if type(value) is Edge else identity(value)
 
 
-class DedupStep(WaitingStep):
+class DedupStep(ManyBys, WaitingStep):
     """dedup(), dedup('a', 'b')."""
 
     name = "dedup"
 
     def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
         self.names = names
-        self.bys = Bys()
         if names:
             self.needs_path = LABELLED_PATH
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.bys.each.append(make_by(arguments, builder))
-
-    def children(self) -> Iterable[Pipeline]:
-        return self.bys.pipelines()
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         seen: set[Hashable] = scope.state(self, set[Hashable])

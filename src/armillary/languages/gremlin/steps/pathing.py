@@ -16,6 +16,7 @@ from armillary.languages.gremlin.pipeline import (
     Scope,
     Step,
     WaitingStep,
+    after,
 )
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
@@ -138,20 +139,15 @@ class TreeStep(Step):
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         if self.key is not None:
             return self._passing(source, run, self.key)
-        is_done = False
 
-        async def pull() -> Batch:
-            nonlocal is_done
-            if is_done:
-                return []
-            is_done = True
+        async def make() -> Batch:
             tree = Tree()
             while batch := await source():
                 await self._grow(tree, batch, run)
                 await run.breathe()
             return [run.start(tree)]
 
-        return pull
+        return after(make)
 
     def _passing(self, source: Flow, run: Run, key: str) -> Flow:
         self.register(run)

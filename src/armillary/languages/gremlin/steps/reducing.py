@@ -8,7 +8,7 @@ from typing import Any, Final
 from armillary.languages.gremlin import numbers
 from armillary.languages.gremlin.elements import Long, Path
 from armillary.languages.gremlin.errors import execution
-from armillary.languages.gremlin.pipeline import Batch, Flow, PlainStep, Scope, Step
+from armillary.languages.gremlin.pipeline import Batch, Flow, PlainStep, Scope, Step, after
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.tokens import Operator
@@ -33,13 +33,7 @@ class ReducingStep(Step):
         return (state,)
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
-        is_done = False
-
-        async def pull() -> Batch:
-            nonlocal is_done
-            if is_done:
-                return []
-            is_done = True
+        async def make() -> Batch:
             state = self.initial()
             while batch := await source():
                 state = self.add(state, batch, run)
@@ -51,7 +45,7 @@ class ReducingStep(Step):
                 found.append(traverser)
             return found
 
-        return pull
+        return after(make)
 
 
 class CountStep(ReducingStep):

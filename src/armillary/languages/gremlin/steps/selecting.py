@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.by import Bys, column_value, make_by
+from armillary.languages.gremlin.by import ManyBys, column_value
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import (
@@ -55,27 +55,19 @@ def path_value(traverser: Traverser, name: str, pop: Pop) -> Any:
     return found if found else MISSING
 
 
-class SelectStep(WaitingStep):
+class SelectStep(ManyBys, WaitingStep):
     """select('a'), select('a', 'b'), with or without a Pop."""
 
     name = "select"
     needs_path = LABELLED_PATH
 
     def __init__(self, names: tuple[Any, ...], pop: Pop) -> None:
+        super().__init__()
         self.names = names
         self.pop = pop
-        self.bys = Bys()
 
     def describe(self) -> str:
         return f"select({self.pop.value},{','.join(map(str, self.names))})"
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.bys.each.append(make_by(arguments, builder))
-
-    def children(self) -> Iterable[Pipeline]:
-        return self.bys.pipelines()
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         found: Batch = []
@@ -117,21 +109,16 @@ class SelectColumnStep(PlainStep):
         return [each.to(column_value(each.value, self.column)) for each in batch]
 
 
-class SelectTraversalStep(WaitingStep):
+class SelectTraversalStep(ManyBys, WaitingStep):
     """select(traversal): the key is what the traversal comes to."""
 
     name = "select"
     needs_path = LABELLED_PATH
 
     def __init__(self, pipeline: Pipeline, pop: Pop) -> None:
+        super().__init__()
         self.pipeline = pipeline
         self.pop = pop
-        self.bys = Bys()
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.bys.each.append(make_by(arguments, builder))
 
     def children(self) -> Iterable[Pipeline]:
         return (self.pipeline, *self.bys.pipelines())
@@ -164,24 +151,16 @@ def _select(builder: Builder, arguments: Arguments) -> Step:
     return SelectStep(tuple(names), pop)
 
 
-class WherePredicateStep(WaitingStep):
+class WherePredicateStep(ManyBys, WaitingStep):
     """where('a', eq('b')) and where(eq('a')): names, not values, are compared with."""
 
     name = "where"
     needs_path = LABELLED_PATH
 
     def __init__(self, start: str | None, predicate: P) -> None:
+        super().__init__()
         self.start = start
         self.predicate = predicate
-        self.bys = Bys()
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.bys.each.append(make_by(arguments, builder))
-
-    def children(self) -> Iterable[Pipeline]:
-        return self.bys.pipelines()
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         if self.start is None:

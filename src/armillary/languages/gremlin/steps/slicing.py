@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.by import IDENTITY, By, make_by
+from armillary.languages.gremlin.by import IDENTITY, OneBy
 from armillary.languages.gremlin.elements import Entry, Path, Set, pairs
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.pipeline import (
     Batch,
     Flow,
     GatheringStep,
-    Pipeline,
     PlainStep,
     Scope,
     Step,
+    after,
 )
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
@@ -139,13 +138,7 @@ class TailStep(GatheringStep):
         self.count = count
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
-        is_done = False
-
-        async def pull() -> Batch:
-            nonlocal is_done
-            if is_done:
-                return []
-            is_done = True
+        async def make() -> Batch:
             last: deque[Any] = deque()
             total = 0
             while batch := await source():
@@ -159,7 +152,7 @@ class TailStep(GatheringStep):
                 last[0].bulk -= total - self.count
             return list(last)
 
-        return pull
+        return after(make)
 
 
 @builds("tail")
@@ -169,22 +162,13 @@ def _tail(builder: Builder, arguments: Arguments) -> Step:
     return LocalTailStep(count) if scope is ScopeToken.local else TailStep(count)
 
 
-class SampleStep(GatheringStep):
+class SampleStep(OneBy, GatheringStep):
     """Some of all, each at most once, the heavier the likelier."""
 
     name = "sample"
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.by: By | None = None
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.by = make_by(arguments, builder)
-
-    def children(self) -> Iterable[Pipeline]:
-        return (self.by.pipeline,) if self.by is not None and self.by.pipeline is not None else ()
 
     async def gathered(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         by = self.by or IDENTITY

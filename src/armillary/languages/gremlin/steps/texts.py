@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from armillary import limits
-from armillary.languages.gremlin.by import Bys, make_by, property_value
+from armillary.languages.gremlin.by import ManyBys, property_value
 from armillary.languages.gremlin.dates import from_milliseconds, parse_date
 from armillary.languages.gremlin.elements import (
     ATTRIBUTED,
@@ -353,13 +353,14 @@ def _concat(builder: Builder, arguments: Arguments) -> Step:
     return ConcatStep(parts)
 
 
-class FormatStep(WaitingStep):
+class FormatStep(ManyBys, WaitingStep):
     """format('%{name} is %{age}'): labels, properties, side effects; `%{_}` takes the by()s in turn."""
 
     name = "format"
     needs_path = LABELLED_PATH
 
     def __init__(self, text: str) -> None:
+        super().__init__()
         self.pieces: list[str] = []  # text, name, text, name, …, text
         rest = text
         while "%{" in rest:
@@ -370,15 +371,6 @@ class FormatStep(WaitingStep):
             self.pieces += [before, name]
             rest = rest_after
         self.pieces.append(rest)
-        self.bys = Bys()
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        self.bys.each.append(make_by(arguments, builder))
-
-    def children(self) -> Iterable[Pipeline]:
-        return self.bys.pipelines()
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         found = []
