@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import orjson
+from bson.errors import BSONError
 from bson.int64 import Int64
 
 from armillary import limits
@@ -90,7 +91,14 @@ def bson_bytes(stored: bytes) -> bytes:
 def bson_document(stored: bytes) -> Document:
     if stored[0] == FORMAT_JSON:
         return document_of(orjson.loads(payload_of(stored)))
-    return bson_values.decode(payload_of(stored)[_NUMBER_BYTES:])
+    return _decoded(payload_of(stored))
+
+
+def _decoded(payload: bytes) -> Document:
+    try:
+        return bson_values.decode(payload[_NUMBER_BYTES:])
+    except BSONError:
+        raise Failure(Kind.CORRUPT, "A stored document cannot be decoded; run `armillary check`.") from None
 
 
 def item_id(stored: bytes) -> str:
@@ -224,4 +232,4 @@ def loaded(form: int, payload: bytes) -> dict[str, Any]:
     """What is stored behind a header, as its format has it."""
     if form == FORMAT_JSON:
         return orjson.loads(payload)  # type: ignore[no-any-return]
-    return bson_values.decode(payload[_NUMBER_BYTES:])
+    return _decoded(payload)

@@ -61,7 +61,7 @@ class _Check:
                 header, payload = unpack_header(stored), payload_of(stored)
                 document = documents.json_document(stored, self._schema)
                 found = list(self._check_item(number, header, payload, document))
-            except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            except (Failure, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
                 yield f"item {number} cannot be read: {error!r}"
                 continue
             size_bytes += len(payload)

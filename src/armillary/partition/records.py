@@ -12,6 +12,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bson.errors import BSONError
+
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model import layout
@@ -122,7 +124,7 @@ def unpack_record(value: bytes) -> tuple[int, dict[int, bytes]]:
     try:
         answers = decode(value[4:])
         return int.from_bytes(value[:4], "big"), {int(name): bytes(answer) for name, answer in answers.items()}
-    except ValueError:
+    except (ValueError, BSONError):
         raise Failure(Kind.CORRUPT, "The record of a write cannot be read; run `armillary check`.") from None
 
 
