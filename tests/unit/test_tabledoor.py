@@ -202,6 +202,17 @@ async def test_addresses_that_name_nothing(house: TableHouse, target: str, expec
 async def test_what_would_be_ignored_is_refused(house: TableHouse) -> None:
     answer = await house.ask("PUT", ENTITY, {}, {"If-None-Match": "*"})
     assert error_of(answer)[:2] == (400, "ConditionHeadersNotSupported")
+    answer = await house.ask("POST", "/people", {"PartitionKey": "p", "RowKey": "r"}, {"If-Match": "*"})
+    assert error_of(answer)[:2] == (400, "ConditionHeadersNotSupported")
+    for method, target in (
+        ("GET", f"{ENTITY}?$filter=a%20eq%201"),
+        ("GET", f"{ENTITY}?$top=1"),
+        ("PUT", f"{ENTITY}?$select=a"),
+        ("GET", "/people()?NextTableName=x"),
+        ("POST", "/Tables?$top=1"),
+    ):
+        status, code, _ = error_of(await house.ask(method, target, {}))
+        assert (status, code) == (400, "UnsupportedQueryParameter"), (method, target)
     assert error_of(await house.ask("GET", "/people()?timeout=soon"))[:2] == (400, "InvalidQueryParameterValue")
     assert (await house.ask("GET", "/people()?timeout=30")).status == 200
     assert error_of(await house.ask("POST", "/Tables", {"TableName": "Tables"}))[:2] == (400, "InvalidResourceName")
@@ -392,6 +403,17 @@ async def test_items_of_other_doors_are_entities_if_they_look_so(house: TableHou
     answer = orjson.loads((await house.ask("GET", "/people()")).body)["value"]
     assert [(each["RowKey"], each["Born"], each["ttl"]) for each in answer] == [("good", "2024-01-06T00:00:00Z", 5)]
     assert (await house.ask("GET", "/people(PartitionKey='p',RowKey='plain')")).status == 404
+
+
+async def test_what_fails_after_it_was_read_is_counted_once(house: TableHouse) -> None:
+    await house.ask("PUT", ENTITY, {"n": 1})
+    container = house.account.owner_container("TablesDB", "people")
+    (partition,) = container.partitions.values()
+    counted, metadata = partition.meter.totals.charged, house.account.budgets.metadata.totals
+    answer = await house.ask("GET", ENTITY, headers={"If-Match": "W/\"datetime'2001-01-01T00%3A00%3A00Z'\""})
+    assert answer.status == 412
+    assert partition.meter.totals.charged_ru - counted / 100 == float(header(answer, "x-ms-request-charge") or 0) == 1
+    assert house.account.budgets.metadata.totals == metadata
 
 
 async def test_a_spent_budget_is_said_with_the_time_to_wait() -> None:

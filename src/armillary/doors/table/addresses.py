@@ -38,12 +38,14 @@ _QUERY_MAX: Final = 40
 _SIGNATURE: Final = frozenset(
     ("sv", "ss", "srt", "sp", "se", "st", "spr", "sip", "sig", "si", "tn", "spk", "srk", "epk", "erk", "ses", "sr")
 )
-_PARAMETERS: Final = _SIGNATURE | frozenset(
-    (
-        *("$filter", "$select", "$top", "$format", "NextPartitionKey", "NextRowKey", "NextTableName"),
-        *("comp", "restype", "timeout", "api-version"),
-    )
-)
+_NARROWING: Final = frozenset(("$filter", "$select", "$top", "NextPartitionKey", "NextRowKey", "NextTableName"))
+_PARAMETERS: Final = _SIGNATURE | _NARROWING | frozenset(("$format", "comp", "restype", "timeout", "api-version"))
+# Which of those that narrow an answer go with what is read; nothing else takes any.
+_OF_READING: Final = {
+    Place.TABLES: frozenset(("$filter", "$select", "$top", "NextTableName")),
+    Place.TABLE: frozenset(("$filter", "$select", "$top", "NextPartitionKey", "NextRowKey")),
+    Place.ENTITY: frozenset(("$select",)),
+}
 _NOT_OFFERED: Final = frozenset(("$orderby", "$skip", "$skiptoken", "$count", "$inlinecount", "$expand", "$apply"))
 _ENTITY = re.compile(r"([^(]*)\((.*)\)", re.DOTALL)
 _ENTRY = re.compile(r"Tables\('((?:[^']|'')*)'\)")
@@ -136,6 +138,14 @@ def _query(text: bytes) -> dict[str, str]:
     if not query.get("timeout", "0").isdigit():
         raise refused("InvalidQueryParameterValue", "The query parameter timeout is a whole number of seconds.")
     return query
+
+
+def check_parameters(address: Address, method: str) -> None:
+    """Whether what narrows an answer has something to narrow: what would be ignored is refused."""
+    taken = _OF_READING.get(address.place, frozenset()) if method == "GET" and "comp" not in address.query else ()
+    for name in address.query.keys() & _NARROWING:
+        if name not in taken:
+            raise refused("UnsupportedQueryParameter", f"The query parameter {name} does not go with this request.")
 
 
 def check_table(name: str) -> str:

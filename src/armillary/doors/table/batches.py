@@ -103,7 +103,7 @@ async def _run_changeset(call: Call, requests: list[InnerRequest]) -> tuple[list
                 said.append((b"content-type", b"application/json;odata=minimalmetadata;streaming=true;charset=utf-8"))
             answers.append(InnerAnswer(status, said, body, request.content_id))
         elif outcome.kind is not Kind.FAILED_DEPENDENCY:
-            outcome.charge_ru = answer.charge_ru
+            outcome.charge_ru, outcome.is_metered = answer.charge_ru, True
             raise _Failed(index, outcome, request.content_id)
     return answers, answer.charge_ru
 

@@ -78,6 +78,7 @@ class TableDoor:
     async def answer_for(self, request: Request, address: Address, grant: Grant, request_id: str) -> Response:
         """The answer to a request whose sender is known."""
         action = _action(request, address)
+        addresses.check_parameters(address, request.method)
         if self.settings.is_storage and request.method not in _READING and is_secondary(request.headers):
             raise refused("InsufficientAccountPermissions", "Write operations are not allowed.", Kind.FORBIDDEN)
         call = Call(self, request, address, grant, request_id)

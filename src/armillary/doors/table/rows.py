@@ -59,6 +59,8 @@ def order_of(call: Call, method: str, address: Address, headers: Mapping[bytes, 
                 "ConditionHeadersNotSupported",
                 f"Condition headers are not supported: {name.decode()}. Writes know If-Match alone.",
             )
+    if wanted is not None and method == "POST":
+        raise refused("ConditionHeadersNotSupported", "Condition headers are not supported: if-match with an insert.")
     preference = preference_of(headers) if method == "POST" else Preference.NONE
     if method == "DELETE":
         if wanted is None:
@@ -168,19 +170,25 @@ async def read_one(call: Call) -> Response:
     wanted = call.address.query.get("$select")
     entity = call.door.rendered.text(answer.payload, call.form(table.name, selected(wanted)))
     if not entity:
-        raise Failure(Kind.NOT_FOUND, "What is stored there is no entity.", charge_ru=answer.charge_ru)
+        raise _after_reading(answer, Kind.NOT_FOUND, "What is stored there is no entity.")
     etag = wire_etag(answer.etag)
     if_match, if_none_match = (
         call.headers.get(name, b"").decode("latin-1") for name in (b"if-match", b"if-none-match")
     )
     if if_match not in ("", "*") and not _same_etag(if_match, etag):
-        raise Failure(Kind.PRECONDITION_FAILED, "The entity has another etag.", charge_ru=answer.charge_ru)
+        raise _after_reading(answer, Kind.PRECONDITION_FAILED, "The entity has another etag.")
     headers = [(b"etag", etag.encode("ascii"))]
     if if_none_match and (if_none_match == "*" or _same_etag(if_none_match, etag)):
         return call.answer(304, answer.charge_ru, b"", headers)
     metadata = call.metadata(f"{table.name}/@Element")
     content = orjson.dumps(metadata)[:-1] + (b"," if len(entity) > 2 else b"") + entity[1:] if metadata else entity
     return call.answer(200, answer.charge_ru, content, headers)
+
+
+def _after_reading(answer: Answer, kind: Kind, message: str) -> Failure:
+    failure = Failure(kind, message, charge_ru=answer.charge_ru)
+    failure.is_metered = True
+    return failure
 
 
 def selected(text: str | None) -> frozenset[str] | None:
