@@ -19,11 +19,10 @@ async def all_versions(container: Any) -> None:
     await drain(container.query_items_change_feed(mode="AllVersionsAndDeletes"))
 
 
-async def trigger(container: Any) -> None:
-    await container.scripts.create_trigger(
-        {"id": "t", "body": SCRIPT, "triggerType": "Pre", "triggerOperation": "Create"}
-    )
-    await container.create_item({"id": "2", "pk": "a"}, pre_trigger_include="t")
+async def trigger_of_a_patch(container: Any) -> None:
+    await container.scripts.create_trigger({"id": "t", "body": SCRIPT, "triggerType": "Pre", "triggerOperation": "All"})
+    patch = [{"op": "set", "path": "/n", "value": 1}]
+    await container.patch_item("1", "a", patch, pre_trigger_include="t")
 
 
 def query(text: str) -> Any:
@@ -35,7 +34,7 @@ def query(text: str) -> Any:
 
 FEATURES = {
     "the change feed of all versions and deletes": all_versions,
-    "running triggers": trigger,
+    "triggers of patches": trigger_of_a_patch,
     "user-defined functions": query("SELECT VALUE udf.f(c) FROM c"),
 }
 

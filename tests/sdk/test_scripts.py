@@ -139,3 +139,67 @@ async def test_log(container: Any) -> None:
     assert float(headers["x-ms-request-charge"]) == 1
     await container.scripts.execute_stored_procedure("p", partition_key="a")
     assert "x-ms-documentdb-script-log-results" not in container.client_connection.last_response_headers
+
+
+async def trigger(container: Any, name: str, body: str, kind: str = "Pre", operation: str = "All") -> None:
+    definition = {"id": name, "body": body, "triggerType": kind, "triggerOperation": operation}
+    await container.scripts.create_trigger(definition)
+
+
+UPPER = """function () {
+    var item = __.request.getBody();
+    item.name = item.name.toUpperCase();
+    __.request.setBody(item);
+}"""
+COUNT = """function () {
+    var made = __.response.getBody();
+    __.readDocument(__.getAltLink() + "/docs/count", function (error, count) {
+        if (error && error.number !== 404) throw error;
+        count = count || {id: "count", pk: made.pk, written: []};
+        count.written.push(made.id);
+        __.upsertDocument(__.getSelfLink(), count);
+    });
+}"""
+
+
+async def test_triggers_before_and_after(container: Any) -> None:
+    await trigger(container, "upper", UPPER)
+    await trigger(container, "count", COUNT, "Post", "Create")
+    named = {"pre_trigger_include": "upper", "post_trigger_include": "count"}
+    made = await container.create_item({"id": "1", "pk": "a", "name": "x"}, **named)
+    assert made["name"] == "X"
+    assert made == await container.read_item("1", "a")
+    await container.create_item({"id": "2", "pk": "a", "name": "y"}, **named)
+    assert (await container.read_item("count", "a"))["written"] == ["1", "2"]
+    replaced = await container.replace_item("1", {**made, "name": "z"}, pre_trigger_include="upper")
+    assert (replaced["name"], replaced["_rid"]) == ("Z", made["_rid"])
+    await container.create_item({"id": "3", "pk": "a", "name": "none"})
+    assert (await container.read_item("3", "a"))["name"] == "none"
+
+
+async def test_a_trigger_that_fails_takes_the_write_with_it(container: Any) -> None:
+    await trigger(container, "after", "function () { throw new Error(499, 'no'); }", "Post")
+    await container.create_item({"id": "1", "pk": "a"})
+    with refused(400, 499):
+        await container.create_item({"id": "2", "pk": "a"}, post_trigger_include="after")
+    with refused(400, 499):
+        await container.upsert_item({"id": "1", "pk": "a", "n": 1}, post_trigger_include="after")
+    with refused(400, 499):
+        await container.delete_item("1", "a", post_trigger_include="after")
+    [kept] = await everything(container.read_all_items())
+    assert "n" not in kept
+
+
+async def test_triggers_that_do_not_fit(container: Any) -> None:
+    await trigger(container, "delete", "function () {}", "Post", "Delete")
+    await trigger(container, "moves", "function () { __.request.setBody({id: '1', pk: 'b'}); }")
+    for named in (
+        {"pre_trigger_include": "missing"},
+        {"pre_trigger_include": "delete"},
+        {"post_trigger_include": "delete"},
+    ):
+        with refused(400):
+            await container.create_item({"id": "1", "pk": "a"}, **named)
+    with refused(400, 1001):
+        await container.create_item({"id": "1", "pk": "a"}, pre_trigger_include="moves")
+    assert await everything(container.read_all_items()) == []

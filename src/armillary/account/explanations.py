@@ -21,7 +21,8 @@ def explain_item(answer: Answer, read_factor: int = 1) -> list[Part]:
         return charges.fitted(_written(answer.outcome), answer.charge_ru)
     if answer.result is Result.READ and answer.payload is not None:
         return charges.fitted(charges.read_parts(len(answer.payload), read_factor), answer.charge_ru)
-    return [Part("look for the item", answer.charge_ru)]
+    is_read = answer.result in (Result.READ, Result.NOT_MODIFIED)
+    return [Part("look for the item" if is_read else "write the item and run its triggers", answer.charge_ru)]
 
 
 def explain_delete_by_key(answer: Answer) -> list[Part]:

@@ -93,8 +93,8 @@ class ScriptTransaction:
         self._names: dict[bytes, bytes] = {}  # etags and rids as rehearsed -> as they are
 
     @property
-    def has_writes(self) -> bool:
-        return bool(self._done)
+    def write_count(self) -> int:
+        return len(self._done)
 
     # Single items.
 
@@ -291,8 +291,8 @@ class ScriptTransaction:
         names: dict[bytes, bytes] = {}
         outcomes = []
         for operation, rehearsed in self._done:
-            # The etag was the right one when it was rehearsed, and nobody has written since.
-            again = replace(operation, if_match=None)
+            # Its conditions were met when it was rehearsed, and nobody has written since.
+            again = replace(operation, if_match=None, if_none_match=None)
             if again.draft is not None and names:
                 text = _renamed(again.draft.text, names)
                 if text != again.draft.text:

@@ -6,17 +6,19 @@ from armillary.account import items
 from armillary.account.container import Container
 from armillary.account.explanations import explain_delete_by_key, explain_item
 from armillary.account.items import Answer, ItemOptions
+from armillary.account.triggers import named_triggers, write_with_triggers
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
 from armillary.doors.sql.call import Call, HeaderList, refuse_header
 from armillary.doors.sql.explain import charge_header
+from armillary.doors.sql.script_logs import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
 from armillary.model.charges import render_charge
 from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, Key
 from armillary.model.patch import parse_patch
 from armillary.net.http import Response
-from armillary.partition.operations import Document, Result
+from armillary.partition.operations import Document, Result, Verb
 
 STATUS = {
     Result.CREATED: 201,
@@ -27,6 +29,7 @@ STATUS = {
 }
 
 
+_TRIGGERS = (h.PRE_TRIGGERS, h.POST_TRIGGERS)
 _WRITTEN = (Result.CREATED, Result.REPLACED)
 
 _LINES = (
@@ -55,11 +58,15 @@ async def read_item(call: Call) -> Response:
 
 async def create_item(call: Call) -> Response:
     container, document, options = _written(call)
+    if names_triggers(call):
+        return await _triggered(call, container, Verb.CREATE, None, document, options)
     return answer_item(call, container, await items.create(container, document, options, call.account.clock))
 
 
 async def upsert_item(call: Call) -> Response:
     container, document, options = _written(call)
+    if names_triggers(call):
+        return await _triggered(call, container, Verb.UPSERT, None, document, options)
     return answer_item(call, container, await items.upsert(container, document, options, call.account.clock))
 
 
@@ -67,11 +74,15 @@ async def replace_item(call: Call) -> Response:
     container, document, options = _written(call)
     key = options.key if options.key is not None else container.key_of(document)
     item_id = await addressed_id(call, container, key)
+    if names_triggers(call):
+        return await _triggered(call, container, Verb.REPLACE, item_id, document, options)
     return answer_item(call, container, await items.replace(container, item_id, document, options, call.account.clock))
 
 
 async def patch_item(call: Call) -> Response:
     container = call.owner_container()
+    refuse_header(call, h.PRE_TRIGGERS, "a trigger of a patch")
+    refuse_header(call, h.POST_TRIGGERS, "a trigger of a patch")
     options = _write_options(call, container)
     changes = parse_patch(parse_json(call.body))  # an object, or the bare list that JavaScript may send
     item_id = await addressed_id(call, container, options.key)
@@ -82,6 +93,8 @@ async def delete_item(call: Call) -> Response:
     container = call.owner_container()
     options = _write_options(call, container)
     item_id = await addressed_id(call, container, options.key)
+    if names_triggers(call):
+        return await _triggered(call, container, Verb.DELETE, item_id, None, options)
     return answer_item(call, container, await items.delete(container, item_id, options))
 
 
@@ -95,7 +108,23 @@ async def delete_by_key(call: Call) -> Response:
     return call.answer(200, answer.charge_ru, b"", place_headers(container, answer.range_id, answer.lsn), parts)
 
 
+async def _triggered(
+    call: Call, container: Container, verb: Verb, item_id: str | None, document: Document | None, options: ItemOptions
+) -> Response:
+    """A write that runs the triggers which the request names."""
+    names = [[name.strip() for name in (h.text(call.headers, each) or "").split(",")] for each in _TRIGGERS]
+    before, after = ([name for name in each if name] for each in names)
+    triggers = named_triggers(call.account, container, verb, before, after)
+    done = await write_with_triggers(call.account, container, verb, item_id, document, options, triggers)
+    response = answer_item(call, container, done.answer)
+    return with_log(response, done.log) if h.flag(call.headers, SCRIPT_LOGGING) else response
+
+
 # What requests say.
+
+
+def names_triggers(call: Call) -> bool:
+    return h.PRE_TRIGGERS in call.headers or h.POST_TRIGGERS in call.headers
 
 
 def header_key(call: Call, container: Container, document: Document | None = None) -> Key | None:
@@ -119,8 +148,6 @@ async def addressed_id(call: Call, container: Container, key: Key | None) -> str
 
 def _write_options(call: Call, container: Container, document: Document | None = None) -> ItemOptions:
     headers = call.headers
-    refuse_header(call, h.PRE_TRIGGERS, "a trigger")
-    refuse_header(call, h.POST_TRIGGERS, "a trigger")
     # Looked at again when the answer is made; what is wrong with it must be said before anything is stored.
     h.prefers_minimal(headers)
     h.consistency(headers, call.account.settings.consistency)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
-from armillary import limits
 from armillary.account.procedures import PROCEDURE_RU, execute
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.call import Call, HeaderList
+from armillary.doors.sql.call import Call
 from armillary.doors.sql.documents import header_key, place_headers
+from armillary.doors.sql.script_logs import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
 from armillary.model.charges import Part, fitted
 from armillary.model.items import parse_json
 from armillary.model.keys import KEY_MISSING
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
-
-_LOGGING = b"x-ms-documentdb-script-enable-logging"
 
 
 async def execute_procedure(call: Call) -> Response:
@@ -25,7 +21,7 @@ async def execute_procedure(call: Call) -> Response:
     arguments = parse_json(call.body) if call.body else []
     if not isinstance(arguments, list):
         raise bad_request("The arguments of a stored procedure are sent as a JSON array.")
-    has_log = h.flag(call.headers, _LOGGING)
+    has_log = h.flag(call.headers, SCRIPT_LOGGING)
     h.consistency(call.headers, call.account.settings.consistency)
     key = header_key(call, container)
     if key is None:
@@ -34,16 +30,7 @@ async def execute_procedure(call: Call) -> Response:
         key = ()
     answer = await execute(call.account, container, record, arguments, key, session=call.session(), ask=call.ask)
     extra = place_headers(container, answer.range_id, answer.lsn)
-    if has_log:
-        extra += log_header(answer.log)
     parts = [Part("run the script", PROCEDURE_RU), Part("its operations", answer.charge_ru - PROCEDURE_RU)]
     explained = fitted([part for part in parts if part.ru], answer.charge_ru) if call.explains else None
-    return call.answer(200, answer.charge_ru, answer.body, extra, explained)
-
-
-def log_header(log: str) -> HeaderList:
-    """What a script has logged, cut where clients would not read on."""
-    encoded = quote(log)[: limits.SCRIPT_LOG_HEADER_BYTES_MAX]
-    if "%" in encoded[-2:]:
-        encoded = encoded[: encoded.rindex("%")]
-    return [(b"x-ms-documentdb-script-log-results", encoded.encode("ascii"))]
+    response = call.answer(200, answer.charge_ru, answer.body, extra, explained)
+    return with_log(response, answer.log) if has_log else response
