@@ -145,6 +145,7 @@ def _headers(container: str, continuation: str | None = None) -> dict[str, str]:
         "content-type": "application/query+json",
         "x-ms-documentdb-isquery": "True",
         "x-ms-documentdb-query-enablecrosspartition": "True",
+        "x-ms-documentdb-partitionkeyrangeid": "0",  # the only one; clients name it once they have a plan
         "x-ms-max-item-count": "-1",
     }
     if continuation is not None:
