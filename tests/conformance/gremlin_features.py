@@ -57,6 +57,7 @@ def scenarios(directory: FilePath) -> Iterator[Scenario]:
 
 def _parse(text: str, folder: str) -> Iterator[Scenario]:
     tags: set[str] = set()
+    inherited: set[str] = set()
     current: Scenario | None = None
     docstring: list[str] | None = None
     for line in text.splitlines():
@@ -75,11 +76,11 @@ def _parse(text: str, folder: str) -> Iterator[Scenario]:
                 current = None
             tags |= set(stripped.split())
         elif stripped.startswith("Feature:"):
-            tags = set()
+            inherited, tags = tags, set()
         elif stripped.startswith("Scenario:"):
             if current is not None:
                 yield current
-            current = Scenario(folder, stripped.removeprefix("Scenario:").strip(), tags)
+            current = Scenario(folder, stripped.removeprefix("Scenario:").strip(), tags | inherited)
             tags = set()
         elif stripped == '"""':
             docstring = []

@@ -32,6 +32,7 @@ from armillary.languages.gremlin.steps import (  # noqa: F401 -- they register t
     reducing,
     repeating,
     selecting,
+    shortest,
     slicing,
     texts,
     writing,

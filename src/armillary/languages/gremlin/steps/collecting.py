@@ -32,6 +32,7 @@ class Collecting:
 
     key: str
     by: By | None
+    is_barrier: bool
 
     def register(self, run: Run) -> None:
         run.side_effects.values.setdefault(self.key, BulkSet())
@@ -53,6 +54,9 @@ class Collecting:
             run.hold(each.bulk)
             if reducer is not None and isinstance(target, list):
                 together.extend([value] * each.bulk)
+                if not self.is_barrier:  # store() adds them one by one
+                    target = effects.values[self.key] = reducer(effects.values[self.key], together)
+                    together = BulkSet()
             elif reducer is not None:
                 for _ in range(each.bulk):
                     effects.values[self.key] = reducer(effects.values[self.key], value)
