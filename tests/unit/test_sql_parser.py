@@ -416,3 +416,22 @@ def test_results_and_patterns_have_limits() -> None:
     document = {"id": long + "x"}
     bound = compile_query(f"SELECT * FROM c WHERE c.id LIKE '{long}%'").bind({})
     assert bound.evaluate_over([document]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "near 'end of text'. Expected 'SELECT'."),
+        ("SELECT * FROM c WHERE c.n = = 1", "near '='. Expected an expression."),
+        ("SELECT * FROM c ORDER c.n", "near 'c'. Expected 'BY'."),
+        ("SELECT c.id AS 5 FROM c", "near '5'. Expected a name."),
+        ("SELECT * FROM c OFFSET 5", "near 'end of text'. Expected 'LIMIT'."),
+        ("SELECT * FROM 5", "near '5'. Expected the name of a collection, or a subquery in brackets."),
+        ("SELECT * FROM c WHERE (c.n = 1", "near 'end of text'. Expected ')'."),
+        ("SELECT * FROM c LIMIT 5", "near 'LIMIT'. Expected an operator, a clause or the end of the query."),
+        ("SELECT VALUE {1: 2}", "near '1'. Expected the name of a property."),
+        ("SELECT * FROM c /* here", "near '*'. Expected '*/' at the end of the comment."),
+    ],
+)
+def test_syntax_errors_say_what_was_expected(text: str, said: str) -> None:
+    assert refusal(text)["message"] == f"Syntax error, incorrect syntax {said}"

@@ -52,6 +52,9 @@ _ATOMS = frozenset([tree.Literal, tree.Parameter, tree.Name, tree.Member, tree.I
 _PREDICATE_WEIGHT, _SUBQUERY_WEIGHT = 3, 6
 
 
+_EXPECTED = {"name": "a name", "end": "an operator, a clause or the end of the query"}
+
+
 class ExpressionParser:
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -77,7 +80,7 @@ class ExpressionParser:
 
     def expect(self, kind: str) -> Token:
         if self.token.kind != kind:
-            raise syntax_error(self.token)
+            raise syntax_error(self.token, _EXPECTED.get(kind, f"'{kind}'"))
         return self.advance()
 
     def peek(self, distance: int = 1) -> Token:
@@ -262,7 +265,7 @@ class ExpressionParser:
             return self._subquery(kind)
         if kind == "udf":
             return self._call()
-        raise syntax_error(token)
+        raise syntax_error(token, "an expression")
 
     def _call(self) -> tree.Call:
         start = self.token.start
@@ -309,7 +312,7 @@ class ExpressionParser:
             if pairs:
                 self.expect(",")
             if self.token.kind not in ("name", "string"):
-                raise syntax_error(self.token)
+                raise syntax_error(self.token, "the name of a property")
             name = self.advance().text
             self.expect(":")
             pairs.append((name, self._listed()))

@@ -79,9 +79,10 @@ def unplaced_error(code: int, message: str) -> Failure:
     return Failure(Kind.BAD_REQUEST, orjson.dumps(errors).decode(), details=errors)
 
 
-def syntax_error(token: Token) -> Failure:
+def syntax_error(token: Token, expected: str) -> Failure:
     near = _excerpt(token.text, 0) if token.kind != "end" else "end of text"
-    return query_error("SC1001", f"Syntax error, incorrect syntax near '{near}'.", token.start, token.end)
+    message = f"Syntax error, incorrect syntax near '{near}'. Expected {expected}."
+    return query_error("SC1001", message, token.start, token.end)
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -99,7 +100,7 @@ def tokens_of(text: str) -> list[Token]:
         kind = known.get(piece)
         if kind is None:
             if strange.startswith("/*"):
-                raise syntax_error(Token("*", "*", start + 1, start + 2))  # a comment without an end
+                raise syntax_error(Token("*", "*", start + 1, start + 2), "'*/' at the end of the comment")
             if strange:
                 message = f"Syntax error, invalid token near '{_excerpt(text, start)}'."
                 raise query_error("SC1010", message, start, len(text))

@@ -108,7 +108,7 @@ class Parser(ExpressionParser):
         if token.kind == "(" and self.peek().kind == "SELECT":
             return self.atom()
         if token.kind != "name":
-            raise syntax_error(token)
+            raise syntax_error(token, "the name of a collection, or a subquery in brackets")
         if self.peek().kind == "(":
             return self.atom()
         self.advance()
@@ -117,7 +117,7 @@ class Parser(ExpressionParser):
             # Parameters and expressions are not allowed here: a source is known before the query runs.
             if self.accept("["):
                 if self.token.kind not in ("string", "number"):
-                    raise syntax_error(self.token)
+                    raise syntax_error(self.token, "a name in quotes or a number")
                 path = self.bracket(path)
             elif self.token.kind == ".":
                 path = self.dot(path)
@@ -139,5 +139,5 @@ class Parser(ExpressionParser):
     def _count(self) -> tree.Expression:
         """A number or a parameter; anything else, a sign included, does not belong here."""
         if self.token.kind not in ("number", "parameter"):
-            raise syntax_error(self.token)
+            raise syntax_error(self.token, "a number or a parameter")
         return self.atom()
