@@ -12,7 +12,7 @@ from armillary.account.container import Container
 from armillary.account.throughput import Throughput
 from armillary.doors.control.call import Call
 from armillary.doors.control.fields import Fields
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import bad_request
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
 
@@ -96,17 +96,19 @@ async def delete_container(call: Call) -> Response:
 
 async def scale_container(call: Call) -> Response:
     container = call.container()
-    await _scale(call, container.record, f"The container '{container.name}'")
+    shared = f"The container '{container.name}' has no throughput of its own. Scale its database, if that has some."
+    await _scale(call, container.record, shared)
     return call.answer(_container(call, container))
 
 
 async def scale_database(call: Call) -> Response:
     database = call.account.database(call.names[0])
-    await _scale(call, database, f"The database '{database.name}'")
+    await _scale(call, database, f"The database '{database.name}' has no throughput of its own. Scale its containers.")
     return call.answer(_database(call, database))
 
 
-async def _scale(call: Call, owner: Record, what: str) -> None:
+async def _scale(call: Call, owner: Record, refusal: str) -> None:
+    """`refusal`: what to say if the owner has no throughput."""
     fields = call.fields("a throughput")
     wanted = _throughput(fields)
     fields.end()
@@ -114,7 +116,7 @@ async def _scale(call: Call, owner: Record, what: str) -> None:
         raise bad_request("Say the new 'throughput', or the 'autoscale' maximum, in request units a second.")
     offer = offers.offer_of(call.account, owner)
     if offer is None:
-        raise Failure(Kind.BAD_REQUEST, f"{what} has no throughput of its own. Scale what it shares it with.")
+        raise bad_request(refusal)
     await offers.set_throughput(call.account, offer, wanted)
 
 
