@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _QUIET: Final = logging.getLogger("armillary.websockets")  # that somebody connects is no event of ours
 _QUIET.setLevel(logging.WARNING)
+_HEAD_END: Final = b"\r\n\r\n"
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 
@@ -41,6 +42,7 @@ class Connection(asyncio.Protocol):
         self._loop = roster.loop
         self._socket = ServerProtocol(max_size=limits.GREMLIN_MESSAGE_BYTES_MAX, logger=_QUIET)
         self.client = Client(self)
+        self._head = bytearray()
         self._fragments: list[bytes] = []
         self._is_text = False
         self._waiting: deque[tuple[bytes, bool]] = deque()
@@ -82,6 +84,27 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = self._roster.now_s
+        if self._socket.state is State.CONNECTING:
+            self._open(data)
+        else:
+            self._receive(data)
+
+    def _open(self, data: bytes) -> None:
+        """The request to begin is handed over by itself: frames that come with it are for after its answer."""
+        self._head += data
+        end = self._head.find(_HEAD_END)
+        if end < 0:
+            if len(self._head) > limits.HEAD_BYTES_MAX:
+                self._transport.abort()
+            return
+        end += len(_HEAD_END)
+        head, rest = bytes(self._head[:end]), bytes(self._head[end:])
+        self._head.clear()
+        self._receive(head)
+        if rest and not self._transport.is_closing():
+            self._receive(rest)
+
+    def _receive(self, data: bytes) -> None:
         self._socket.receive_data(data)
         for event in self._socket.events_received():
             if isinstance(event, Frame):
