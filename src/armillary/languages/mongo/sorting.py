@@ -10,20 +10,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bson.dbref import DBRef
-
+from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation, key_function
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import bad_value, refusal
-from armillary.languages.mongo.paths import fields_of, index_of, split
+from armillary.languages.mongo.paths import split
 from armillary.languages.mongo.text import TextQuery
 from armillary.model.bson_values import CLASS_EMPTY_ARRAY, CLASS_NULL, MISSING, Document, Key, order_key, shell_text
+from armillary.model.field_indexes import EMPTY, Parts, rows_of
 
 _NULL: Final[Key] = (CLASS_NULL,)
 _EMPTY: Final[Key] = (CLASS_EMPTY_ARRAY,)
 _FIELDS_MAX: Final = 32
-
-Rest = tuple[str, ...]
 
 
 class Descending:
@@ -166,60 +164,18 @@ def _key_of_one(field: SortField, key: Callable[[Any], Key]) -> Callable[[Docume
     return descending if field.is_descending else ascending
 
 
-# The values of several paths, as an index would hold them: one row for each element of the array they share.
+# The values of several paths, as an index holds them: one row for each element of the array they share.
 
 
-def _rows(document: Document, parts: tuple[Rest, ...], key: Callable[[Any], Key]) -> list[tuple[Key, ...]]:
-    found: list[Key | None] = [None] * len(parts)
-    return _expanded([(place, rest, document) for place, rest in enumerate(parts)], found, key)
+def _rows(document: Document, parts: tuple[Parts, ...], key: Callable[[Any], Key]) -> list[tuple[Key, ...]]:
+    try:
+        rows = rows_of(document, parts)
+    except Failure:
+        raise bad_value("cannot sort with keys that are parallel arrays") from None
+    return [tuple([_key(value, key) for value in row]) for row in rows]
 
 
-def _expanded(
-    pending: list[tuple[int, Rest, Any]], found: list[Key | None], key: Callable[[Any], Key]
-) -> list[tuple[Key, ...]]:
-    waiting: list[tuple[int, Rest, list[Any]]] = []
-    for place, rest, value in pending:
-        rest, value = _followed(rest, value)
-        if type(value) is list:
-            waiting.append((place, rest, value))
-        else:
-            found[place] = _NULL if value is MISSING else key(value)
-    if not waiting:
-        return [tuple([each if each is not None else _NULL for each in found])]
-    array = waiting[0][2]
-    if any(other is not array for _, _, other in waiting):
-        raise bad_value("cannot sort with keys that are parallel arrays")
-    if not array:
-        for place, rest, _ in waiting:
-            found[place] = _NULL if rest else _EMPTY
-        return [tuple([each if each is not None else _NULL for each in found])]
-    rows: list[tuple[Key, ...]] = []
-    for element in array:
-        inner = list(found)
-        deeper: list[tuple[int, Rest, Any]] = []
-        for place, rest, _ in waiting:
-            if not rest:
-                inner[place] = key(element)
-            else:
-                # An array inside the array is not gone through.
-                deeper.append((place, rest, MISSING if type(element) is list else element))
-        rows.extend(_expanded(deeper, inner, key))
-    return rows
-
-
-def _followed(rest: Rest, value: Any) -> tuple[Rest, Any]:
-    """As far as a path goes without choosing among the elements of an array."""
-    while rest:
-        if type(value) is DBRef:
-            value = fields_of(value)
-        if type(value) is dict:
-            value = value.get(rest[0], MISSING)
-        elif type(value) is list:
-            index = index_of(rest[0])
-            if index < 0:
-                return rest, value
-            value = value[index] if index < len(value) else MISSING
-        else:
-            return (), MISSING
-        rest = rest[1:]
-    return rest, value
+def _key(value: Any, key: Callable[[Any], Key]) -> Key:
+    if value is MISSING:
+        return _NULL
+    return _EMPTY if value is EMPTY else key(value)
