@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from armillary import limits
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.traversers import Traverser
 
@@ -225,15 +226,17 @@ def once(batch: Batch) -> Flow:
 
 
 def after(make: Callable[[], Awaitable[Batch]]) -> Flow:
-    """A flow of one batch that is made when it is asked for: what comes after everything."""
-    is_done = False
+    """A flow of what is made when it is first asked for, and given in pieces: what comes after everything."""
+    made: Batch | None = None
+    at = 0
 
     async def pull() -> Batch:
-        nonlocal is_done
-        if is_done:
-            return []
-        is_done = True
-        return await make()
+        nonlocal made, at
+        if made is None:
+            made = await make()
+        piece = made[at : at + limits.GREMLIN_EDGES_BATCH]
+        at += len(piece)
+        return piece
 
     return pull
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.elements import Edge, Subgraph, Vertex
@@ -25,6 +25,8 @@ from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
 from armillary.languages.gremlin.tokens import Direction
 from armillary.languages.gremlin.traversers import Traverser
+
+_SLICE: Final = 64  # vertices whose edges are gone over between two looks at the clock
 
 
 class Void:
@@ -148,25 +150,35 @@ class VertexStep(Step):
     def _merging_flow(self, source: Flow, run: Run) -> Flow:
         """Results are held back, up to a limit, so that equal ones go on as one: each vertex is asked for once."""
         waiting: Batch = []
+        ready: Batch = []
         is_over = False
+        least = 1 if run.is_singly else limits.GREMLIN_EDGES_BATCH  # that are asked about at once
 
         async def pull() -> Batch:
+            nonlocal waiting, ready, is_over
+            if not ready:
+                ready = await gather()
+            given, ready = ready[: limits.GREMLIN_EDGES_BATCH], ready[limits.GREMLIN_EDGES_BATCH :]
+            return given
+
+        async def gather() -> Batch:
             nonlocal waiting, is_over
             found: dict[Any, Traverser] = {}
-            while not is_over and len(found) < limits.GREMLIN_MERGE:
-                if not waiting:
-                    waiting = await source()
-                    if not waiting:
-                        is_over = True
-                        break
+            while (waiting or not is_over) and len(found) < limits.GREMLIN_MERGE:
+                while not is_over and len(waiting) < least:
+                    more = await source()
+                    is_over = not more
+                    waiting = waiting + more if waiting else more
                 await run.breathe()
                 now, waiting = waiting[: limits.GREMLIN_EDGES_BATCH], waiting[limits.GREMLIN_EDGES_BATCH :]
                 for direction, edges_of in await self._edges(now, run):
-                    if self.gives_edges:
-                        for each in now:
-                            run.merge(found, [each.to(edge) for edge in edges_of[vertex_key(each.value)]])
-                    else:
-                        run.merge_ends(found, now, edges_of, direction)
+                    for at in range(0, len(now), _SLICE):
+                        await run.breathe()
+                        if self.gives_edges:
+                            for each in now[at : at + _SLICE]:
+                                run.merge(found, [each.to(edge) for edge in edges_of[vertex_key(each.value)]])
+                        else:
+                            run.merge_ends(found, now[at : at + _SLICE], edges_of, direction)
             return list(found.values())
 
         return pull

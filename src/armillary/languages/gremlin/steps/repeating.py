@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from armillary import limits
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.instructions import Instruction, Traversal
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, chunks, drain
@@ -132,7 +133,7 @@ class RepeatStep(Step):
             nonlocal is_done, ready
             while True:
                 if ready:
-                    found, ready = ready, []
+                    found, ready = ready[: limits.GREMLIN_EDGES_BATCH], ready[limits.GREMLIN_EDGES_BATCH :]
                     return found
                 levels = [at for at, batch in enumerate(waiting) if batch]
                 if (is_whole and not is_done) or not levels:
