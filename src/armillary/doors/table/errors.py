@@ -12,8 +12,8 @@ What a Failure's `details` may carry for this door:
 from __future__ import annotations
 
 import re
+from html import escape  # as that of xml.sax, which brings a whole HTTP client along
 from typing import Final, NamedTuple
-from xml.sax.saxutils import escape
 
 import orjson
 
@@ -100,7 +100,7 @@ class Refusal(NamedTuple):
 
     def xml(self) -> bytes:
         text = _NOT_XML.sub("?", self.message)
-        return _XML.format(escape(self.code), escape(text)).encode("utf-8", "replace")
+        return _XML.format(escape(self.code, quote=False), escape(text, quote=False)).encode("utf-8", "replace")
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
