@@ -201,7 +201,7 @@ def map_key(value: Any) -> Any:
         return value
     if kind is bool or isinstance(value, list | dict) or kind is Entry or kind is Property or kind is Tree:
         return Frozen(value, identity(value))
-    return value
+    return value if isinstance(value, Hashable) else Frozen(value, identity(value))
 
 
 def unique(values: Iterable[Any]) -> Set:
