@@ -20,7 +20,7 @@ from armillary.account.bills import Bill
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer, slices_of
 from armillary.account.items import check_session
-from armillary.account.slices import Slice, count_work
+from armillary.account.slices import Slice, count_rows, count_work
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
@@ -165,11 +165,7 @@ class Gathering:
             raise bill.charge(failure, anyone) from None
         work, self._work = self._work, QueryWork()
         counters, self._counters = self._counters, Counters()
-        for row in rows:
-            work.returned_ru += charges.read_ru(len(row))
-            self._loaded_bytes -= len(row)
-        work.loaded_bytes = max(0, self._loaded_bytes)
-        self._loaded_bytes -= work.loaded_bytes
+        self._loaded_bytes = count_rows(work, rows, self._loaded_bytes)
         shares = [each.take_share() for each in self._sources]
         charge_ru = bill.pay_shares(charges.query_page_ru(work, self._read_factor), shares, anyone)
         lsns = [(each.partition.range.id, each.partition.lsn) for each in self._slices]

@@ -4,10 +4,12 @@ there are and what is made of their rows is for `feeds.py` and `gather.py` to sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armillary import limits
 from armillary.clock import Clock
+from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.partition.partition import Partition
 from armillary.query.access import Counters
@@ -39,6 +41,16 @@ class Slice:
 
         page = await self.partition.read(lambda view: self.execution.step(view, max_items, max_bytes, is_due))
         return page, is_out_of_time
+
+
+def count_rows(work: QueryWork, rows: Sequence[bytes], loaded_bytes: int) -> int:
+    """Add what rows of a page cost to give, and to load what was not given, of so many bytes loaded so far. Returns the
+    bytes that later pages have still to give."""
+    for row in rows:
+        work.returned_ru += charges.read_ru(len(row))
+        loaded_bytes -= len(row)
+    work.loaded_bytes = max(0, loaded_bytes)
+    return loaded_bytes - work.loaded_bytes
 
 
 def count_work(work: QueryWork, counters: Counters) -> None:

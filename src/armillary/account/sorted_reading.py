@@ -15,7 +15,7 @@ from armillary.account.account import Account
 from armillary.account.bills import Bill
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
-from armillary.account.slices import Slice, count_work
+from armillary.account.slices import Slice, count_rows, count_work
 from armillary.errors import Failure, Kind
 from armillary.model import charges
 from armillary.model.charges import QueryWork
@@ -90,11 +90,7 @@ class SortedReading:
             raise bill.charge(failure, anyone) from None
         work, self._work = self._work, QueryWork()
         counters, self._counters = self._counters, Counters()
-        for row in rows:
-            work.returned_ru += charges.read_ru(len(row))
-            self._loaded_bytes -= len(row)
-        work.loaded_bytes = max(0, self._loaded_bytes)
-        self._loaded_bytes -= work.loaded_bytes
+        self._loaded_bytes = count_rows(work, rows, self._loaded_bytes)
         shares = []
         for lane in self._payers:
             shares.append(charges.query_page_ru(lane.work))

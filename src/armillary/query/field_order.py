@@ -20,17 +20,17 @@ from armillary.model.bson_values import MISSING
 from armillary.model.documents import Form
 from armillary.model.field_indexes import EMPTY, FieldIndex, cut_key, is_cut_key, rows_of
 from armillary.model.indexing import IndexingPolicy
-from armillary.query.access import Candidate, Index, Scope, few_rids, member_rids, path_prefix
+from armillary.query.access import Candidate, Index, Scope, few_rids, path_prefix
 from armillary.query.aggregates import too_many
 from armillary.query.conditions import Condition, KeyRanges, intersected
 from armillary.query.field_access import HasSeveral, bounds_of, holds_all, keyed_parts, several_in
-from armillary.query.ordered import Sorter, Start
+from armillary.query.ordered import Sorter, Start, loaded_in_order
 from armillary.query.selection import Ordering, OrderKey
 from armillary.storage.engine import View
 
 Fields = tuple[tuple[str, bool], ...]
 
-_BATCH_ITEMS = 64  # loaded together
+_BATCH_KEYS = 64  # read together
 _PARALLEL = "cannot sort with keys that are parallel arrays"
 
 
@@ -156,29 +156,7 @@ class FieldWalk:
 
     def candidates(self, start: Start, max_items: int) -> Iterator[Candidate]:
         """In order, from the start on. A candidate without an item only says how far the walk has come."""
-        members = member_rids(self._view, self._scope)
-        batch_items = max(1, min(max_items, _BATCH_ITEMS))
-        places = self._places(start)
-        skipped = 0
-        batch: list[tuple[bytes, int]] = []
-        for place in places:
-            if members is not None and place[1] not in members:
-                skipped += 1
-                if skipped % _BATCH_ITEMS == 0:
-                    yield from self._read(batch)
-                    batch = []
-                    yield *place, None
-                continue
-            batch.append(place)
-            if len(batch) >= batch_items:
-                yield from self._read(batch)
-                batch = []
-        yield from self._read(batch)
-
-    def _read(self, batch: list[tuple[bytes, int]]) -> Iterator[Candidate]:
-        items = self._view.get_many([layout.item_key(rid) for _, rid in batch])
-        for (order, rid), stored in zip(batch, items, strict=True):
-            yield order, rid, stored
+        return loaded_in_order(self._view, self._scope, self._places(start), max_items)
 
     def _places(self, start: Start) -> Iterator[tuple[bytes, int]]:
         """The order and rid of every document that has a key, from the start on."""
@@ -210,7 +188,7 @@ class FieldWalk:
         term: bytes | None = None
         rids: list[int] = []
         pairs = self._view.scan(low, high, self._served.is_reverse)
-        while portion := list(islice(pairs, _BATCH_ITEMS)):
+        while portion := list(islice(pairs, _BATCH_KEYS)):
             for key, _ in portion:
                 here = key[at : -layout.RID_BYTES]
                 if here != term:

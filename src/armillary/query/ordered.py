@@ -79,7 +79,7 @@ class OrderedWalk:
             yield from self._lacking(start)
             start = Start(b"", -1, False)
         if not (self._is_descending and has_gap and start.rid >= 0 and not is_past_undefined):
-            yield from self._loaded(self._places(start), max_items)
+            yield from loaded_in_order(self._view, self._scope, self._places(start), max_items)
             start = Start(b"", -1, False)
         if has_gap and self._is_descending:
             yield from self._lacking(start)
@@ -98,30 +98,6 @@ class OrderedWalk:
             yield _UNDEFINED, int.from_bytes(key[1:], "big"), stored if is_lacking else None
 
     # Items by their terms.
-
-    def _loaded(self, places: Iterator[tuple[bytes, int]], max_items: int) -> Iterator[Candidate]:
-        members = member_rids(self._view, self._scope)
-        batch_items = max(1, min(max_items, _BATCH_ITEMS))
-        batch: list[tuple[bytes, int]] = []
-        skipped = 0
-        for order, rid in places:
-            if members is not None and rid not in members:
-                skipped += 1
-                if skipped % _BATCH_ITEMS == 0:
-                    yield from self._read(batch)
-                    batch = []
-                    yield order, rid, None
-                continue
-            batch.append((order, rid))
-            if len(batch) >= batch_items:
-                yield from self._read(batch)
-                batch = []
-        yield from self._read(batch)
-
-    def _read(self, batch: list[tuple[bytes, int]]) -> Iterator[Candidate]:
-        items = self._view.get_many([layout.item_key(rid) for _, rid in batch])
-        for (order, rid), stored in zip(batch, items, strict=True):
-            yield order, rid, stored
 
     def _places(self, start: Start) -> Iterator[tuple[bytes, int]]:
         """The order and rid of every item that has a term, from the start on."""
@@ -244,6 +220,36 @@ class OrderedWalk:
             sorter.add(rid, self._form.load(self._form.text(stored)))
         sorter.finish()
         yield from sorter.after(start)
+
+
+def loaded_in_order(
+    view: View, scope: Scope, places: Iterator[tuple[bytes, int]], max_items: int
+) -> Iterator[Candidate]:
+    """The items at these places that are in a scope. A candidate without an item only says how far the walk has
+    come."""
+    members = member_rids(view, scope)
+    batch_items = max(1, min(max_items, _BATCH_ITEMS))
+    batch: list[tuple[bytes, int]] = []
+    skipped = 0
+    for place in places:
+        if members is not None and place[1] not in members:
+            skipped += 1
+            if skipped % _BATCH_ITEMS == 0:
+                yield from _read(view, batch)
+                batch = []
+                yield *place, None
+            continue
+        batch.append(place)
+        if len(batch) >= batch_items:
+            yield from _read(view, batch)
+            batch = []
+    yield from _read(view, batch)
+
+
+def _read(view: View, batch: list[tuple[bytes, int]]) -> Iterator[Candidate]:
+    items = view.get_many([layout.item_key(rid) for _, rid in batch])
+    for (order, rid), stored in zip(batch, items, strict=True):
+        yield order, rid, stored
 
 
 def split_order(order: bytes, ordering: Ordering, size_max: int) -> list[bytes]:

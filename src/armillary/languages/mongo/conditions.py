@@ -218,17 +218,20 @@ class _Reader:
         return self.query(operand, elements)
 
     def _regex(self, places: Sequence[Steps], operand: Any, options: str) -> Condition:
-        if isinstance(operand, Regex):
-            pattern = operand.pattern if isinstance(operand.pattern, str) else operand.pattern.decode()
-            options = options or regex_options(operand)
-        else:
-            pattern = operand
-        prefix = literal_prefix(pattern, options)
+        prefix = prefix_of(operand, options)
         parts: list[Condition] = []
         for steps in places:
             parts.append(prefix_range(path_text(steps), prefix))
             parts.append(Defined(path_text((*steps, "$regularExpression"))))
         return either(parts)
+
+
+def prefix_of(operand: Any, options: str) -> str:
+    """What all strings that match a regular expression begin with."""
+    if isinstance(operand, Regex):
+        options = options or regex_options(operand)
+        operand = operand.pattern if isinstance(operand.pattern, str) else operand.pattern.decode()
+    return literal_prefix(operand, options)
 
 
 def _any_of(places: Iterable[Steps], make: Any) -> Condition:

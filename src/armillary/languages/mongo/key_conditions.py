@@ -18,14 +18,13 @@ from bson.min_key import MinKey
 from bson.regex import Regex
 
 from armillary.languages.mongo.comparisons import is_nan
-from armillary.languages.mongo.conditions import filter_condition
+from armillary.languages.mongo.conditions import filter_condition, prefix_of
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.matching import is_operators
 from armillary.languages.mongo.paths import index_of, split
-from armillary.languages.mongo.regexes import literal_prefix
 from armillary.model import bson_order
 from armillary.model.bson_order import EMPTY_BYTES, NULL_BYTES, class_bounds, order_bytes, order_class
-from armillary.model.bson_values import TYPE_ALIASES, Document, regex_options, to_decimal
+from armillary.model.bson_values import TYPE_ALIASES, Document, to_decimal
 from armillary.model.field_indexes import Requirements
 from armillary.model.layout import prefix_end
 from armillary.query.conditions import ALL, Condition, Keyed, KeyRange, KeyRanges, both, either, intersected, united
@@ -203,12 +202,7 @@ def _ordered(name: str, value: Any, is_collated: bool) -> KeyRanges | None:
 
 
 def _regex(operand: Any, options: str) -> KeyRanges:
-    if isinstance(operand, Regex):
-        pattern = operand.pattern if isinstance(operand.pattern, str) else operand.pattern.decode()
-        options = options or regex_options(operand)
-    else:
-        pattern = operand
-    prefix = literal_prefix(pattern, options)
+    prefix = prefix_of(operand, options)
     strings = _class(bson_order.STRING)
     if prefix:
         encoded = order_bytes(prefix)[:-1]  # without the end of the string
