@@ -221,6 +221,7 @@ async def test_scaling(shop: Desk) -> None:
     assert (await shop.ask("PUT", path, {"throughput": 30_000}))["throughput"]["ru"] == 30_000
     scaled = (await shop.ask("PUT", path, {"autoscale": 25_000}))["throughput"]
     assert (scaled["ru"], scaled["autoscale"]) == (25_000, True)
+    assert (scaled["minimumRu"], scaled["currentRu"], scaled["billedRu"]) == (3000, 2500, 2500)
     scaled = (await shop.ask("PUT", path, {"throughput": 10_000}))["throughput"]
     assert (scaled["ru"], scaled["autoscale"]) == (10_000, False)
     assert await shop.refusal("PUT", path, {})

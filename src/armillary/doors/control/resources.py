@@ -196,6 +196,7 @@ def _offer(call: Call, owner: Record) -> dict[str, Any] | None:
         "autoscale": present.is_autoscale,
         "minimumRu": offers.minimum_ru(call.account, offer),
         "currentRu": call.account.budgets.current_ru(offer),
+        "billedRu": call.account.budgets.billed_ru(offer),
         "pending": offers.is_pending(call.account, offer),
     }
 
