@@ -43,8 +43,10 @@ class Calls:
         self._clock = clock
         self._functions = functions
 
-    async def perform(self, asked: list[Any]) -> list[Any]:
+    async def perform(self, asked: Any) -> list[Any]:
         """Do what the script has queued, in order; each succeeds or fails for itself."""
+        if not isinstance(asked, list):
+            raise _broken()
         answers = []
         slice_end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
         for each in asked:
@@ -56,7 +58,7 @@ class Calls:
 
     async def _perform(self, asked: Any) -> Answer:
         if not isinstance(asked, dict) or not isinstance(asked.get("number"), int):
-            raise Failure(Kind.SCRIPT_FAILED, "The script has broken its own surroundings.")
+            raise _broken()
         try:
             answer = await self._answer(asked)
         except Failure as failure:
@@ -71,7 +73,7 @@ class Calls:
         action = self._actions.get(verb) if isinstance(verb, str) else None
         link, options = asked.get("link"), asked.get("options")
         if action is None or not isinstance(link, str) or not isinstance(options, dict):
-            raise Failure(Kind.SCRIPT_FAILED, "The script has broken its own surroundings.")
+            raise _broken()
         unknown = sorted(options.keys() - _OPTIONS[verb])  # type: ignore[index]
         if unknown:
             raise bad_request(f"The option '{unknown[0]}' is not supported by {verb} of a script.")
@@ -155,6 +157,10 @@ _OPTIONS: dict[str, set[str]] = {
     "query": _PAGES | {"enableScan", "enableLowPrecisionOrderBy"},
     "feed": _PAGES,
 }
+
+
+def _broken() -> Failure:
+    return Failure(Kind.SCRIPT_FAILED, "The script has broken its own surroundings.")
 
 
 def _document(asked: Document) -> Document:

@@ -4,7 +4,7 @@ pipes (a length, a letter, JSON); what the words of the JSON mean is between `pr
 
     S  ->  a script begins: source, arguments, limits      O  <-  operations that the script waits for
     R  ->  results of the operations                       E  <-  the script ended, well or by its own error
-                                                           X  <-  the engine ended it: time, memory or syntax
+    Q  ->  instead of results: the script is over          X  <-  the engine ended it: time, memory or syntax
 """
 
 from __future__ import annotations

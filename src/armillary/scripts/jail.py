@@ -23,7 +23,7 @@ from armillary.errors import Failure, Kind
 _HEAD = struct.Struct(">IB")
 _HERE = Path(__file__).parent
 
-Perform = Callable[[list[Any]], Awaitable[list[Any]]]  # operations -> results, in order
+Perform = Callable[[Any], Awaitable[list[Any]]]  # what a script asks for -> results, in order
 
 
 class Ended(NamedTuple):
@@ -45,17 +45,14 @@ class Jail:
         """Run a script to its end. `perform` does what it asks for; what that raises ends the script."""
         async with self._room:
             cell = await self._ready()
-            is_fit = False
             try:
-                ended = await asyncio.wait_for(cell.run(begin, perform), limits.SCRIPT_SECONDS_MAX)
-                is_fit = cell.is_at_rest
-                return ended
+                return await asyncio.wait_for(cell.run(begin, perform), limits.SCRIPT_SECONDS_MAX)
             except TimeoutError:
                 return Ended({}, "interrupted")
             except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError, ValueError):
                 return Ended({}, "lost")
             finally:
-                if is_fit and not self._is_closed:
+                if cell.is_at_rest and not self._is_closed:
                     self._idle.append(cell)
                 else:
                     self._cells.discard(cell)
@@ -135,9 +132,23 @@ class _Cell:
         self._write(b"S", orjson.dumps(begin))
         while True:
             letter, body = await self._read()
-            told = orjson.loads(body)
+            try:
+                told = orjson.loads(body)
+            except ValueError:
+                if letter == b"O":
+                    self._write(b"Q", b"")
+                self.is_at_rest = True
+                return Ended(
+                    {}, "Error: what the script says is not JSON in UTF-8: lone surrogates have no place in it"
+                )
             if letter == b"O":
-                self._write(b"R", orjson.dumps(await perform(told)))
+                try:
+                    results = await perform(told)
+                except Failure:
+                    self._write(b"Q", b"")  # the script is over, and the cell is ready for the next
+                    self.is_at_rest = True
+                    raise
+                self._write(b"R", orjson.dumps(results))
                 continue
             self.is_at_rest = True
             if letter == b"E":

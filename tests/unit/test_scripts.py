@@ -1,0 +1,304 @@
+"""Stored procedures as transactions: what they see, what is left of them, and what happens when others write, when they
+are stopped, and when the process that they run in is killed in the middle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+from support.house import House
+
+from armillary import limits
+from armillary.account import feeds, items, procedures
+from armillary.account.container import Container
+from armillary.account.feeds import FeedOptions
+from armillary.account.items import ItemOptions
+from armillary.errors import Failure, Kind
+from armillary.model.resources import ResourceType
+from armillary.partition.check import check_partition
+from armillary.scripts.jail import Ended, Jail, Perform
+
+BULK = """function (documents) {
+    var count = 0;
+    next();
+    function next() {
+        if (count === documents.length) return __.response.setBody(count);
+        if (!__.createDocument(__.getSelfLink(), documents[count], created)) __.response.setBody(count);
+    }
+    function created(error) { if (error) throw error; count++; next(); }
+}"""
+INCREMENT = """function (id) {
+    __.readDocument(__.getAltLink() + "/docs/" + id, function (error, found) {
+        if (error) throw error;
+        found.n++;
+        __.replaceDocument(found._self, found, function (error, made) { __.response.setBody(made.n); });
+    });
+}"""
+
+
+class Interrupted(Jail):
+    """A jail in which something happens before the operations of a script are done, counted from 1."""
+
+    def __init__(self, happen: Callable[[int], Awaitable[None]]) -> None:
+        super().__init__()
+        self._happen = happen
+        self._count = 0
+
+    async def run(self, begin: dict[str, Any], perform: Perform) -> Ended:
+        async def interrupted(asked: Any) -> list[Any]:
+            self._count += 1
+            await self._happen(self._count)
+            return await perform(asked)
+
+        return await super().run(begin, interrupted)
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    house = await House.open()
+    yield house
+    await house.close()
+
+
+async def run(house: House, container: Container, body: str, *arguments: Any, key: str = "a") -> Any:
+    name = f"p{abs(hash(body))}"
+    record = house.account.catalog.find(ResourceType.PROCEDURE, container.record.rid, name)
+    if record is None:
+        definition = {"id": name, "body": body}
+        record = await house.account.catalog.create(ResourceType.PROCEDURE, container.record, name, definition)
+    answer = await procedures.execute(house.account, container, record, arguments, (key,))
+    return orjson.loads(answer.body) if answer.body else None
+
+
+async def use(house: House, happen: Callable[[int], Awaitable[None]]) -> Interrupted:
+    await house.account.jail.close()
+    house.account.jail = jail = Interrupted(happen)
+    return jail
+
+
+async def stored(house: House, container: Container) -> list[dict[str, Any]]:
+    page = await feeds.read_feed(house.account, container, FeedOptions(page_items=1000))
+    return [orjson.loads(row) for row in page.rows]
+
+
+def documents(count: int) -> list[dict[str, Any]]:
+    return [{"id": str(number), "pk": "a", "n": number} for number in range(count)]
+
+
+async def test_own_writes_are_seen(house: House) -> None:
+    container = await house.container()
+    await house.put(container, *documents(3), {"id": "x", "pk": "b", "n": 9})
+    body = """function () {
+        __.createDocument(__.getSelfLink(), {id: "new", pk: "a", n: 7});
+        __.deleteDocument(__.getAltLink() + "/docs/0");
+        __.queryDocuments(__.getSelfLink(), "SELECT VALUE c.id FROM c WHERE c.n > 0 ORDER BY c.n DESC", (_, ids) => {
+            __.queryDocuments(__.getSelfLink(), "SELECT VALUE COUNT(1) FROM c", (error, counts) => {
+                __.response.setBody([ids, counts]);
+            });
+        });
+    }"""
+    assert await run(house, container, body) == [["new", "2", "1"], [3]]
+    assert sorted(each["id"] for each in await stored(house, container)) == ["1", "2", "new", "x"]
+
+
+async def test_pages_go_on_inside_and_between_runs(house: House) -> None:
+    container = await house.container()
+    await house.put(container, *documents(7))
+    body = """function (continuation, pageSize) {
+        __.queryDocuments(__.getSelfLink(), "SELECT VALUE c.n FROM c", {continuation, pageSize}, (no, rows, told) => {
+            if (no) throw no;
+            __.response.setBody([rows, told.continuation || null]);
+        });
+    }"""
+    found, continuation, pages = [], None, 0
+    while True:
+        rows, continuation = await run(house, container, body, continuation, 2)
+        found += rows
+        pages += 1
+        if continuation is None:
+            break
+    assert (found, pages) == (list(range(7)), 4)
+
+
+async def test_an_error_that_is_handled_leaves_nothing_of_its_operation(house: House) -> None:
+    container = await house.container(uniqueKeyPolicy={"uniqueKeys": [{"paths": ["/n"]}]})
+    body = """function () {
+        __.createDocument(__.getSelfLink(), {id: "1", pk: "a", n: 1});
+        __.createDocument(__.getSelfLink(), {id: "2", pk: "a", n: 1}, (error) => {
+            __.createDocument(__.getSelfLink(), {id: "2", pk: "a", n: 2}, (again) => {
+                __.response.setBody([error.number, again === undefined]);
+            });
+        });
+    }"""
+    assert await run(house, container, body) == [409, True]
+    assert [(each["id"], each["n"]) for each in await stored(house, container)] == [("1", 1), ("2", 2)]
+    for partition in container.partitions.values():
+        assert await partition.read(lambda view: list(check_partition(view, container.schema, partition.range))) == []  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["throw new Error('no')", "getContext().abort()", "try { __.abort(new Error('x')); } catch (e) {}", "null.x"],
+)
+async def test_a_script_that_fails_leaves_nothing(house: House, end: str) -> None:
+    container = await house.container()
+    lsns = [partition.lsn for partition in container.partitions.values()]
+    body = f"function () {{ __.createDocument(__.getSelfLink(), {{id: '1', pk: 'a'}}, () => {{ {end}; }}); }}"
+    with pytest.raises(Failure) as caught:
+        await run(house, container, body)
+    assert caught.value.kind is Kind.SCRIPT_FAILED
+    assert await stored(house, container) == []
+    assert [partition.lsn for partition in container.partitions.values()] == lsns
+
+
+async def test_others_that_write_to_the_key_are_not_overwritten(house: House) -> None:
+    container = await house.container()
+    await house.put(container, {"id": "c", "pk": "a", "n": 0})
+
+    async def write(count: int) -> None:
+        if count <= 4:  # twice before the reading, twice between reading and writing
+            await house.put(container, {"id": "c", "pk": "a", "n": count * 100})
+
+    await use(house, write)
+    assert await run(house, container, INCREMENT, "c") == 401
+    assert (await stored(house, container))[0]["n"] == 401
+
+
+async def test_others_that_write_elsewhere_do_not_matter(house: House) -> None:
+    container = await house.container()
+    await house.put(container, {"id": "c", "pk": "a", "n": 0})
+    runs = []
+
+    async def write(count: int) -> None:
+        runs.append(count)
+        await house.put(container, {"id": str(count), "pk": "b", f"path{count}": 1})
+
+    await use(house, write)
+    body = INCREMENT.replace("__.response.setBody(made.n)", "__.response.setBody(made)")
+    answered = await run(house, container, body, "c")
+    assert runs == [1, 2]
+    assert answered == orjson.loads((await items.read(container, "c", ItemOptions(key=("a",)))).payload or b"")
+
+
+async def test_who_never_gets_through_is_told_to_come_again(house: House) -> None:
+    container = await house.container()
+    await house.put(container, {"id": "c", "pk": "a", "n": 0})
+
+    async def write(count: int) -> None:
+        await house.put(container, {"id": "c", "pk": "a", "n": count})
+
+    await use(house, write)
+    with pytest.raises(Failure) as caught:
+        await run(house, container, INCREMENT, "c")
+    assert caught.value.kind is Kind.RETRY_WITH
+
+
+async def test_increments_at_the_same_time(house: House) -> None:
+    container = await house.container()
+    await house.put(container, {"id": "c", "pk": "a", "n": 0})
+    await run(house, container, INCREMENT, "c")
+    tries = [run(house, container, INCREMENT, "c") for _ in range(12)]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    done = [each for each in outcomes if not isinstance(each, BaseException)]
+    assert all(each.kind is Kind.RETRY_WITH for each in outcomes if isinstance(each, Failure))
+    assert sorted(done) == list(range(2, len(done) + 2))
+    assert (await stored(house, container))[0]["n"] == len(done) + 1
+
+
+async def test_kills_in_the_middle_leave_no_trace(house: House) -> None:
+    seed = 20260815
+    print("seed", seed)
+    dice = random.Random(seed)
+    container = await house.container()
+    at = 0
+
+    async def kill(count: int) -> None:
+        if count == at:
+            for process_id in house.account.jail.process_ids:
+                os.kill(process_id, signal.SIGKILL)
+
+    for _ in range(25):
+        at = dice.randrange(1, 12)
+        await use(house, kill)
+        with pytest.raises(Failure) as caught:
+            await run(house, container, BULK, documents(12))
+        assert caught.value.kind is Kind.SCRIPT_FAILED
+        assert await stored(house, container) == []
+        at = 0
+        assert await run(house, container, "function () { __.response.setBody(1); }") == 1
+    assert await run(house, container, BULK, documents(12)) == 12
+
+
+async def test_near_the_bound_nothing_is_accepted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    container = await house.container()
+    monkeypatch.setattr(limits, "SCRIPT_OPERATIONS_MAX", 5)
+    assert await run(house, container, BULK, documents(12)) == 5
+    assert len(await stored(house, container)) == 5
+    monkeypatch.setattr(limits, "SCRIPT_ACCEPTED_SECONDS", 0.0)
+    assert await run(house, container, BULK, documents(12)) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("__.filter(d => d.n > 4)", [5, 6]),
+        ("__.chain().filter(d => d.n < 3).sortByDescending(d => d.n).value()", [2, 1, 0]),
+        ("__.chain().sortBy(d => -d.n).map(d => ({n: d.n})).value({pageSize: 2})", [6, 5, 4, 3, 2, 1, 0]),
+        ("__.chain().filter(d => d.n === 1).map(d => [{n: 1}, [{n: 2}]]).flatten().value()", [1, 2]),
+        ("__.chain().filter(d => d.n === 1).unwind(d => [1, 2], (d, i) => ({n: d.n + i})).value()", [2, 3]),
+        ("__.filter(d => d.n === 3, (e, rows) => __.response.setBody(rows.concat(rows)))", [3, 3]),
+    ],
+)
+async def test_queries_in_javascript(house: House, body: str, expected: list[int]) -> None:
+    container = await house.container()
+    await house.put(container, *documents(7))
+    rows = await run(house, container, f"function () {{ if (!{body}.isAccepted) throw 1; }}")
+    assert [row["n"] for row in rows] == expected
+
+
+async def test_plucked(house: House) -> None:
+    container = await house.container()
+    await house.put(container, *documents(3))
+    assert await run(house, container, "function () { __.pluck('n'); }") == [0, 1, 2]
+
+
+async def test_promises(house: House) -> None:
+    container = await house.container()
+    body = """async function () {
+        const create = (item) => new Promise((done, failed) => {
+            __.createDocument(__.getSelfLink(), item, (error, made) => (error ? failed(error) : done(made)));
+        });
+        await create({id: "1", pk: "a"});
+        try { await create({id: "1", pk: "a"}); } catch (error) { __.response.setBody(error.number); }
+    }"""
+    assert await run(house, container, body) == 409
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "createDocument('dbs/x/colls/y', {id: '1', pk: 'a'})",
+        "createDocument(__.getSelfLink(), {id: '1', pk: 'a'}, {unknown: 1})",
+        "readDocument(__.getSelfLink())",
+        "readDocument('dbs/x/colls/y/docs/1')",
+        "createDocument(__.getSelfLink(), [1])",
+        "queryDocuments(__.getSelfLink(), 'SELEKT')",
+        "queryDocuments(__.getSelfLink(), {query: 1})",
+        "readDocuments(__.getSelfLink(), {pageSize: 1.5})",
+        "readDocuments(__.getSelfLink(), {continuation: 'x'})",
+        "createAttachment('x', {})",
+    ],
+)
+async def test_refused(house: House, call: str) -> None:
+    container = await house.container()
+    with pytest.raises(Failure) as caught:
+        await run(house, container, f"function () {{ __.{call}; }}")
+    assert caught.value.kind is Kind.SCRIPT_FAILED
+    assert await stored(house, container) == []
