@@ -7,6 +7,7 @@ from typing import Any, Final
 from bson.int64 import Int64
 
 from armillary.account import bson_items
+from armillary.account.container import Container
 from armillary.doors.mongo import changes, namespaces, validation
 from armillary.doors.mongo.answers import Elements, encode_elements
 from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
@@ -16,10 +17,11 @@ from armillary.doors.mongo.errors import code_of, message_of
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reads import listed
 from armillary.doors.mongo.wire import decode_document
-from armillary.doors.mongo.writes import check_count, inserting
+from armillary.doors.mongo.writes import check_count, inserting, numbered, statement_numbers
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document, encode
+from armillary.partition.records import Record
 
 FIELDS: Final = frozenset("bulkWrite ops nsInfo ordered errorsOnly let bypassDocumentValidation cursor".split())
 _KINDS: Final = {
@@ -35,7 +37,7 @@ async def bulk_write(call: Call) -> Reply:
     spaces = [_namespace(each, place) for place, each in enumerate(_documents(call, "nsInfo"))]
     is_ordered = call.fields.flag("ordered", True)
     shows_errors_only = call.fields.flag("errorsOnly", False)
-    run = _Run(call, spaces)
+    run = _Run(call, spaces, len(operations))
     for operation in operations:
         _check(operation, spaces)
     rows: list[Document] = []
@@ -43,10 +45,12 @@ async def bulk_write(call: Call) -> Reply:
     for index, operation in enumerate(operations):
         try:
             call.check_time()
-            row = await run.one(operation)
+            row = await run.one(index, operation)
         except Failure as failure:
             if failure.kind in (Kind.DROPPED, Kind.TIMED_OUT):
                 raise
+            if call.transaction is not None:
+                call.transaction.check((failure,))
             errors += 1
             rows.append(
                 {
@@ -67,17 +71,37 @@ async def bulk_write(call: Call) -> Reply:
     wanted = call.fields.optional_document("cursor")
     batch_size = Fields(wanted, "bulkWrite.cursor").whole("batchSize", low=0) if wanted else None
     opened = await first_batch(call, cursor, batch_size=batch_size)
-    return Elements(opened.content + encode_elements({"nErrors": errors, **run.counts}))
+    counts: Document = {"nErrors": errors, **run.counts}
+    if run.retried:
+        counts["retriedStmtIds"] = run.retried
+    return Elements(opened.content + encode_elements(counts))
 
 
 class _Run:
-    def __init__(self, call: Call, spaces: list[tuple[str, str]]) -> None:
+    def __init__(self, call: Call, spaces: list[tuple[str, str]], count: int) -> None:
         self._call = call
         self._spaces = spaces
+        self._numbers = statement_numbers(call, count)
+        self.retried: list[int] = []
         self._variables = changes.Variables(call)
         self.counts = dict.fromkeys(("nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"), 0)
 
-    async def one(self, operation: Document) -> Document:
+    def _record(self, index: int) -> Record | None:
+        numbering = self._call.numbering
+        if numbering is None:
+            return None
+        return numbering.record((self._numbers[index],), lambda _outcomes: [encode({"n": 1})])
+
+    def _known(self, container: Container | None, index: int) -> bytes | None:
+        numbering = self._call.numbering
+        if numbering is None or container is None:
+            return None
+        packed = numbering.known(container).get(self._numbers[index])
+        if packed is not None:
+            self.retried.append(self._numbers[index])
+        return packed
+
+    async def one(self, index: int, operation: Document) -> Document:
         kind = next(iter(operation))
         call = self._call
         before = call.database
@@ -85,28 +109,31 @@ class _Run:
         try:
             match kind:
                 case "insert":
-                    return await self._insert(collection, operation)
+                    return await self._insert(collection, index, operation)
                 case "update":
-                    return await self._update(collection, operation)
-            return await self._delete(collection, operation)
+                    return await self._update(collection, index, operation)
+            return await self._delete(collection, index, operation)
         finally:
             call.database = before
 
-    async def _insert(self, collection: str, operation: Document) -> Document:
+    async def _insert(self, collection: str, index: int, operation: Document) -> Document:
         call = self._call
         container = await namespaces.for_writing(call, collection)
+        if self._known(container, index) is not None:
+            self.counts["nInserted"] += 1
+            return {"n": 1}
         skips = call.fields.flag("bypassDocumentValidation", False)
         check = None if skips else validation.validator_of(call, container)
         made = inserting(call, container, encode(operation["document"]), check)
         try:
-            answer = await bson_items.write(container, made)
+            answer = await bson_items.write(await call.scoped(container, made.key), made, record=self._record(index))
         except Failure as failure:
             raise as_duplicate(call, container, failure, operation["document"]) from None
         call.spend(answer.charge_ru)
         self.counts["nInserted"] += 1
         return {"n": 1}
 
-    async def _update(self, collection: str, operation: Document) -> Document:
+    async def _update(self, collection: str, index: int, operation: Document) -> Document:
         call = self._call
         is_upsert = bool(operation.get("upsert"))
         container = await namespaces.for_writing(call, collection) if is_upsert else namespaces.find(call, collection)
@@ -117,7 +144,13 @@ class _Run:
             if name in operation
         }
         order = changes.update_order(call, container, Fields(given, "bulkWrite.ops"), self._variables)
-        done = await changes.run_update(call, container, order) if container is not None else changes.Done()
+        packed = self._known(container, index)
+        if packed is not None:
+            done = changes.Done.unpack(packed)
+        elif container is not None:
+            done = await changes.run_update(call, container, numbered(order, self._numbers[index]))
+        else:
+            done = changes.Done()
         self.counts["nMatched"] += done.matched
         self.counts["nModified"] += done.modified
         row: Document = {"n": done.matched, "nModified": done.modified}
@@ -126,13 +159,18 @@ class _Run:
             row = {"n": 1, "nModified": 0, "upserted": {"_id": done.upserted_id}}
         return row
 
-    async def _delete(self, collection: str, operation: Document) -> Document:
+    async def _delete(self, collection: str, index: int, operation: Document) -> Document:
         call = self._call
         container = namespaces.find(call, collection)
         given: Document = {"q": operation["filter"], "limit": 0 if operation.get("multi") else 1}
         given |= {name: operation[name] for name in ("hint", "collation") if name in operation}
         order = changes.delete_order(call, container, Fields(given, "bulkWrite.ops"), self._variables)
-        count = await changes.run_delete(call, container, order) if container is not None else 0
+        packed = self._known(container, index)
+        if packed is not None:
+            count = changes.Done.unpack(packed).matched
+        else:
+            order = numbered(order, self._numbers[index])
+            count = await changes.run_delete(call, container, order) if container is not None else 0
         self.counts["nDeleted"] += count
         return {"n": count}
 

@@ -4,9 +4,10 @@ cost so far.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from armillary.account.account import Account
+from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.doors.mongo.answers import Elements, Reply
 from armillary.doors.mongo.client import Client
@@ -15,11 +16,14 @@ from armillary.doors.mongo.wire import Request
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document, type_name
+from armillary.model.keys import Key
 from armillary.query.access import Counters
 
 if TYPE_CHECKING:
     from armillary.doors.mongo.door import MongoDoor
+    from armillary.doors.mongo.numbered import Numbering
     from armillary.doors.mongo.sessions import Session
+    from armillary.doors.mongo.transactions import Transaction
 
 __all__ = ["Call", "Elements", "Reply"]
 
@@ -43,6 +47,7 @@ class Call:
         "fields",
         "keys_examined",
         "name",
+        "numbering",
         "raw_body",
         "sequences",
         "session",
@@ -63,7 +68,8 @@ class Call:
         self.database = database_of(request.body)
         self.session: Session | None = None
         self.txn_number: int | None = None
-        self.transaction: Any = None
+        self.numbering: Numbering | None = None  # of a write that may come again
+        self.transaction: Transaction | None = None
         self.charge_ru = 0.0
         self.documents_examined = self.keys_examined = 0
         self.deadline_s: float | None = None  # of the elapsing clock
@@ -81,6 +87,13 @@ class Call:
     @property
     def namespace(self) -> str:
         return f"{self.database}.{self.body.get(self.name)}"
+
+    async def scoped(self, container: Container, key: Key | None) -> Container:
+        """The container as the command's transaction sees it, if there is one. `key`: which logical partition the
+        command is about; None: it does not say."""
+        if self.transaction is None:
+            return container
+        return await self.transaction.within(container, key)
 
     # How long it may take.
 

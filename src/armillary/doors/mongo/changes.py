@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from armillary.account import bson_items
 from armillary.account.container import Container
+from armillary.account.items import Answer
 from armillary.doors.mongo import compiled, hints, namespaces, reading, validation
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.duplicates import as_duplicate
 from armillary.doors.mongo.fields import Fields
-from armillary.doors.mongo.targets import Target
+from armillary.doors.mongo.targets import ANYWHERE, Target
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.context import Context
@@ -60,6 +61,8 @@ class Order:
     is_upsert: bool = False
     sort: Sort | None = None
     skips_validation: bool = False
+    statement: int = 0  # its number, if it may come again
+    answer: Callable[[Done], bytes] | None = None  # what is then answered, if that is more than counts
 
 
 @dataclass(slots=True)
@@ -70,6 +73,19 @@ class Done:
     upserted_id: Any = None
     before: Document | None = None  # of the one document that was changed
     after: Document | None = None
+    repeated: bytes | None = None  # it was done before, and this was answered
+
+    def pack(self) -> bytes:
+        """The counts, for whoever asks again."""
+        kept: Document = {"n": self.matched, "m": self.modified}
+        if self.is_upserted:
+            kept["u"] = self.upserted_id
+        return encode(kept)
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Done:
+        kept = decode(packed)
+        return cls(kept["n"], kept["m"], "u" in kept, kept.get("u"), repeated=packed)
 
 
 def update_order(call: Call, container: Container | None, statement: Fields, variables: Variables) -> Order:
@@ -126,8 +142,8 @@ def _matcher(
     )
 
 
-def with_sort(order: Order, sort: Sort) -> Order:
-    return replace(order, sort=sort)
+def adjusted(order: Order, **changes: Any) -> Order:
+    return replace(order, **changes)
 
 
 # Updating.
@@ -136,7 +152,7 @@ def with_sort(order: Order, sort: Sort) -> Order:
 async def run_update(call: Call, container: Container, order: Order) -> Done:
     for _ in range(_UPSERT_TRIES):
         done = await _update_found(call, container, order)
-        if done.matched or not order.is_upsert:
+        if done.matched or done.repeated is not None or not order.is_upsert:
             return done
         try:
             return await _upsert(call, container, order)
@@ -157,21 +173,39 @@ async def _matches_now(call: Call, container: Container, order: Order) -> bool:
 
 async def _update_found(call: Call, container: Container, order: Order) -> Done:
     if order.is_multi:
+        check_target(call, container, order, ANYWHERE)
         return await _update_many(call, container, order)
     async for key, id_value in candidates(call, container, order):
         done = Done()
         operation = bson_items.changing(container, key, id_value, change_of(call, container, order, done))
         try:
-            answer = await bson_items.write(container, operation)
+            answer = await _write(call, container, operation, order, done)
         except Failure as failure:
             if failure.kind is not Kind.NOT_FOUND:
                 raise as_duplicate(call, container, failure, done.after or {}) from None
             call.spend(failure.charge_ru)
             continue
         call.spend(answer.charge_ru)
+        if answer.result is Result.REPEATED:
+            return _repeated(order, answer)
         if done.matched:
             return done
     return Done()
+
+
+async def _write(call: Call, container: Container, operation: Operation, order: Order, done: Done) -> Answer:
+    """One operation, once if it is numbered, inside the transaction if there is one."""
+    record = None
+    if call.numbering is not None:
+        answer = order.answer or Done.pack
+        record = call.numbering.record((order.statement,), lambda _outcomes: [answer(done)])
+    return await bson_items.write(await call.scoped(container, operation.key), operation, record=record)
+
+
+def _repeated(order: Order, answer: Answer) -> Done:
+    """What was answered the first time."""
+    packed = answer.payload or b""
+    return Done(matched=1, repeated=packed) if order.answer is not None else Done.unpack(packed)
 
 
 async def _update_many(call: Call, container: Container, order: Order) -> Done:
@@ -201,7 +235,8 @@ async def _all_of(call: Call, container: Container, operations: list[Operation])
     done: list[Outcome] = []
     rest = operations
     while rest:
-        answer = await bson_items.write_many(container, rest, stops=True)
+        scoped = await call.scoped(container, rest[0].key)
+        answer = await bson_items.write_many(scoped, rest, stops=True)
         call.spend(answer.charge_ru)
         last = answer.outcomes[-1]
         done += [each for each in answer.outcomes if isinstance(each, Outcome)]
@@ -264,12 +299,13 @@ async def _upsert(call: Call, container: Container, order: Order) -> Done:
     if check is not None:
         check(document, None)
     operation = bson_items.inserting(container, document, encode(document), call.clock)
+    done = Done(is_upserted=True, upserted_id=document["_id"], after=document)
     try:
-        answer = await bson_items.write(container, operation)
+        answer = await _write(call, container, operation, order, done)
     except Failure as failure:
         raise as_duplicate(call, container, failure, document) from None
     call.spend(answer.charge_ru)
-    return Done(is_upserted=True, upserted_id=document["_id"], after=document)
+    return _repeated(order, answer) if answer.result is Result.REPEATED else done
 
 
 # Deleting.
@@ -278,6 +314,7 @@ async def _upsert(call: Call, container: Container, order: Order) -> Done:
 async def run_delete(call: Call, container: Container, order: Order) -> int:
     matches = order.matcher.matches
     if order.is_multi:
+        check_target(call, container, order, ANYWHERE)
         places = [each async for each in candidates(call, container, order)]
         count = 0
         for first in range(0, len(places), _PORTION):
@@ -289,27 +326,38 @@ async def run_delete(call: Call, container: Container, order: Order) -> int:
             outcomes = await _all_of(call, container, operations)
             count += sum(1 for each in outcomes if each.result is Result.DELETED)
         return count
-    return 1 if await delete_one(call, container, order) is not None else 0
+    return (await delete_one(call, container, order)).matched
 
 
-async def delete_one(call: Call, container: Container, order: Order) -> Document | None:
-    """The document that was deleted."""
+async def delete_one(call: Call, container: Container, order: Order) -> Done:
+    """The document that was deleted is in `before`."""
+    matches = order.matcher.matches
     async for key, id_value in candidates(call, container, order):
-        operation = bson_items.deleting(container, key, id_value, order.matcher.matches)
+        done = Done()
+        operation = bson_items.deleting(container, key, id_value, _noting(matches, done))
         try:
-            answer = await bson_items.write(container, operation)
+            answer = await _write(call, container, operation, order, done)
         except Failure as failure:
             if failure.kind is not Kind.NOT_FOUND:
                 raise
             call.spend(failure.charge_ru)
             continue
         call.spend(answer.charge_ru)
-        outcome = answer.outcome
-        assert outcome is not None
-        if outcome.result is Result.DELETED:
-            assert outcome.before is not None
-            return decode(outcome.before)
-    return None
+        if answer.result is Result.REPEATED:
+            return _repeated(order, answer)
+        if answer.result is Result.DELETED:
+            return done
+    return Done()
+
+
+def _noting(matches: Callable[[Document], bool], done: Done) -> Callable[[Document], bool]:
+    def look(document: Document) -> bool:
+        is_match = matches(document)
+        done.matched = int(is_match)
+        done.before = document if is_match else None
+        return is_match
+
+    return look
 
 
 # Finding.
@@ -344,7 +392,11 @@ async def candidates(call: Call, container: Container, order: Order) -> AsyncIte
 
 def check_target(call: Call, container: Container, order: Order, target: Target) -> None:
     """A retryable statement about one document of a sharded collection must say in which shard it is."""
-    if call.txn_number is None or order.is_multi or target.key is not None or call.transaction is not None:
+    if call.numbering is None:
+        return
+    if order.is_multi:
+        raise refusal(72, "Cannot use retryable writes with multi=true or limit=0")
+    if target.key is not None:
         return
     raise refusal(
         61,

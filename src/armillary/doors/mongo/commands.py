@@ -23,6 +23,7 @@ from armillary.doors.mongo import (
     sessions,
     sharding,
     statistics,
+    transactions,
     writes,
 )
 from armillary.doors.mongo.call import Call, Reply
@@ -160,6 +161,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "endSessions": Command(sessions.end_sessions, "end sessions", is_stable=True),
     "killSessions": Command(sessions.kill_sessions, "end sessions and what they run", is_stable=True),
     "killAllSessions": Command(sessions.kill_all_sessions, "end all sessions"),
+    "commitTransaction": Command(transactions.commit, "do it all", writes=True, is_admin=True, is_stable=True),
+    "abortTransaction": Command(transactions.abort, "do nothing of it", is_admin=True, is_stable=True),
     # What tools ask.
     "hostInfo": Command(diagnostics.host_info, "the machine"),
     "serverStatus": Command(diagnostics.server_status, "the server at work"),

@@ -48,7 +48,7 @@ from armillary.model.bson_values import Document
 
 log = logging.getLogger(__name__)
 
-_SWEEP_S: Final = 5.0
+_SWEEP_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,9 @@ class MongoDoor:
                 await self.cursors.expire()
                 for session in self.sessions.expire():
                     await self.end_session(session.id)
+                for session in self.sessions.all():
+                    if session.transaction is not None and session.transaction.is_over_time:
+                        await session.transaction.abort()
             except Exception:
                 log.exception("cursors and sessions could not be looked after")
 

@@ -51,6 +51,7 @@ CODES: Final[dict[Kind, int]] = {
 }
 
 _RETRYABLE: Final = frozenset((6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436))
+_TRANSIENT: Final = (112, 246, 251)
 _THROTTLED: Final = (
     "Error=16500, RetryAfterMs={}, Details='Response status code does not indicate success: TooManyRequests (429); "
     'Substatus: 3200; ActivityId: {}; Reason: (Errors : ["Request rate is large. More Request Units may be needed, so '
@@ -98,5 +99,5 @@ def write_error(failure: Failure, index: int) -> Document:
 def labels_of(failure: Failure, *, is_retryable_write: bool, is_in_transaction: bool) -> list[str]:
     code = code_of(failure)
     if is_in_transaction:
-        return ["TransientTransactionError"] if code in (112, 251) or code in _RETRYABLE else []
+        return ["TransientTransactionError"] if code in _TRANSIENT or code in _RETRYABLE else []
     return ["RetryableWriteError"] if is_retryable_write and code in _RETRYABLE else []

@@ -11,6 +11,7 @@ from armillary.languages.mongo.errors import code_name, refusal
 from armillary.model.bson_values import Document
 
 _OUT_OF_TIME: Final = "maxTimeAlwaysTimeOut"  # every command with a limit of time has reached it
+_NUMBERED: Final = "onPrimaryTransactionalWrite"  # a numbered write is lost before it is done, or its answer after
 _KNOWN: Final = frozenset(
     "failCommands errorCode closeConnection writeConcernError errorLabels blockConnection blockTimeMS appName "
     "failInternalCommands errorExtraInfo namespace".split()
@@ -36,6 +37,18 @@ class FailPoints:
                 raise refusal(2, "There are too many fail points")
             self._rules[name] = rule
 
+    def lose_before(self) -> None:
+        """Raise if a numbered write is to be lost before it is done."""
+        rule = self._rules.get(_NUMBERED)
+        if rule is not None and "failBeforeCommitExceptionCode" in rule.data and rule.is_due():
+            raise rule.lost()
+
+    def lose_after(self) -> None:
+        """Raise if its answer is to be lost."""
+        rule = self._rules.get(_NUMBERED)
+        if rule is not None and "failBeforeCommitExceptionCode" not in rule.data and rule.is_due():
+            raise rule.lost()
+
     async def meet(self, call: Call) -> Document | None:
         """Raise what was asked for, or give a writeConcernError to answer; mostly there is nothing to do."""
         for rule in self._rules.values():
@@ -48,17 +61,26 @@ class _Rule:
     def __init__(self, times: int | None, skips: int, data: Document) -> None:
         self._times = times  # None: always
         self._skips = skips
-        self._data = data
+        self.data = data
+
+    def lost(self) -> Failure:
+        if self.data.get("closeConnection", True):
+            return Failure(Kind.DROPPED, "The connection is closed by a fail point")
+        code = int(self.data.get("failBeforeCommitExceptionCode", 91))
+        return Failure(Kind.BAD_REQUEST, "Failing a write via a failpoint", details={"code": code})
 
     def is_for(self, call: Call) -> bool:
-        if "isOutOfTime" in self._data:
+        if "isOutOfTime" in self.data:
             return "maxTimeMS" in call.body
-        wanted = self._data.get("failCommands")
+        wanted = self.data.get("failCommands")
         if not isinstance(wanted, list) or call.name not in wanted:
             return False
-        name = self._data.get("appName")
+        name = self.data.get("appName")
         if name is not None and name != call.client.app_name:
             return False
+        return self.is_due()
+
+    def is_due(self) -> bool:
         if self._skips > 0:
             self._skips -= 1
             return False
@@ -68,7 +90,7 @@ class _Rule:
         return self._times >= 0
 
     async def apply(self, call: Call) -> Document | None:
-        data = self._data
+        data = self.data
         if "isOutOfTime" in data:
             raise out_of_time()
         if data.get("blockConnection"):
@@ -100,9 +122,9 @@ def configure(call: Call) -> Reply:
     if mode == "off":
         call.door.fail_points.set(name, None)
         return {}
-    if name not in ("failCommand", _OUT_OF_TIME):
+    if name not in ("failCommand", _OUT_OF_TIME, _NUMBERED):
         raise refusal(115, f"The fail point '{name[:64]}' is not offered; failCommand is")
-    data = call.fields.document("data", {}) if name == "failCommand" else {"isOutOfTime": True}
+    data = call.fields.document("data", {}) if name != _OUT_OF_TIME else {"isOutOfTime": True}
     unknown = [each for each in data if each not in _KNOWN and name == "failCommand"]
     if unknown:
         raise refusal(40415, f"BSON field 'failCommand.{unknown[0]}' is an unknown field.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from armillary.doors.mongo import changes, hints, namespaces
@@ -11,7 +12,7 @@ from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.sorting import compile_sort
-from armillary.model.bson_values import Document
+from armillary.model.bson_values import Document, decode, encode
 
 FIELDS: Final = frozenset(
     "findAndModify findandmodify query sort remove update new fields upsert bypassDocumentValidation collation "
@@ -41,20 +42,45 @@ async def find_and_modify(call: Call) -> Reply:
     wanted = fields.document("sort", {})
     if wanted:
         hints.check(container, None)
-        order = changes.with_sort(order, compile_sort(wanted, order.collation, order.matcher.text))
+        order = changes.adjusted(order, sort=compile_sort(wanted, order.collation, order.matcher.text))
     shown = fields.document("fields", {})
     project = compile_projection(shown, variables.context(order.collation), order.matcher) if shown else None
-    value: Document | None = None
-    status: Document = {"n": 0}
-    if is_removing:
-        value = await changes.delete_one(call, container, order) if container is not None else None
-        status["n"] = 1 if value is not None else 0
-    else:
-        done = await changes.run_update(call, container, order) if container is not None else changes.Done()
-        status = {"n": 1 if done.matched or done.is_upserted else 0, "updatedExisting": bool(done.matched)}
-        if done.is_upserted:
-            status["upserted"] = done.upserted_id
-        value = done.after if is_new else done.before
+
+    def told(done: changes.Done) -> Document:
+        return _told(done, is_removing=is_removing, is_new=is_new, project=project)
+
+    if container is None:
+        return told(changes.Done())
+    number = call.fields.number("stmtId", 0)
+    if call.numbering is not None:
+        packed = call.numbering.known(container).get(number)
+        if packed is not None:
+            return {**decode(packed), "retriedStmtId": number}
+        order = changes.adjusted(order, statement=number, answer=lambda done: encode(told(done)))
+    try:
+        run = changes.delete_one if is_removing else changes.run_update
+        done = await run(call, container, order)
+    except Failure as failure:
+        if call.transaction is not None:
+            call.transaction.check((failure,))
+        raise
+    return told(done) if done.repeated is None else {**decode(done.repeated), "retriedStmtId": number}
+
+
+def _told(
+    done: changes.Done,
+    *,
+    is_removing: bool,
+    is_new: bool,
+    project: Callable[[Document], Document] | None,
+) -> Document:
+    is_there = bool(done.matched or done.is_upserted)
+    status: Document = {"n": int(is_there)}
+    if not is_removing:
+        status["updatedExisting"] = bool(done.matched)
+    if done.is_upserted:
+        status["upserted"] = done.upserted_id
+    value = done.after if is_new else done.before
     if value is not None and project is not None:
         value = project(value)
     return {"lastErrorObject": status, "value": value}

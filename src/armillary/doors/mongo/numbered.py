@@ -4,25 +4,65 @@ commands of transactions.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from armillary.account import bson_items
+from armillary.account.container import Container
+from armillary.doors.mongo import namespaces, transactions
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import Command
 from armillary.languages.mongo.errors import refusal
+from armillary.partition.operations import Outcome
+from armillary.partition.records import Record
+
+
+class Numbering:
+    """Of one command: its session's id and its number."""
+
+    def __init__(self, session_id: bytes, number: int) -> None:
+        self.session_id = session_id
+        self.number = number
+
+    def known(self, container: Container) -> dict[int, bytes]:
+        """Statements that were done before, with what was answered."""
+        return bson_items.recorded(container, self.session_id, self.number)
+
+    def record(self, statements: tuple[int, ...], answers: Callable[[Sequence[Outcome]], list[bytes]]) -> Record:
+        return Record(self.session_id, self.number, statements, answers)
 
 
 async def run(call: Call, command: Command) -> Reply:
     session = call.session
     assert session is not None and call.txn_number is not None
     if "autocommit" in call.body:
-        raise refusal(115, "Transactions are not offered yet")
+        return await transactions.run(call, command)
     if "startTransaction" in call.body:
         raise refusal(72, "'startTransaction' field requires 'autocommit' field to also be specified")
     if not command.is_retryable:
         raise refusal(72, f"txnNumber may not be provided for the {call.name} command")
-    if call.txn_number < session.txn_number:
+    last = max(session.txn_number, _last_number(call, session.id))
+    if call.txn_number < last:
         raise refusal(
             225,
             f"Retryable write with txnNumber {call.txn_number} is prohibited on session {session.id.hex()} because a "
-            f"newer retryable write with txnNumber {session.txn_number} has already started on this session.",
+            f"newer retryable write with txnNumber {last} has already started on this session.",
         )
+    if session.transaction is not None:
+        await session.transaction.abort()
+        session.transaction = None
     session.txn_number = call.txn_number
-    return await command.run(call)
+    call.numbering = Numbering(session.id, call.txn_number)
+    lossy = call.door.fail_points
+    if not lossy.are_set:
+        return await command.run(call)
+    lossy.lose_before()
+    reply = await command.run(call)
+    lossy.lose_after()
+    return reply
+
+
+def _last_number(call: Call, session_id: bytes) -> int:
+    """What storage knows of a session that was begun before a restart."""
+    name = call.body.get(call.name)
+    container = namespaces.find(call, name) if type(name) is str else None
+    return bson_items.last_number(container, session_id) if container is not None else -1

@@ -67,6 +67,7 @@ def wanted(
 async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
     """In the order they are stored, partition after partition."""
     target, matches = wanted.target, wanted.matcher.matches
+    container = await call.scoped(container, target.key)
     if target.is_point:
         found = await bson_items.find(container, target.key or (), target.id_value)
         call.examine(Counters(items_loaded=int(found.document is not None)), found.charge_ru, is_keyed=True)
@@ -118,6 +119,7 @@ async def ordered(
     """In the order of a sort, no more than may be needed: off an index that has it, or sorted here within what a sort
     may hold."""
     selection = sorted_selection(wanted, sort, most)
+    container = await call.scoped(container, wanted.target.key)
     if selection is not None and await has_order(container, selection):
         options = FeedOptions(key=wanted.target.key or None, form=BSON)
         walk = SortedReading(call.account, container, selection, options)

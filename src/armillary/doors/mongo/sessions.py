@@ -4,7 +4,7 @@ command that names it, and forgotten half an hour after the last.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from bson.binary import UUID_SUBTYPE, Binary
 from bson.int64 import Int64
@@ -12,17 +12,9 @@ from bson.int64 import Int64
 from armillary import limits
 from armillary.clock import Clock
 from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.transactions import Transaction
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document
-
-
-class Transaction(Protocol):
-    """A transaction, as its session sees it."""
-
-    @property
-    def is_open(self) -> bool: ...
-
-    async def abort(self) -> None: ...
 
 
 class Session:

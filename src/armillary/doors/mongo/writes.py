@@ -20,7 +20,8 @@ from armillary.doors.mongo.wire import decode_document
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document, encode, type_name
-from armillary.partition.operations import Operation
+from armillary.partition.operations import Operation, Outcome, Result
+from armillary.partition.records import Record
 
 INSERT_FIELDS: Final = frozenset("insert documents ordered bypassDocumentValidation".split())
 UPDATE_FIELDS: Final = frozenset("update updates ordered bypassDocumentValidation let".split())
@@ -53,7 +54,12 @@ async def insert(call: Call) -> Reply:
     operations: list[Operation] = []
     places: list[int] = []  # of each operation's document
     errors: list[Document] = []
+    numbering = call.numbering
+    statements = statement_numbers(call, len(documents))
+    known = numbering.known(container) if numbering is not None else {}
     for index, given in enumerate(documents):
+        if statements[index] in known:
+            continue
         try:
             operations.append(inserting(call, container, given, check))
             places.append(index)
@@ -61,17 +67,44 @@ async def insert(call: Call) -> Reply:
             errors.append(write_error(failure, index))
             if is_ordered:
                 break
-    inserted, failures = await write_all(call, container, operations, stops=is_ordered)
-    if failures and is_ordered:
-        errors.clear()  # what was wrong later was never looked at
-    for place, reason in failures:
+    record_of = None
+    if numbering is not None:
+
+        def record_of(run: range) -> Record:
+            numbers = tuple([statements[places[place]] for place in run])
+            return numbering.record(numbers, lambda outcomes: [b"" for _ in outcomes])
+
+    outcomes = await write_all(call, container, operations, stops=is_ordered, record_of=record_of)
+    retried = [statement for statement in statements if statement in known]
+    done = len(retried)
+    failed = False
+    for place, outcome in enumerate(outcomes):
+        if not isinstance(outcome, Failure):
+            done += 1
+            if outcome.result is Result.REPEATED:
+                retried.append(statements[places[place]])
+            continue
         made = operations[place].draft
         assert made is not None
-        errors.append(write_error(as_duplicate(call, container, reason, made.document), places[place]))
-    reply: Document = {"n": inserted}
+        if is_ordered and not failed:
+            errors.clear()  # what was wrong later was never looked at
+        failed = True
+        errors.append(write_error(as_duplicate(call, container, outcome, made.document), places[place]))
+    reply: Document = {"n": done}
     if errors:
         reply["writeErrors"] = sorted(errors, key=lambda each: each["index"])
+    if retried:
+        reply["retriedStmtIds"] = retried
     return reply
+
+
+def statement_numbers(call: Call, count: int) -> list[int]:
+    """What statements that may come again are known by."""
+    given = call.body.get("stmtIds")
+    if isinstance(given, list) and len(given) == count and all(isinstance(each, int) for each in given):
+        return [int(each) for each in given]
+    first = call.fields.number("stmtId", 0)
+    return list(range(first, first + count))
 
 
 def documents_of(call: Call) -> list[bytes]:
@@ -117,21 +150,28 @@ def check_id(value: Any) -> None:
 
 
 async def write_all(
-    call: Call, container: Container, operations: list[Operation], *, stops: bool
-) -> tuple[int, list[tuple[int, Failure]]]:
-    """How many were done, and which were not, and why."""
+    call: Call,
+    container: Container,
+    operations: list[Operation],
+    *,
+    stops: bool,
+    record_of: Callable[[range], Record] | None = None,
+) -> list[Outcome | Failure]:
+    """What became of each, as far as they were run."""
     if not operations:
-        return 0, []
+        return []
+    scoped = await call.scoped(container, operations[0].key)
     try:
-        answer = await bson_items.write_many(container, operations, stops=stops)
+        answer = await bson_items.write_many(scoped, operations, stops=stops, record_of=record_of)
     except Failure as failure:
         if failure.kind is not Kind.THROTTLED:
             raise
         call.spend(failure.charge_ru)
-        return 0, [(0, failure)]
+        return [failure]
     call.spend(answer.charge_ru)
-    failures = [(place, each) for place, each in enumerate(answer.outcomes) if isinstance(each, Failure)]
-    return len(answer.outcomes) - len(failures), failures
+    if call.transaction is not None:
+        call.transaction.check(answer.outcomes)
+    return answer.outcomes
 
 
 # update and delete.
@@ -147,12 +187,13 @@ async def update(call: Call) -> Reply:
     reply: Document = {"n": 0, "nModified": 0}
     upserted: list[Document] = []
     variables = changes.Variables(call)
+    once = Once(call, container, len(statements))
 
     async def one(index: int, statement: Fields) -> None:
         order = changes.update_order(call, container, statement, variables)
         if container is None:
             return
-        done = await changes.run_update(call, container, order)
+        done = await once.run(index, lambda number: changes.run_update(call, container, numbered(order, number)))
         reply["n"] += done.matched
         reply["nModified"] += done.modified
         if done.is_upserted:
@@ -164,7 +205,34 @@ async def update(call: Call) -> Reply:
         reply["upserted"] = upserted
     if errors:
         reply["writeErrors"] = errors
-    return reply
+    return once.finish(reply)
+
+
+def numbered(order: changes.Order, number: int) -> changes.Order:
+    return changes.adjusted(order, statement=number)
+
+
+class Once:
+    """Statements that are done once, however often they come."""
+
+    def __init__(self, call: Call, container: Container | None, count: int) -> None:
+        numbering = call.numbering
+        self._numbers = statement_numbers(call, count)
+        self._known = numbering.known(container) if numbering is not None and container is not None else {}
+        self.retried: list[int] = []
+
+    async def run(self, index: int, run: Callable[[int], Awaitable[changes.Done]]) -> changes.Done:
+        number = self._numbers[index]
+        packed = self._known.get(number)
+        done = changes.Done.unpack(packed) if packed is not None else await run(number)
+        if done.repeated is not None:
+            self.retried.append(number)
+        return done
+
+    def finish(self, reply: Document) -> Document:
+        if self.retried:
+            reply["retriedStmtIds"] = self.retried
+        return reply
 
 
 async def delete(call: Call) -> Reply:
@@ -173,16 +241,22 @@ async def delete(call: Call) -> Reply:
     container = namespaces.find(call, collection)
     reply: Document = {"n": 0}
     variables = changes.Variables(call)
+    once = Once(call, container, len(statements))
 
     async def one(index: int, statement: Fields) -> None:
         order = changes.delete_order(call, container, statement, variables)
-        if container is not None:
+        if container is None:
+            return
+        if order.is_multi:
             reply["n"] += await changes.run_delete(call, container, order)
+            return
+        done = await once.run(index, lambda number: changes.delete_one(call, container, numbered(order, number)))
+        reply["n"] += done.matched
 
     errors = await in_turn(call, statements, one)
     if errors:
         reply["writeErrors"] = errors
-    return reply
+    return once.finish(reply)
 
 
 async def in_turn(
@@ -199,6 +273,8 @@ async def in_turn(
         except Failure as failure:
             if failure.kind in (Kind.DROPPED, Kind.TIMED_OUT):
                 raise
+            if call.transaction is not None:
+                call.transaction.check((failure,))
             errors.append(write_error(failure, index))
             if is_ordered:
                 break

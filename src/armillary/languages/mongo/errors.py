@@ -52,6 +52,7 @@ CODE_NAMES: Final = {
     100: "UnsatisfiableWriteConcern",
     112: "WriteConflict",
     115: "CommandNotSupported",
+    117: "ConflictingOperationInProgress",
     121: "DocumentValidationFailure",
     125: "CommandFailed",
     136: "CappedPositionLost",
