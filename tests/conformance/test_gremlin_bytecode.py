@@ -15,12 +15,13 @@ from conformance.gremlin_values import matches
 from conformance.test_gremlin import CASES, build
 from gremlin_python.process.anonymous_traversal import traversal
 from gremlin_python.process.graph_traversal import __
-from gremlin_python.process.traversal import Operator, Order, P, T, TextP
+from gremlin_python.process.traversal import Bytecode, Operator, Order, P, T, TextP
 from gremlin_python.structure.io import graphbinaryV1, graphsonV2d0, graphsonV3d0
 from support.gremlin_graph import MemoryGraph, run_script
 
 from armillary.errors import Failure
 from armillary.languages.gremlin import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.bytecode import transaction_of
 from armillary.languages.gremlin.grammar import parse
 from armillary.languages.gremlin.graphson_write import Writer
 from armillary.languages.gremlin.instructions import Traversal
@@ -94,6 +95,17 @@ async def test_fluent(at: int, form: str) -> None:
     sent, expected = FLUENT[at]
     graph = await build("modern")
     assert await results(graph, decoded(sent.bytecode, form)) == expected
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_transactions_have_nothing_to_run(form: str) -> None:
+    sent = Bytecode()
+    sent.source_instructions = [["tx", "commit"]]
+    found = decoded(sent, form)
+    assert transaction_of(found) == "commit"
+    with pytest.raises(Failure, match="tx"):
+        compile_traversal(found)
+    assert transaction_of(decoded(G.V().bytecode, form)) is None
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -93,7 +93,7 @@ class TraversalBuilder:
             for end in ("inV", "outV"):
                 edges.extend(Traversal([], [Instruction(end, []), *each.steps]) for each in vertices)
         if settings.partition is not None:
-            key, _, read, _ = settings.partition
+            key, _, read = settings.partition
             belongs = Traversal([], [Instruction("has", [key, P("within", read)])])
             vertices.append(belongs)
             edges.append(belongs)

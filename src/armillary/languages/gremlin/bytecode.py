@@ -22,15 +22,18 @@ def traversal_of(source: Any, steps: Any) -> Traversal | CardinalityValue:
         if not isinstance(cardinality, tokens.Cardinality):
             raise malformed("A cardinality was expected.")
         return CardinalityValue(cardinality, value)
+    if isinstance(source, list) and len(source) == 1 and source[0][:1] == ["tx"] and not steps:
+        _, name = _checked(source[0], 2)
+        if name not in TRANSACTIONS:
+            raise compilation("tx() takes commit, rollback or begin.")
+        return Traversal([Instruction("tx", [name])], [])
     return Traversal(_instructions(source, SOURCE_STEPS), _instructions(steps, STEPS))
 
 
-def transaction_of(source: Any) -> str | None:
-    """`g.tx().commit()` as bytecode: nothing to run."""
-    if isinstance(source, list) and len(source) == 1 and isinstance(source[0], list) and source[0][:1] == ["tx"]:
-        if len(source[0]) == 2 and source[0][1] in TRANSACTIONS:
-            return str(source[0][1])
-        raise compilation("tx() takes commit, rollback or begin.")
+def transaction_of(traversal: Traversal) -> str | None:
+    """`g.tx().commit()` as bytecode: the name of what is asked; nothing is to be run."""
+    if len(traversal.source) == 1 and traversal.source[0].name == "tx" and not traversal.steps:
+        return str(traversal.source[0].arguments[0])
     return None
 
 

@@ -53,25 +53,27 @@ class Settings:
         self.edge_filters: list[Traversal] = []
         self.property_filters: list[Traversal] = []
         self.checks_ends = True
-        self.partition: tuple[str, str | None, list[Any], bool] | None = (
-            None  # key, written, read, with meta-properties
-        )
+        self.partition: tuple[str, str | None, list[Any]] | None = None  # key, written, read
 
 
 def read_settings(source: list[Instruction]) -> Settings:
     settings = Settings()
     for instruction in source:
         arguments = Arguments(instruction.name, instruction.arguments)
-        _READERS[instruction.name](settings, arguments)
+        reader = _READERS.get(instruction.name)
+        if reader is None:
+            raise compilation(f"{instruction.name}() is nothing to run a traversal with.")
+        reader(settings, arguments)
         arguments.end()
     return settings
 
 
 def _with_sack(settings: Settings, arguments: Arguments) -> None:
     settings.sack = arguments.take()
-    operators = [arguments.token(Operator) for _ in range(len(arguments))]
-    if operators:
-        settings.sack_merge = operators[-1]
+    if len(arguments) > 1:
+        raise unsupported("withSack() with a way to split sacks is not supported: only lambdas could say it.")
+    if len(arguments):
+        settings.sack_merge = arguments.token(Operator)
 
 
 def _with_side_effect(settings: Settings, arguments: Arguments) -> None:
@@ -148,7 +150,9 @@ def _apply(settings: Settings, strategy: Strategy) -> None:
         read = given.get("readPartitions", [])
         written = given.get("writePartition")
         reads = read if isinstance(read, list) else [read]
-        settings.partition = (key, written, reads, given.get("includeMetaProperties") is True)
+        if given.get("includeMetaProperties") is True:
+            raise unsupported("PartitionStrategy with includeMetaProperties is not supported.")
+        settings.partition = (key, written, reads)
 
 
 def _subgraph(settings: Settings, given: dict[str, Any]) -> None:

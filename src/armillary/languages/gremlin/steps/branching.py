@@ -139,6 +139,8 @@ class ChooseStep(RoutingStep):
                         chosen.append(at)
                         if self.name == "choose":
                             break
+            elif any(key is Pick.unproductive for key, _ in self.options):
+                chosen = [at for at, (key, _) in enumerate(self.options) if key is Pick.unproductive]
             elif self.name == "choose":
                 raise execution("The provided traverser does not map to a value.")
             if not chosen:
