@@ -96,7 +96,7 @@ def _run(engine: Any, prelude: str, begin: dict[str, Any]) -> None:
             settle()
             told = timed(step, "drain", "", None)
             settle()
-            if not isinstance(told, str) or told[:1] not in ("O", "E"):
+            if not isinstance(told, str) or told[:1] not in ("O", "E") or told == "O[]":
                 raise ValueError("the script has broken its own surroundings")
             text = told[1:].encode("utf-8", "replace")
             if told[0] == "E":
