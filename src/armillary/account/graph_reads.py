@@ -46,11 +46,37 @@ class Tally:
 
 async def read_points(container: Container, points: Sequence[Point], tally: Tally, clock: Clock) -> list[bytes | None]:
     """The JSON of the items at these points, in their order; None where there is none."""
+    if len(points) == 1:
+        return [await _read_point(container, *points[0], tally)]
     found: list[bytes | None] = [None] * len(points)
     left = list(range(len(points)))
     while left:
         left = await _read_points(container, points, left, found, tally, clock)
     return found
+
+
+async def _read_point(container: Container, epk: bytes, item_id: str, tally: Tally) -> bytes | None:
+    """One alone, as most are asked for."""
+    if container.faults is not None:
+        await container.faults.at_key("read", container, epk)
+    tally.fanout = 1
+    while True:
+        partition = container.partition_for(epk)
+        ticket = partition.admit(READ_DEPOSIT)
+        try:
+            stored = await partition.read_item(epk, item_id)
+        except Failure as failure:
+            raise partition.meter.charge(failure, epk, ticket) from None
+        if not partition.is_moved:
+            break
+        partition.meter.release(ticket)
+    if stored is None:
+        tally.charge_ru += partition.spend(charges.failed_read_ru(1), epk, ticket)
+        return None
+    text = documents.json_text(stored, container.schema)
+    tally.charge_ru += partition.spend(charges.read_ru(len(text)), epk, ticket)
+    tally.add((text,))
+    return text
 
 
 async def _read_points(

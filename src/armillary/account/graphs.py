@@ -166,19 +166,17 @@ class StoredGraph:
 
     async def _find(self, references: Sequence[Reference], read: Callable[[bytes], Given | None]) -> list[Given]:
         """In the order of the references. One that is given twice is found twice."""
-        points: list[Point] = []
-        anywhere: dict[str, None] = {}
-        for each in references:
-            point = self._point(each.id, each.partition)
-            if point is not None:
-                points.append(point)
-            elif isinstance(each.id, str):
-                anywhere[each.id] = None
-        texts = iter(await self._read_points(points)) if points else iter(())
-        by_id = await self._by_ids(list(anywhere), read) if anywhere else {}
+        points = [self._point(each.id, each.partition) for each in references]
+        known = [point for point in points if point is not None]
+        texts = iter(await self._read_points(known)) if known else iter(())
+        by_id: dict[Any, list[Given]] = {}
+        if len(known) < len(points):
+            pairs = zip(references, points, strict=True)
+            anywhere = {each.id: None for each, point in pairs if point is None and isinstance(each.id, str)}
+            by_id = await self._by_ids(list(anywhere), read)
         found: list[Given] = []
-        for each in references:
-            if self._point(each.id, each.partition) is None:
+        for each, point in zip(references, points, strict=True):
+            if point is None:
                 found += by_id.get(each.id, ())
             elif (text := next(texts)) is not None and (element := read(text)) is not None:
                 found.append(element)

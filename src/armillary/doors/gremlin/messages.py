@@ -38,13 +38,13 @@ class Spending(Protocol):
 class Responder:
     """Answers one request, in its form."""
 
-    def __init__(self, line: Line, is_text: bool, clock: Clock) -> None:
+    def __init__(self, line: Line, is_text: bool, clock: Clock, activity_id: str) -> None:
         self._line = line
         self._is_text = is_text
         self._clock = clock
         self.form: Form = TEXT_FORM
         self.request_id = _NO_ID
-        self.activity_id = clock.guid()
+        self.activity_id = activity_id
         self.graph: Spending | None = None
         self.charge_ru = 0.0  # of what no graph counts
         self._told_ru = 0.0
