@@ -416,6 +416,29 @@ async def test_what_fails_after_it_was_read_is_counted_once(house: TableHouse) -
     assert house.account.budgets.metadata.totals == metadata
 
 
+@pytest.mark.parametrize(
+    ("method", "target", "body", "what"),
+    [
+        ("POST", "/people", {"PartitionKey": "p", "RowKey": "new"}, ["write the item", "add index terms"]),
+        ("PUT", ENTITY, {"n": 2}, ["remove the old item", "write the new item", "change index terms"]),
+        ("PATCH", ENTITY, {"m": 2}, ["remove the old item", "write the new item", "change index terms"]),
+        ("GET", ENTITY, b"", ["read the item"]),
+        ("GET", "/people()?$filter=n%20eq%201", b"", ["visit partitions", "index seeks", "return results"]),
+        ("GET", "/Tables", b"", ["metadata"]),
+        ("GET", "/people(PartitionKey='p',RowKey='none')", b"", ["refuse"]),
+    ],
+)
+async def test_charges_are_explained(house: TableHouse, method: str, target: str, body: Any, what: list[str]) -> None:
+    await house.ask("PUT", ENTITY, {"n": 1})
+    answer = await house.ask(method, target, body, {"x-armillary-explain": "true"})
+    parts = orjson.loads(header(answer, "x-armillary-charge") or b"")
+    assert [part["what"] for part in parts] == what
+    assert sum(part["ru"] for part in parts) == pytest.approx(float(header(answer, "x-ms-request-charge") or 0))
+    assert header(await house.ask(method, target, body), "x-armillary-charge") is None
+    refusal = error_of(await house.ask("GET", ENTITY, headers={"x-armillary-explain": "maybe"}))
+    assert refusal[:2] == (400, "InvalidHeaderValue")
+
+
 async def test_a_spent_budget_is_said_with_the_time_to_wait() -> None:
     house = await TableHouse.open(account_settings=AccountSettings(throughput_mode="enforce"))
     await house.ask("POST", "/Tables", {"TableName": "people"})

@@ -1,4 +1,5 @@
-"""What a charge is made of, for whoever asks: the parts of an answered request, which add up to what it was charged.
+"""What a charge is made of, for whoever asks with `x-armillary-explain: true`: the parts of an answered request, which
+add up to what it was charged, and the header that tells them, which is the same at every door of HTTP.
 
 Worked out afterwards from what the answer carries, so that requests which nobody asks about pay nothing for it. The
 prices are in `model/charges.py`.
@@ -7,6 +8,9 @@ prices are in `model/charges.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import orjson
 
 from armillary.account.feeds import PageAnswer
 from armillary.account.items import DELETE_BY_KEY_RU, Answer, BatchAnswer
@@ -14,6 +18,27 @@ from armillary.errors import Failure, Kind
 from armillary.model import charges
 from armillary.model.charges import Part
 from armillary.partition.operations import Outcome, Result
+
+EXPLAIN: Final = b"x-armillary-explain"
+
+
+def charge_header(parts: Iterable[Part]) -> tuple[bytes, bytes]:
+    """A JSON list of what was done and what it cost. A header of our own."""
+    return b"x-armillary-charge", orjson.dumps([_line(part) for part in parts])
+
+
+def _line(part: Part) -> dict[str, Any]:
+    line: dict[str, Any] = {"what": part.what}
+    if part.count:
+        line["count"] = part.count
+    if part.size_bytes:
+        line["bytes"] = part.size_bytes
+    line["ru"] = part.ru
+    return line
+
+
+def explain_metadata(charge_ru: float) -> list[Part]:
+    return [Part("metadata", charge_ru)] if charge_ru else []
 
 
 def explain_item(answer: Answer, read_factor: int = 1) -> list[Part]:

@@ -10,9 +10,9 @@ import orjson
 from armillary.account.account import Account
 from armillary.account.catalog import Record
 from armillary.account.container import Container
+from armillary.account.explanations import EXPLAIN, charge_header, explain_metadata
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import Principal, check_incarnation
-from armillary.doors.sql.explain import charge_header
 from armillary.doors.sql.routes import Route
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part, consistency_factor, render_charge
@@ -52,7 +52,7 @@ class Call:
         self.route = route
         self.principal = principal
         self.activity_id = activity_id
-        self.explains = h.EXPLAIN in request.headers and h.flag(request.headers, h.EXPLAIN)
+        self.explains = EXPLAIN in request.headers and h.flag(request.headers, EXPLAIN)
         self.ask: Ask | None = None  # once the container is known
         self.charge_ru = 0.0  # once it is answered
 
@@ -105,8 +105,7 @@ class Call:
             *extra,
         ]
         if self.explains:
-            whole = [Part("metadata", charge_ru)] if charge_ru else []
-            headers.append(charge_header(whole if parts is None else parts))
+            headers.append(charge_header(explain_metadata(charge_ru) if parts is None else parts))
         return Response(status, headers, body)
 
     def answer_record(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from armillary.account import items
 from armillary.account.container import Container
-from armillary.account.explanations import explain_delete_by_key, explain_item
+from armillary.account.explanations import charge_header, explain_delete_by_key, explain_item
 from armillary.account.items import Answer, ItemOptions
 from armillary.account.triggers import named_triggers, write_with_triggers
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
 from armillary.doors.sql.call import Call, HeaderList, refuse_header
-from armillary.doors.sql.explain import charge_header
 from armillary.doors.sql.script_logs import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
 from armillary.model.charges import render_charge

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from armillary.account.account import Account
-from armillary.account.explanations import explain_failure
+from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
 from armillary.clock import Clock
 from armillary.doors.sql import account_document, batches, control, documents, feeds, lists, procedures
 from armillary.doors.sql import headers as h
@@ -19,7 +19,6 @@ from armillary.doors.sql.authentication import AccountKeys, Authenticator
 from armillary.doors.sql.authorization import MASTER, authorize
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import error_response
-from armillary.doors.sql.explain import charge_header
 from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.routes import RouteKind, resolve
 from armillary.doors.sql.tokens import TokenAuthority
@@ -112,7 +111,7 @@ class SqlDoor:
 
 def _explains(request: Request) -> bool:
     """For refusals, which may be about this header itself."""
-    return request.headers.get(h.EXPLAIN, b"").lower() == b"true"
+    return request.headers.get(EXPLAIN, b"").lower() == b"true"
 
 
 _KIND_OF_STATUS = {

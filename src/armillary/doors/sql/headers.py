@@ -45,7 +45,6 @@ MIGRATE_TO_AUTOSCALE = b"x-ms-cosmos-migrate-offer-to-autopilot"
 MIGRATE_TO_MANUAL = b"x-ms-cosmos-migrate-offer-to-manual-throughput"
 OFFER_MINUTE_POOL = b"x-ms-offer-is-ru-per-minute-throughput-enabled"
 SPARE_MINUTE_POOL = b"x-ms-documentdb-disable-ru-per-minute-usage"
-EXPLAIN = b"x-armillary-explain"  # ours
 
 # Texts, for `text`.
 PARTITION_KEY = b"x-ms-documentdb-partitionkey"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from armillary import limits
 from armillary.account import items
-from armillary.account.items import ItemOptions, Member
+from armillary.account.explanations import explain_batch, explain_failure
+from armillary.account.items import BatchAnswer, ItemOptions, Member
 from armillary.doors.table import addresses
 from armillary.doors.table.addresses import Address, Place
 from armillary.doors.table.call import Call, find_table, unsupported_media
@@ -22,6 +23,7 @@ from armillary.doors.table.multipart import (
 from armillary.doors.table.refusals import refused
 from armillary.doors.table.rows import Order, known_etag, meant_method, order_of, place_allows, written
 from armillary.errors import Failure, Kind
+from armillary.model.charges import Part
 from armillary.model.items import parse_json
 from armillary.net.http import Request, Response
 from armillary.partition.operations import Outcome, Verb
@@ -50,15 +52,15 @@ async def run_batch(call: Call) -> Response:
     # One more than there may be: what is too much is refused as such.
     inner = parts_of(part.content, boundary_of(part.headers.get(b"content-type")), limits.BATCH_OPERATIONS_MAX + 1)
     if not inner:
-        return _answer(call, [], 0.0)
+        return _answer(call, [], 0.0, [])
     try:
-        answers, charge_ru = await _run_changeset(call, [request_of(each) for each in inner])
+        answers, answer = await _run_changeset(call, [request_of(each) for each in inner])
     except _Failed as failed:
         return _refusal(call, failed)
-    return _answer(call, answers, charge_ru)
+    return _answer(call, answers, answer.charge_ru, explain_batch(answer) if call.explains else [])
 
 
-async def _run_changeset(call: Call, requests: list[InnerRequest]) -> tuple[list[InnerAnswer], float]:
+async def _run_changeset(call: Call, requests: list[InnerRequest]) -> tuple[list[InnerAnswer], BatchAnswer]:
     if len(requests) > limits.BATCH_OPERATIONS_MAX:
         message = "The batch request operation exceeds the maximum 100 changes per change set."
         raise _Failed(limits.BATCH_OPERATIONS_MAX, refused("InvalidInput", message), None)
@@ -105,7 +107,7 @@ async def _run_changeset(call: Call, requests: list[InnerRequest]) -> tuple[list
         elif outcome.kind is not Kind.FAILED_DEPENDENCY:
             outcome.charge_ru, outcome.is_metered = answer.charge_ru, True
             raise _Failed(index, outcome, request.content_id)
-    return answers, answer.charge_ru
+    return answers, answer
 
 
 _CONSTANT = (
@@ -148,12 +150,14 @@ async def _run_query(call: Call, request: InnerRequest) -> Response:
     inner = Request("GET", request.target, headers, b"", outer.is_tls, outer.peer)
     answer = await call.door.answer_for(inner, address, call.grant, call.request_id)
     body = InnerAnswer(answer.status, answer.headers, answer.body, request.content_id)
-    return _answer(call, [body], 0.0, has_changeset=False)
+    return _answer(call, [body], 0.0, [], has_changeset=False)  # its charge is in its part
 
 
-def _answer(call: Call, answers: list[InnerAnswer], charge_ru: float, *, has_changeset: bool = True) -> Response:
+def _answer(
+    call: Call, answers: list[InnerAnswer], charge_ru: float, explained: list[Part], *, has_changeset: bool = True
+) -> Response:
     content_type, body = render(answers, call.account.clock.guid(), has_changeset=has_changeset)
-    response = call.answer(202, charge_ru, b"", [(b"content-type", content_type)])
+    response = call.answer(202, charge_ru, b"", [(b"content-type", content_type)], explained)
     response.body = body
     return response
 
@@ -166,4 +170,4 @@ def _refusal(call: Call, failed: _Failed) -> Response:
     refusal = refusal_of(failure, call.request_id, call.door.moment(), is_storage=call.is_storage, index=failed.index)
     headers = [*_CONSTANT, *refusal_headers(failure, refusal, is_xml=False)]
     answer = InnerAnswer(refusal.status, headers, refusal.json(), failed.content_id)
-    return _answer(call, [answer], failure.charge_ru)
+    return _answer(call, [answer], failure.charge_ru, explain_failure(failure, failure.charge_ru))

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.account.explanations import EXPLAIN, charge_header, explain_metadata
 from armillary.doors.table import storage_rules
 from armillary.doors.table.addresses import Address, check_table
 from armillary.doors.table.entities import Form, quoted
 from armillary.doors.table.grants import Action, Grant
 from armillary.doors.table.refusals import refused
 from armillary.errors import Failure, Kind
-from armillary.model.charges import render_charge
+from armillary.model.charges import Part, render_charge
 from armillary.model.edm import PARTITION_KEY
 from armillary.model.items import parse_json
 from armillary.net.http import Request, Response
@@ -56,6 +57,7 @@ class Call:
         "body",
         "charge_ru",
         "door",
+        "explains",
         "grant",
         "headers",
         "is_storage",
@@ -74,6 +76,7 @@ class Call:
         self.grant = grant
         self.request_id = request_id
         self.charge_ru = 0.0  # of the answer, once there is one
+        self.explains = EXPLAIN in request.headers and _is_wanted(request.headers[EXPLAIN])
         self.is_storage = door.settings.is_storage
         self.level = level_of(request.headers.get(b"accept"), address.query.get("$format"))
 
@@ -123,9 +126,13 @@ class Call:
         charge_ru: float,
         body: bytes = b"",
         extra: Iterable[tuple[bytes, bytes]] = (),
+        parts: Iterable[Part] | None = None,
     ) -> Response:
+        """`parts`: of the charge, where they are known and were asked for (`explains`)."""
         self.charge_ru = charge_ru
         headers: HeaderList = [(b"x-ms-request-charge", render_charge(charge_ru)), *extra]
+        if self.explains:
+            headers.append(charge_header(explain_metadata(charge_ru) if parts is None else parts))
         if body:
             headers.append(
                 (b"content-type", b"application/json;odata=%b;streaming=true;charset=utf-8" % _WORDS[self.level])
@@ -191,6 +198,15 @@ def level_of(accept: bytes | None, wanted: str | None) -> str:
                 return _LEVELS[value]
         return "minimal"
     raise unsupported_media(text.encode("latin-1", "replace"))
+
+
+def _is_wanted(given: bytes) -> bool:
+    if given.lower() not in (b"true", b"false"):
+        raise refused(
+            "InvalidHeaderValue",
+            f"The value for one of the HTTP headers is not in the correct format: {EXPLAIN.decode()} is true or false.",
+        )
+    return given.lower() == b"true"
 
 
 def unsupported_media(given: bytes) -> Failure:

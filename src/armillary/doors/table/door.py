@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from armillary.account.account import Account
+from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
 from armillary.clock import Clock
 from armillary.doors.table import addresses, batches, cors, policies, queries, rows, service, tables
 from armillary.doors.table.addresses import Address, Place
@@ -123,6 +124,8 @@ class TableDoor:
         if failure.retry_after_ms is not None and request.method in _NOT_REPEATED:
             # To others its whole seconds are too many, so they are told the milliseconds alone.
             response.headers = [*response.headers, (b"retry-after", b"%d" % -(-failure.retry_after_ms // 1000))]
+        if request.headers.get(EXPLAIN, b"").lower() == b"true":
+            response.headers = [*response.headers, charge_header(explain_failure(failure, failure.charge_ru))]
         return response
 
     def _refusal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 from armillary.account import feeds
+from armillary.account.explanations import explain_query
 from armillary.account.feeds import FeedOptions
 from armillary.doors.table.call import Call, HeaderList
 from armillary.doors.table.grants import Action
@@ -50,7 +51,7 @@ async def query_entities(call: Call) -> Response:
     metadata = call.metadata(table.name)
     head = orjson.dumps(metadata)[:-1] + b"," if metadata else b"{"
     body = b'%b"value":[%b]}' % (head, b",".join(entities))
-    return call.answer(200, page.charge_ru, body, headers)
+    return call.answer(200, page.charge_ru, body, headers, explain_query(page, 1) if call.explains else None)
 
 
 def _continuation(query: dict[str, str]) -> str | None:

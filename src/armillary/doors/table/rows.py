@@ -10,6 +10,7 @@ import orjson
 
 from armillary.account import items
 from armillary.account.container import Container
+from armillary.account.explanations import explain_item
 from armillary.account.items import Answer, ItemOptions
 from armillary.doors.table import storage_rules
 from armillary.doors.table.addresses import Address, Place
@@ -138,7 +139,7 @@ async def write_entity(call: Call) -> Response:
         case _:
             answer = await items.delete(table, order.item_id, options)
     status, headers, content = written(call, table, order, answer.etag, answer.payload)
-    return call.answer(status, answer.charge_ru, content, headers)
+    return call.answer(status, answer.charge_ru, content, headers, explain_item(answer) if call.explains else None)
 
 
 def written(
@@ -178,11 +179,12 @@ async def read_one(call: Call) -> Response:
     if if_match not in ("", "*") and not _same_etag(if_match, etag):
         raise _after_reading(answer, Kind.PRECONDITION_FAILED, "The entity has another etag.")
     headers = [(b"etag", etag.encode("ascii"))]
+    parts = explain_item(answer) if call.explains else None
     if if_none_match and (if_none_match == "*" or _same_etag(if_none_match, etag)):
-        return call.answer(304, answer.charge_ru, b"", headers)
+        return call.answer(304, answer.charge_ru, b"", headers, parts)
     metadata = call.metadata(f"{table.name}/@Element")
     content = orjson.dumps(metadata)[:-1] + (b"," if len(entity) > 2 else b"") + entity[1:] if metadata else entity
-    return call.answer(200, answer.charge_ru, content, headers)
+    return call.answer(200, answer.charge_ru, content, headers, parts)
 
 
 def _after_reading(answer: Answer, kind: Kind, message: str) -> Failure:
