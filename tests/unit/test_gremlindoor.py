@@ -285,6 +285,32 @@ async def test_with_and_without_an_index(mode: str) -> None:
     await house.close()
 
 
+async def test_long_ids_are_told_apart(house: GremlinHouse) -> None:
+    one, other = "x" * 240 + "1", "x" * 240 + "2"
+    for each in (one, other):
+        await house.run("g.addV('x').property('pk','a').property('id',i)", i=each)
+    await house.run("g.V(a).addE('to').to(__.V(b))", a=one, b=other)
+    for script in ("g.V(i).out().id()", "g.V(i).outE().count()", "g.V(i).out().limit(1).id()"):
+        assert await house.run(script, i=one) != await house.run(script, i=other), script
+    assert await house.run("g.V(i).id()", i=one) == [one]
+    assert await house.run("g.V(i).in().id()", i=other) == [one]
+    assert await house.run("g.V(i).in().id()", i=one) == []
+
+
+async def test_more_edges_than_are_loaded_at_once(house: GremlinHouse) -> None:
+    await house.run("g.addV('hub').property('pk','a').property('id','hub')")
+    ids = [f"n{number}" for number in range(700)]
+    for begin in range(0, 700, 100):
+        new = "addV('n').property('pk','b').property(id,select('i'))"
+        await house.run(f"g.inject(x).unfold().as('i').{new}.addE('to').from(__.V('hub'))", x=ids[begin : begin + 100])
+    assert await house.run("g.V('hub').out().dedup().count()") == [700]
+    assert await house.run("g.V('hub').out().in().out().dedup().count()") == [700]
+    assert await house.run("g.V().in('to').dedup().id()") == ["hub"]
+    assert await house.run("g.V('hub').out().limit(3).count()") == [3]
+    await house.run("g.V('hub').drop()")
+    assert await house.run("g.E().count()") == [0]
+
+
 VALUES = [
     "true",
     "1",

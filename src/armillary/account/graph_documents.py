@@ -101,6 +101,9 @@ def edge_of(
         return None
     if type(source_id) is not str or type(sink_id) is not str:
         return None
+    # An index tells long ids apart by their beginnings only.
+    if (source is not None and source.id != source_id) or (sink is not None and sink.id != sink_id):
+        return None
     partition = sink_partition = None
     if partition_key is not None:
         partition = take(partition_key, None)

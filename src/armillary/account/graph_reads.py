@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 import orjson
@@ -18,16 +19,17 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, layout
 from armillary.model.charges import QueryWork
-from armillary.model.encoding import unpack_header
+from armillary.model.encoding import encode_term, unpack_header
 from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT
 from armillary.partition.partition import Partition
-from armillary.query.access import WHOLE, Counters, Index, candidates
+from armillary.query.access import WHOLE, Counters, Index, candidates, path_prefix
 from armillary.query.conditions import ALL, Equal
 from armillary.storage.engine import View
 
 Point = tuple[bytes, str]  # effective key, id
 _LOOK_AT_CLOCK_EVERY = 32
 _POINTS_AT_ONCE = 1024
+_LOADED_AT_ONCE = 256
 
 
 @dataclass(slots=True)
@@ -207,6 +209,9 @@ class NamingWalk(Generic[Found]):
         if not self._index.is_indexed(self._path):
             self._scan(view, is_live, text, is_due)
             return
+        if self._limit is None:
+            self._run(view, is_live, text, is_due)
+            return
         looked = 0
         while not self.is_done:
             asked = self._asked[self._at]
@@ -223,6 +228,45 @@ class NamingWalk(Generic[Found]):
             looked += 1
             if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
                 return
+
+    def _run(
+        self,
+        view: View,
+        is_live: Callable[[bytes], bool],
+        text: Callable[[bytes], bytes],
+        is_due: Callable[[], bool],
+    ) -> None:
+        """All that the index has, loaded together for many values."""
+        prefix = path_prefix(view, self._path)
+        while not self.is_done:
+            places = self._places(view, prefix)
+            stored = view.get_many([layout.item_key(rid) for _, rid in places])
+            for (at, _), each in zip(places, stored, strict=True):
+                asked = self._asked[at]
+                if each is None or (asked.epk is not None and unpack_header(each).epk != asked.epk):
+                    continue
+                if is_live(each):
+                    self._take(asked.place, text(each))
+            if len(places) < _LOADED_AT_ONCE:
+                self._at = len(self._asked)
+            else:
+                self._at, self._after_rid = places[-1]
+            if is_due():
+                return
+
+    def _places(self, view: View, prefix: bytes) -> list[tuple[int, int]]:
+        """The next that the index has: which of those asked for, and the rid of an item. Few: there are no more."""
+        places: list[tuple[int, int]] = []
+        after_rid = self._after_rid
+        for at in range(self._at, len(self._asked)):
+            term = prefix + encode_term(self._asked[at].value)
+            low = term + (after_rid + 1).to_bytes(layout.RID_BYTES, "big")
+            rows = islice(view.scan(low, layout.prefix_end(term)), _LOADED_AT_ONCE - len(places))
+            places += [(at, int.from_bytes(key[-layout.RID_BYTES :], "big")) for key, _ in rows]
+            if len(places) >= _LOADED_AT_ONCE:
+                break
+            after_rid = -1
+        return places
 
     def _take(self, place: int, content: bytes) -> None:
         made = self._make(place, content)
