@@ -73,8 +73,6 @@ class TraversalBuilder:
         self.partition_key = partition_key
         self.element_id = element_id
         self.settings = settings
-        self.is_read_only = settings.is_read_only
-        self._is_filtering = False
         self._vertex_filter: list[Callable[[], Step]] = []
         self._edge_filter: Pipeline | None = None
         self._property_filter: Pipeline | None = None
@@ -209,7 +207,7 @@ class TraversalBuilder:
 
     def _verify(self, step: Step) -> None:
         writes = isinstance(step, WritingStep | DropStep | merging.MergeStep)
-        if writes and self.is_read_only:
+        if writes and self.settings.is_read_only:
             raise compilation("The provided traversal has a mutating step and thus is not read only.")
         if isinstance(step, VertexStep) and self.settings.verifies_edge_labels and not step.edge_labels:
             raise compilation(

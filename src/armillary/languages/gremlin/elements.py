@@ -156,7 +156,6 @@ class Property:
 
 
 Element = Vertex | Edge
-ELEMENTS = (Vertex, Edge)
 ATTRIBUTED = (Vertex, Edge, VertexProperty)  # that have properties of their own
 
 

@@ -41,11 +41,10 @@ _REPORTS = ("profile", "executionProfile", "explain")
 class Program:
     """A compiled traversal. Holds no state of runs."""
 
-    def __init__(self, pipeline: Pipeline, settings: Settings, report: str | None, report_key: str | None) -> None:
+    def __init__(self, pipeline: Pipeline, settings: Settings, report: str | None) -> None:
         self.pipeline = pipeline
         self.settings = settings
         self.report = report  # profile, executionProfile or explain instead of the results
-        self.report_key = report_key
         steps = list(pipeline.all_steps())
         self.is_writing = any(isinstance(step, WritingStep | DropStep | MergeStep) for step in steps)
         self.needs_path = max((step.needs_path for step in steps), default=0)
@@ -174,7 +173,7 @@ def compile_traversal(
     check_size(traversal)
     settings = read_settings(traversal.source)
     steps = traversal.steps
-    report, report_key = None, None
+    report = None
     if steps and steps[-1].name in _REPORTS:
         last = steps[-1]
         report = last.name
@@ -182,7 +181,7 @@ def compile_traversal(
         if last.arguments:
             if report != "profile" or len(last.arguments) != 1 or not isinstance(last.arguments[0], str):
                 raise compilation(f"{report}() does not take {last.arguments[0]!r}.")
-            report_key = last.arguments[0]
+            report = None  # a side effect that nobody reads
     elif [each.name for each in steps[-2:]] == ["profile", "cap"] and steps[-1].arguments == steps[-2].arguments:
         report, steps = "profile", steps[:-2]  # profile('x').cap('x') is profile()
     for step in steps:
@@ -191,7 +190,7 @@ def compile_traversal(
     if not steps:
         raise compilation("A traversal has at least one step after its source.")
     builder = TraversalBuilder(partition_key, element_id, settings)
-    return Program(builder.root(steps), settings, report, report_key)
+    return Program(builder.root(steps), settings, report)
 
 
 async def answer(statement: Statement, results: Results) -> Callable[[], Awaitable[list[Any]]]:

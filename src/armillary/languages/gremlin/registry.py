@@ -24,7 +24,6 @@ class Builder(Protocol):
 
     partition_key: str | None
     element_id: Callable[[Any], Any]
-    is_read_only: bool
 
     def pipeline(self, traversal: Traversal) -> Pipeline: ...
 

@@ -27,16 +27,9 @@ class SideEffects:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.reducers: dict[str, Callable[[Any, Any], Any]] = {}
-        self.finishers: dict[str, Callable[[Any], Any]] = {}  # what cap() makes of a half-made value
 
     def get(self, name: str) -> Any:
-        found = self.values.get(name, MISSING)
-        finisher = self.finishers.get(name)
-        return finisher(found) if finisher is not None and found is not MISSING else found
-
-    def add(self, name: str, value: Any) -> None:
-        reducer = self.reducers.get(name)
-        self.values[name] = reducer(self.values[name], value) if reducer is not None else value
+        return self.values.get(name, MISSING)
 
 
 class Run:

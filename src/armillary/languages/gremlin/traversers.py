@@ -5,10 +5,9 @@ Paths are linked backwards, so that thousands of traversers share what they have
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Final
 
-from armillary.languages.gremlin.elements import Path, Set
+from armillary.languages.gremlin.elements import Path
 
 MISSING: Final = object()  # nothing there: a label, a key, a result of by()
 NO_SACK: Final = object()
@@ -105,10 +104,6 @@ class Traverser:
         places = self.path.places() if self.path is not None else []
         return Path([place.value for place in places], [place.labels for place in places])
 
-    def merge_key(self, value_key: Hashable) -> Hashable:
-        """Traversers with the same key may become one with their bulks added."""
-        return (value_key, id(self.path) if self.path is not None else 0, self.loops)
-
 
 class PathTraverser(Traverser):
     """One that keeps every stop."""
@@ -125,10 +120,3 @@ class PathTraverser(Traverser):
             return
         new = tuple(label for label in labels if label not in last.labels)
         self.path = Place(last.before, last.value, last.labels + new)
-
-
-def labels_of(path: Path) -> Set:
-    found = Set()
-    for labels in path.labels:
-        found.extend(label for label in labels if label not in found)
-    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.languages.gremlin.elements import Edge, Property, Vertex, VertexProperty
-from armillary.languages.gremlin.errors import compilation, execution, fail_step
+from armillary.languages.gremlin.errors import compilation, fail_step
 from armillary.languages.gremlin.graph import ANYWHERE, Condition, Reference
 from armillary.languages.gremlin.instructions import Instruction, Traversal
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep
@@ -395,10 +395,3 @@ def _filter(builder: Builder, arguments: Arguments) -> Step:
 @builds("and", "or")
 def _connective(builder: Builder, arguments: Arguments) -> Step:
     return ConnectiveFilter(arguments.step, [builder.pipeline(each) for each in arguments.traversals()])
-
-
-def element_of(value: Any, step: str) -> Any:
-    """For steps that are about elements: others are refused."""
-    if not isinstance(value, Vertex | Edge | VertexProperty | Property):
-        raise execution(f"{step}() is for elements, not for {type(value).__name__} {value!r:.60}.")
-    return value
