@@ -481,6 +481,7 @@ async def test_one_key_does_not_split_and_is_refused_at_its_limit(house: House) 
             with pytest.raises(Failure) as caught:
                 await items.replace(container, "0", document, ItemOptions(key=("one",)), house.clock)
             assert caught.value.kind is Kind.KEY_FULL
+            assert caught.value.message == "Partition key reached maximum size of 0.0190735 MB"
     assert container.partitions[0].head.size_bytes == 20_000
     await items.delete(container, "1", ItemOptions(key=("one",)))
     # Another key makes the partition divisible.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, items, layout
 from armillary.model.bson_values import encode
@@ -425,10 +426,11 @@ class Writer:
         item_count, size_bytes, value = grown(stored, items_added, bytes_added)
         # Reads, deletes and updates that shrink go on; only growth is refused.
         if writing is not None and bytes_added > 0 and size_bytes > self._schema.logical_partition_bytes_max:
-            limit_gb = self._schema.logical_partition_bytes_max / (1 << 30)
+            most = self._schema.logical_partition_bytes_max
+            shown = f"{most / limits.GB:g} GB" if most >= limits.GB else f"{most / limits.MB:g} MB"
             raise Failure(
                 Kind.KEY_FULL,
-                f"Partition key reached maximum size of {limit_gb:g} GB",
+                f"Partition key reached maximum size of {shown}",
                 charge_ru=charges.failed_write_ru(0),
             )
         if item_count == 0:
