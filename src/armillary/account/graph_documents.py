@@ -65,14 +65,20 @@ def vertex_of(text: bytes, partition_key: str | None) -> Vertex | None:
 
 
 def _values_of(vertex: Vertex, name: str, content: Any) -> list[VertexProperty]:
-    if type(content) is list and content and all(type(each) is dict and VALUE in each for each in content):
-        return [_property_of(vertex, name, each) for each in content]
+    if type(content) is list and content:
+        for each in content:
+            if type(each) is not dict or VALUE not in each:
+                break
+        else:
+            return [_property_of(vertex, name, each) for each in content]
     # The partition key, ttl, and what was written bare through another door.
     return [VertexProperty(f"{vertex.id}|{name}", name, content, vertex)]
 
 
 def _property_of(vertex: Vertex, name: str, content: dict[str, Any]) -> VertexProperty:
     value = content[VALUE]
+    if len(content) == 2 and ID in content:  # as nearly all are
+        return VertexProperty(content[ID], name, value, vertex)
     if TYPE in content:
         value = _typed(value, content[TYPE])
     meta = content.get(META)
