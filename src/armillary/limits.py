@@ -280,6 +280,7 @@ MONGO_DENSIFIED_MAX = 500_000  # that $densify makes
 SCRIPT_SECONDS_MAX = 5.0  # service: of one run, whatever it waits for
 SCRIPT_ENGINE_SECONDS_MAX = 4.5  # of computing in it, before the engine stops it
 SCRIPT_ACCEPTED_SECONDS = 4.0  # afterwards no operation is accepted, so that the script can say how far it came
+SCRIPT_FUNCTION_SECONDS_MAX = 0.1  # of computing in one call of a function: everybody waits meanwhile
 SCRIPT_MEMORY_BYTES_MAX = 128 * MB
 SCRIPT_CELLS_MAX = 4  # scripts that run at the same time; the others wait
 SCRIPT_START_SECONDS_MAX = 10.0

@@ -25,17 +25,15 @@ async def trigger_of_a_patch(container: Any) -> None:
     await container.patch_item("1", "a", patch, pre_trigger_include="t")
 
 
-def query(text: str) -> Any:
-    async def run(container: Any) -> None:
-        await drain(container.query_items(text, partition_key="a"))
-
-    return run
+async def function_in_a_condition(container: Any) -> None:
+    patch = [{"op": "set", "path": "/n", "value": 1}]
+    await container.patch_item("1", "a", patch, filter_predicate="FROM c WHERE udf.f(c)")
 
 
 FEATURES = {
     "the change feed of all versions and deletes": all_versions,
     "triggers of patches": trigger_of_a_patch,
-    "user-defined functions": query("SELECT VALUE udf.f(c) FROM c"),
+    "user-defined functions in conditions of patches": function_in_a_condition,
 }
 
 

@@ -203,3 +203,50 @@ async def test_triggers_that_do_not_fit(container: Any) -> None:
     with refused(400, 1001):
         await container.create_item({"id": "1", "pk": "a"}, pre_trigger_include="moves")
     assert await everything(container.read_all_items()) == []
+
+
+async def function(container: Any, name: str, body: str) -> None:
+    await container.scripts.create_user_defined_function({"id": name, "body": body})
+
+
+def query(container: Any, text: str, **options: Any) -> Any:
+    return everything(container.query_items(text, **options))
+
+
+async def test_functions_in_queries(container: Any) -> None:
+    await function(container, "double", "function double(n) { return n * 2; }")
+    await function(container, "part", "function (value, name) { return value[name]; }")
+    for number in range(5):
+        await container.create_item({"id": str(number), "pk": "ab"[number % 2], "n": number})
+    text = "SELECT VALUE udf.double(c.n) FROM c WHERE udf.double(c.n) >= 4 ORDER BY c.n"
+    assert await query(container, text) == [4, 6, 8]
+    assert await query(container, text, partition_key="a") == [4, 8]
+    assert await query(container, "SELECT VALUE udf.part(c, 'pk') FROM c WHERE c.n = 1") == ["b"]
+    assert await query(container, "SELECT VALUE udf.part(c, 'none') FROM c") == []
+    assert await query(container, "SELECT VALUE udf.double(c.none) FROM c") == []
+    assert await query(container, "SELECT VALUE SUM(udf.double(c.n)) FROM c", partition_key="a") == [12]
+    charge_ru = float(container.client_connection.last_response_headers["x-ms-request-charge"])
+    await query(container, "SELECT VALUE SUM(c.n) FROM c", partition_key="a")
+    assert charge_ru > float(container.client_connection.last_response_headers["x-ms-request-charge"])
+
+
+async def test_functions_that_fail(container: Any) -> None:
+    await container.create_item({"id": "1", "pk": "a"})
+    await function(container, "throws", "function (x) {\n  throw new Error('bad luck');\n}")
+    await function(container, "spins", "function (x) { while (true) {} }")
+    await function(container, "keeps", "function (x) { return globalThis.kept = (globalThis.kept || 0) + 1; }")
+    with refused(400, text="has not"):
+        await query(container, "SELECT VALUE udf.missing(c) FROM c", partition_key="a")
+    with refused(400, 400, text="(throws.js:2:"):
+        await query(container, "SELECT VALUE udf.throws(c) FROM c", partition_key="a")
+    with refused(400, 408, text="longer than"):
+        await query(container, "SELECT VALUE udf.spins(c) FROM c", partition_key="a")
+    for _ in range(2):
+        assert await query(container, "SELECT VALUE udf.keeps(c) FROM c", partition_key="a") == [1]
+
+
+async def test_functions_in_a_procedure(container: Any) -> None:
+    await function(container, "double", "function (n) { return n * 2; }")
+    text = "SELECT VALUE udf.double(21)"
+    body = f"function () {{ __.queryDocuments(__.getSelfLink(), '{text}', (e, rows) => __.response.setBody(rows)); }}"
+    assert await run(container, body) == [42]

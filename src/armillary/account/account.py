@@ -22,6 +22,7 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
 from armillary.partition import upkeep
 from armillary.partition.partition import Partition
+from armillary.scripts.functions import Caller
 from armillary.scripts.jail import Jail
 from armillary.storage.engine import Engine
 
@@ -52,6 +53,7 @@ class Account:
         self.budgets = Budgets(self)
         self.reshaper = Reshaper(self)
         self.jail = Jail()  # where scripts run; nothing runs there until one does
+        self.function_caller = Caller()  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
@@ -87,6 +89,7 @@ class Account:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.reshaper.close()
         await self.jail.close()
+        self.function_caller.leave()
 
     def _check_capacity(self) -> None:
         """A data directory is of an account with provisioned throughput or of a serverless one: what its containers may

@@ -16,8 +16,10 @@ from armillary.account.container import Container
 from armillary.account.items import Session, check_session
 from armillary.errors import Failure, Kind
 from armillary.model.keys import Key
+from armillary.model.resources import ResourceType
 from armillary.partition.budget import WRITE_DEPOSIT, Ask
 from armillary.partition.partition import Partition
+from armillary.scripts.functions import QueryFunctions
 from armillary.scripts.run import Role, Script, Setting, run_script
 from armillary.scripts.transaction import Home, ScriptTransaction
 
@@ -51,7 +53,8 @@ async def execute(
     async def run(transaction: ScriptTransaction) -> ProcedureAnswer:
         if session is not None:
             check_session(transaction.partition, session)
-        ran = await run_script(account.jail, script, transaction, Setting(arguments), account.clock)
+        functions = query_functions(account, container)
+        ran = await run_script(account.jail, script, transaction, Setting(arguments), account.clock, functions)
         await transaction.commit()
         body = transaction.relocated(ran.response) if ran.response is not None else b""
         return ProcedureAnswer(body, ran.log, 0.0, 0, 0)
@@ -97,6 +100,16 @@ async def in_transaction(
         if lost is not None:
             raise lost
         return result, partition, charge_ru
+
+
+def query_functions(account: Account, container: Container) -> QueryFunctions:
+    """The user-defined functions of a container, for one execution of a query or script."""
+
+    def find(name: str) -> str | None:
+        record = account.catalog.find(ResourceType.FUNCTION, container.record.rid, name)
+        return record.body["body"] if record is not None else None
+
+    return QueryFunctions(account.function_caller, find)
 
 
 def _home(account: Account, container: Container, key: Key, epk: bytes) -> Home:

@@ -12,7 +12,7 @@ import orjson
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.items import Answer, ItemOptions
-from armillary.account.procedures import PROCEDURE_RU, in_transaction
+from armillary.account.procedures import PROCEDURE_RU, in_transaction, query_functions
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING
 from armillary.model.resources import ResourceType
@@ -84,7 +84,7 @@ async def write_with_triggers(
         key = ()
 
     async def run(transaction: ScriptTransaction) -> tuple[Outcome, bytes | None, str]:
-        return await _run(account, transaction, verb, item_id, document, options, triggers)
+        return await _run(account, container, transaction, verb, item_id, document, options, triggers)
 
     least_ru = PROCEDURE_RU * (len(triggers.before) + len(triggers.after))
     word = verb.name.lower()
@@ -97,6 +97,7 @@ async def write_with_triggers(
 
 async def _run(
     account: Account,
+    container: Container,
     transaction: ScriptTransaction,
     verb: Verb,
     item_id: str | None,
@@ -105,9 +106,10 @@ async def _run(
     triggers: Triggers,
 ) -> tuple[Outcome, bytes | None, str]:
     logs = []
+    functions = query_functions(account, container)
     setting = Setting(operation=verb.name.capitalize(), request=await _request(transaction, item_id, document))
     for script in triggers.before:
-        ran = await run_script(account.jail, script, transaction, setting, account.clock)
+        ran = await run_script(account.jail, script, transaction, setting, account.clock, functions)
         logs.append(ran.log)
         if ran.request is not None:
             if document is None:
@@ -117,7 +119,7 @@ async def _run(
     setting.response = outcome.payload
     changed: bytes | None = None
     for script in triggers.after:
-        ran = await run_script(account.jail, script, transaction, setting, account.clock)
+        ran = await run_script(account.jail, script, transaction, setting, account.clock, functions)
         logs.append(ran.log)
         if ran.response is not None:
             setting.response = changed = ran.response

@@ -132,6 +132,8 @@ class Calls:
             raise bad_request("The query must be a string, or an object with query and parameters.")
         parameters = parse_parameters(query.get("parameters"))  # type: ignore[union-attr]
         bound = compile_query(text, home.computed).bind(parameters, home.context(), self._functions)
+        if self._functions is not None:
+            await self._functions.ready()
         page = await transaction.query(bound, orjson.dumps(query), _page_items(options), _text(options, "continuation"))
         return _page(page)
 

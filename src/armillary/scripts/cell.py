@@ -4,6 +4,7 @@ pipes (a length, a letter, JSON); what the words of the JSON mean is between `pr
 
     S  ->  a script begins: source, arguments, limits      O  <-  operations that the script waits for
     R  ->  results of the operations                       E  <-  the script ended, well or by its own error
+    C  ->  a call of a function, in a context of many      D  ->  such a context is no longer needed
     Q  ->  instead of results: the script is over          X  <-  the engine ended it: time, memory or syntax
 """
 
@@ -37,11 +38,17 @@ def main(engine_path: str, prelude_path: str) -> None:
     engine.Context().eval(prelude)  # whatever is loaded late is loaded now
     _give_up_everything()
     _write(b"E", b"ready")
+    contexts: dict[int, tuple[Any, dict[str, Any]]] = {}
     while True:
         letter, body = _read()
-        if letter != b"S":
+        if letter == b"S":
+            _run(engine, prelude, json.loads(body))
+        elif letter == b"C":
+            _call(engine, contexts, json.loads(body))
+        elif letter == b"D":
+            contexts.pop(int(body), None)
+        else:
             os._exit(1)
-        _run(engine, prelude, json.loads(body))
 
 
 def _load_engine(path: str) -> Any:
@@ -110,7 +117,30 @@ def _run(engine: Any, prelude: str, begin: dict[str, Any]) -> None:
                 return  # the host has had enough of it
             timed(step, "results", body.decode(), None)
     except Exception as error:  # the script's doing, whatever it is
-        _write(b"X", json.dumps({"message": str(error), "is_syntax": isinstance(error, SyntaxError)}).encode())
+        _write(b"X", json.dumps({"message": str(error)}).encode())
+
+
+_FUNCTION = """(function (script) {
+    const { parse, stringify } = JSON;
+    return function (text) { const made = stringify(script(...parse(text))); return made === undefined ? "" : made; };
+})"""
+
+
+def _call(engine: Any, contexts: dict[int, tuple[Any, dict[str, Any]]], asked: dict[str, Any]) -> None:
+    number, name = asked["context"], asked["name"]
+    if number not in contexts:
+        context = engine.Context()
+        context.set_memory_limit(asked["memory_bytes"])
+        context.set_max_stack_size(_STACK_BYTES_MAX)
+        contexts[number] = (context, {})
+    context, functions = contexts[number]
+    try:
+        context.set_time_limit(asked["cpu_s"])
+        if "source" in asked:
+            functions[name] = context.eval(_FUNCTION)(_compiled(context, asked["source"]))
+        _write(b"E", functions[name](asked["arguments"]).encode("utf-8", "replace"))
+    except Exception as error:  # the function's doing
+        _write(b"X", json.dumps({"message": str(error)}).encode())
 
 
 def _compiled(context: Any, source: str) -> Any:

@@ -26,6 +26,13 @@ _HERE = Path(__file__).parent
 Perform = Callable[[Any], Awaitable[list[Any]]]  # what a script asks for -> results, in order
 
 
+def cell_command() -> list[str]:
+    """How a cell is started: without the server's modules, environment and settings."""
+    engine = importlib.util.find_spec("_quickjs")
+    assert engine is not None and engine.origin is not None, "the engine is a dependency"
+    return [sys.executable, "-I", "-S", str(_HERE / "cell.py"), engine.origin, str(_HERE / "prelude.js")]
+
+
 class Ended(NamedTuple):
     """How a script ended: by its own account, or stopped by the engine."""
 
@@ -99,16 +106,9 @@ class _Cell:
 
     @classmethod
     async def start(cls, directory: str) -> _Cell:
-        engine = importlib.util.find_spec("_quickjs")
-        assert engine is not None and engine.origin is not None, "the engine is a dependency"
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-I",
-                "-S",
-                str(_HERE / "cell.py"),
-                engine.origin,
-                str(_HERE / "prelude.js"),
+                *cell_command(),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=DEVNULL,

@@ -31,6 +31,7 @@ class Role(Enum):
     PROCEDURE = "stored procedure"
     PRE_TRIGGER = "pre-trigger"
     POST_TRIGGER = "post-trigger"
+    FUNCTION = "user-defined function"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ async def run_script(
 
 def _result(script: Script, ended: Ended) -> Ran:
     if ended.stopped is not None:
-        raise _stopped(script, ended.stopped)
+        raise stopped(script, ended.stopped)
     told = ended.told
     if not isinstance(told, dict) or not isinstance(told.get("logged"), list):
         raise _failed(script, "the script has broken its own surroundings")
@@ -115,11 +116,11 @@ def _result(script: Script, ended: Ended) -> Ran:
     return Ran(response, request, log)
 
 
-def _stopped(script: Script, reason: str) -> Failure:
+def stopped(script: Script, reason: str) -> Failure:
     """By the engine or by the jail, not by itself."""
     if "interrupted" in reason:
-        what = f"it ran for longer than {limits.SCRIPT_SECONDS_MAX:g} seconds and was ended"
-        return _failed(script, what, sub_status=408)
+        most_s = limits.SCRIPT_FUNCTION_SECONDS_MAX if script.role is Role.FUNCTION else limits.SCRIPT_SECONDS_MAX
+        return _failed(script, f"it ran for longer than {most_s:g} seconds and was ended", sub_status=408)
     if reason == "lost":
         return _failed(script, "the process that it ran in ended")
     if "memory" in reason.lower():

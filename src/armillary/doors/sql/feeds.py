@@ -11,6 +11,7 @@ from armillary.account import feeds, gather
 from armillary.account.container import Container
 from armillary.account.explanations import explain_feed, explain_query
 from armillary.account.feeds import FeedOptions, PageAnswer
+from armillary.account.procedures import query_functions
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call, HeaderList
 from armillary.doors.sql.changes import read_change_feed
@@ -51,7 +52,10 @@ async def query_items(call: Call) -> Response:
     container = call.owner_container()
     clock = call.account.clock
     begun_s = clock.elapsed_s()
-    query = parse_query_body(call.body, container.query_context(), container.policies.computed_properties)
+    functions = query_functions(call.account, container)
+    computed = container.policies.computed_properties
+    query = parse_query_body(call.body, container.query_context(), computed, functions)
+    await functions.ready()
     compiled_s = clock.elapsed_s()
     options = _options(call, container)
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
@@ -79,7 +83,8 @@ async def plan_query(call: Call) -> Response:
     if not isinstance(text, str):
         raise bad_request("The query must be a string in the property 'query'.")
     compiled = compile_query(text, container.policies.computed_properties)
-    bound = compiled.bind(parse_parameters(given.get("parameters")), container.query_context())
+    functions = query_functions(call.account, container)
+    bound = compiled.bind(parse_parameters(given.get("parameters")), container.query_context(), functions)
     plan = query_plan(bound, container.key, h.text(call.headers, h.QUERY_FEATURES))
     charge_ru = call.account.budgets.metadata.spend(QUERY_PLAN_RU, None)  # counted there, and never refused
     parts = [Part("make the plan", charge_ru)]

@@ -18,6 +18,7 @@ from armillary.doors.sql.control import record_content
 from armillary.errors import bad_request
 from armillary.languages.sql.compile import BoundQuery, Computed, compile_query, parse_parameters
 from armillary.languages.sql.library.context import Context
+from armillary.languages.sql.user_functions import UserFunctions
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType, child_rid, rid_bytes, rid_text
@@ -50,7 +51,9 @@ def _is_confined(call: Call) -> bool:
     return is_confined or h.flag(headers, h.ENABLE_CROSS_PARTITION)
 
 
-def parse_query_body(body: bytes, context: Context, computed: Computed = ()) -> BoundQuery:
+def parse_query_body(
+    body: bytes, context: Context, computed: Computed = (), functions: UserFunctions | None = None
+) -> BoundQuery:
     given = parse_document(body)
     unknown = sorted(given.keys() - {"query", "parameters"})
     if unknown:
@@ -58,7 +61,7 @@ def parse_query_body(body: bytes, context: Context, computed: Computed = ()) -> 
     text = given.get("query")
     if not isinstance(text, str):
         raise bad_request("The query must be a string in the property 'query'.")
-    return compile_query(text, computed).bind(parse_parameters(given.get("parameters")), context)
+    return compile_query(text, computed).bind(parse_parameters(given.get("parameters")), context, functions)
 
 
 def _records(call: Call) -> tuple[list[Record], str]:

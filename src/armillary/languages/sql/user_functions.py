@@ -15,6 +15,12 @@ from armillary.query.selection import Meter
 class UserFunctions(Protocol):
     """The functions of a container."""
 
+    def check_function(self, name: str) -> None:
+        """Said of each function that a query calls, before it runs. A Failure if there is none of this name."""
+
+    async def ready(self) -> None:
+        """To be awaited before the query runs."""
+
     def call_function(self, name: str, arguments: Sequence[Value]) -> Value:
         """What the function returns. A Failure if it does not exist, throws, or takes too long."""
 
@@ -30,6 +36,7 @@ class Run(Meter):
         for name in names:
             if functions is None:
                 raise not_yet(f"The user-defined function udf.{name}")
+            functions.check_function(name)
 
     def call_user_function(self, name: str, arguments: Sequence[Value]) -> Value:
         assert self._functions is not None

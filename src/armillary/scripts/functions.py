@@ -1,0 +1,182 @@
+"""User-defined functions out of queries. A query calls them in the middle of its work, so a call is a question to a
+cell that is waited for at once, and it has to be short: one that is not ends with its query. Each execution of a query
+has a context of its own there, so nothing goes from one to the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+
+import orjson
+
+from armillary import limits
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.values import UNDEFINED, Value
+from armillary.scripts.jail import cell_command
+from armillary.scripts.run import Role, Script, stopped
+
+_HEAD = struct.Struct(">IB")
+_PATIENCE = 10  # times the seconds of computing: the machine may be busy
+
+
+class Caller:
+    """The process that functions run in, for all queries. Nobody else runs while it is asked, so one is enough."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._next_context = 0
+        self.generation = 0  # counts processes: contexts go with theirs
+
+    async def ready(self) -> None:
+        """Have a process before it is needed, since starting one takes a while."""
+        if not self._is_alive:
+            await asyncio.to_thread(self._start)
+
+    @property
+    def _is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def new_context(self) -> int:
+        self._next_context += 1
+        return self._next_context
+
+    def ask(self, letter: bytes, body: bytes) -> tuple[bytes, bytes]:
+        """A question and its answer; TIMED_OUT and a new process if there is none."""
+        if not self._is_alive:
+            self._start()
+        try:
+            self._write(letter, body)
+            return self._read(limits.SCRIPT_FUNCTION_SECONDS_MAX * _PATIENCE)
+        except (OSError, EOFError):
+            self.close()
+            raise Failure(Kind.TIMED_OUT, "the process that it ran in ended") from None
+
+    def tell(self, letter: bytes, body: bytes) -> None:
+        if self._is_alive:
+            try:
+                self._write(letter, body)
+            except OSError:
+                self.close()
+
+    def _start(self) -> None:
+        self.close()
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="armillary-jail-")
+        self._process = subprocess.Popen(  # noqa: S603 (our own program)
+            cell_command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd=self._directory.name,
+            bufsize=0,
+        )
+        self.generation += 1
+        try:
+            self._read(limits.SCRIPT_START_SECONDS_MAX)
+        except (OSError, EOFError):
+            self.close()
+            raise Failure(Kind.UNAVAILABLE, "The process for functions did not start.") from None
+
+    def _write(self, letter: bytes, body: bytes) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(_HEAD.pack(len(body), letter[0]) + body)
+
+    def _read(self, seconds: float) -> tuple[bytes, bytes]:
+        length, letter = _HEAD.unpack(self._exactly(_HEAD.size, seconds))
+        if length > limits.SCRIPT_MESSAGE_BYTES_MAX:
+            raise EOFError
+        return bytes([letter]), self._exactly(length, seconds)
+
+    def _exactly(self, count: int, seconds: float) -> bytes:
+        assert self._process is not None and self._process.stdout is not None
+        file = self._process.stdout.fileno()
+        parts = []
+        while count:
+            if not select.select([file], [], [], seconds)[0]:
+                raise EOFError
+            part = os.read(file, count)
+            if not part:
+                raise EOFError
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def leave(self) -> None:
+        """For good."""
+        self.close()
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None
+
+
+class QueryFunctions:
+    """The functions of a container, for one execution of a query."""
+
+    __slots__ = ("_caller", "_context", "_find", "_generation", "_sources", "_told")
+
+    def __init__(self, caller: Caller, find: Callable[[str], str | None]) -> None:
+        """`find`: the source of a function by its name."""
+        self._caller = caller
+        self._find = find
+        self._sources: dict[str, str] = {}
+        self._told: set[str] = set()  # functions that the process knows
+        self._context = 0
+        self._generation = -1
+
+    def check_function(self, name: str) -> None:
+        source = self._find(name)
+        if source is None:
+            raise bad_request(f"The query calls the user-defined function 'udf.{name}', which the container has not.")
+        self._sources[name] = source
+
+    async def ready(self) -> None:
+        if self._sources:
+            await self._caller.ready()
+
+    def call_function(self, name: str, arguments: Sequence[Value]) -> Value:
+        caller = self._caller
+        if self._generation != caller.generation or not self._context:
+            self._context, self._generation, self._told = caller.new_context(), caller.generation, set()
+        asked = {
+            "context": self._context,
+            "name": name,
+            "arguments": orjson.dumps(list(arguments)).decode(),
+            "cpu_s": limits.SCRIPT_FUNCTION_SECONDS_MAX,
+            "memory_bytes": limits.SCRIPT_MEMORY_BYTES_MAX,
+        }
+        if name not in self._told:
+            asked["source"] = self._sources[name]
+        script = Script(name, "", Role.FUNCTION)
+        try:
+            letter, body = caller.ask(b"C", orjson.dumps(asked))
+        except Failure as failure:
+            raise stopped(script, failure.message) from None
+        self._generation = caller.generation
+        self._told.add(name)
+        if letter != b"E":
+            raise stopped(script, orjson.loads(body)["message"])
+        try:
+            return orjson.loads(body) if body else UNDEFINED
+        except ValueError:
+            raise stopped(script, "Error: what it returns is not JSON in UTF-8") from None
+
+    def __del__(self) -> None:
+        if self._context and self._generation == self._caller.generation:
+            self._caller.tell(b"D", b"%d" % self._context)
