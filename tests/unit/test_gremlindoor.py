@@ -363,7 +363,22 @@ async def test_elements_that_live_for_a_time() -> None:
     await house.close()
 
 
-# Budgets, faults, reshapes.
+async def test_system_properties_are_shown_when_asked_for(house: GremlinHouse) -> None:
+    await house.run("g.addV('x').property('pk','a').property('id','1')")
+    await house.run("g.V('1').addE('e').to(__.V('1'))")
+    names = "'_ts','_etag','inVPartition'"
+    source = f"g.withStrategies(ProjectionStrategy.build().IncludeSystemProperties({names}).create())"
+    assert await house.run("g.V('1').properties().key()") == ["pk"]
+    assert set(await house.run(f"{source}.V('1').properties().key()")) == {"pk", "_ts", "_etag"}
+    assert set(await house.run(f"{source}.V('1').outE().properties().key()")) == {"_ts", "_etag", "inVPartition"}
+    await house.run(f"{source}.V('1').property('name','n').outE().property('w',1)")
+    assert await house.run("g.V('1').properties().key()") == ["pk", "name"]
+    assert await house.run("g.E().properties().key()") == ["w"]
+    status, code, message = await house.refusal(source.replace("_ts", "name") + ".V()")
+    assert (status, code) == (597, 1004) and "'name' is not a system property" in message
+
+
+# Budgets, faults.
 
 
 async def test_budgets_are_enforced() -> None:

@@ -35,6 +35,7 @@ _OF_EDGES: Final = frozenset(
     (ID, LABEL, IS_EDGE, SOURCE, SOURCE_LABEL, SINK, SINK_LABEL, SINK_PARTITION, EDGE_TYPES, *SYSTEM_PROPERTIES)
 )
 _OF_VERTICES: Final = frozenset((ID, LABEL, IS_EDGE, *SYSTEM_PROPERTIES))
+EDGE_PARTITIONS: Final = ("outVPartition", "inVPartition")  # of an edge's ends, to whoever asks for them
 _EDGE_MARK: Final = b'"_isEdge":true'
 _VALUE_DEPTH_MAX: Final = 32
 _NO_LABEL: Final = "vertex"  # of an end whose label is not noted
@@ -43,8 +44,8 @@ _NO_LABEL: Final = "vertex"  # of an end whose label is not noted
 # Reading.
 
 
-def vertex_of(text: bytes, partition_key: str | None) -> Vertex | None:
-    """None: the item is no vertex."""
+def vertex_of(text: bytes, partition_key: str | None, shown: tuple[str, ...] = ()) -> Vertex | None:
+    """None: the item is no vertex. `shown`: system properties that are to be among its properties."""
     if _EDGE_MARK in text:
         item = orjson.loads(text)
         if item.get(IS_EDGE) is True:
@@ -60,6 +61,9 @@ def vertex_of(text: bytes, partition_key: str | None) -> Vertex | None:
     for name, content in item.items():
         if name not in _OF_VERTICES:
             properties[name] = _values_of(vertex, name, content)
+    for name in shown:
+        if name in SYSTEM_PROPERTIES and name in item:
+            properties[name] = _values_of(vertex, name, item[name])
     vertex.properties = properties
     return vertex
 
@@ -97,6 +101,7 @@ def edge_of(
     labels: tuple[str, ...] = (),
     source: Vertex | None = None,
     sink: Vertex | None = None,
+    shown: tuple[str, ...] = (),
 ) -> Edge | None:
     """None: the item is no edge, or has none of the labels if some are given, or does not lead to the vertex that is
     given as its sink. `source`: the end that is known already."""
@@ -122,11 +127,15 @@ def edge_of(
         return None
     if source is None:
         source = Vertex(source_id, source_label if type(source_label) is str else _NO_LABEL, partition)
-    id, etag, kinds = take(ID), take("_etag", None), take(EDGE_TYPES, None)
+    id, etag, kinds = take(ID), item.get("_etag"), take(EDGE_TYPES, None)
     for name in SYSTEM_PROPERTIES:
-        take(name, None)
+        if name not in shown:
+            take(name, None)
     if type(kinds) is dict:
         item = _typed_members(item, kinds)
+    if shown and partition_key is not None:
+        ends = zip(EDGE_PARTITIONS, (source.partition, sink.partition), strict=True)
+        item.update({name: value for name, value in ends if name in shown})
     return Edge(id, label, source, sink, item, etag)
 
 
@@ -165,13 +174,14 @@ _NUMBERS: Final[dict[str, Callable[[str], Any]]] = {"bigint": BigInt, "decimal":
 # Writing.
 
 
-def vertex_document(vertex: Vertex, partition_key: str | None) -> dict[str, Any]:
+def vertex_document(vertex: Vertex, partition_key: str | None, shown: tuple[str, ...] = ()) -> dict[str, Any]:
+    """`shown`: as it was read."""
     assert vertex.properties is not None, "a vertex is written as a whole"
     item: dict[str, Any] = {ID: vertex.id, LABEL: vertex.label}
     if partition_key is not None:
         item[partition_key] = _key_value(vertex.partition, partition_key)
     for name, values in vertex.properties.items():
-        if name == partition_key:
+        if name == partition_key or (name in shown and name in SYSTEM_PROPERTIES):
             continue
         if name in _OF_VERTICES:
             raise execution(f"A property of a vertex cannot have the name '{name}': it is the system's.")
@@ -194,7 +204,7 @@ def _stored_property(given: VertexProperty) -> dict[str, Any]:
     return content
 
 
-def edge_document(edge: Edge, partition_key: str | None) -> dict[str, Any]:
+def edge_document(edge: Edge, partition_key: str | None, shown: tuple[str, ...] = ()) -> dict[str, Any]:
     source, sink = edge.out_vertex, edge.in_vertex
     item: dict[str, Any] = {
         ID: edge.id,
@@ -208,10 +218,11 @@ def edge_document(edge: Edge, partition_key: str | None) -> dict[str, Any]:
     if partition_key is not None:
         item[partition_key] = _key_value(source.partition, partition_key)
         item[SINK_PARTITION] = sink.partition
-    for name in edge.properties or {}:
+    properties = {name: value for name, value in (edge.properties or {}).items() if name not in shown}
+    for name in properties:
         if name in _OF_EDGES:
             raise execution(f"A property of an edge cannot have the name '{name}': it is the system's.")
-    members, kinds = _stored_members(edge.properties or {})
+    members, kinds = _stored_members(properties)
     if partition_key is not None and partition_key in members:
         raise execution(f"The property '{partition_key}' of an edge is that of its out-vertex: leave it out.")
     item.update(members)

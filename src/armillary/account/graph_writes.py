@@ -37,6 +37,7 @@ _CONFLICT = "Conflicting request to resource has been attempted. Retry to avoid 
 
 class WrittenGraph(Protocol):
     charge_ru: float
+    shown: tuple[str, ...]
 
     @property
     def partition_key(self) -> str | None: ...
@@ -85,15 +86,15 @@ class _GraphWriter:
     # Elements to operations.
 
     def add(self, given: Write, doomed: dict[Vertex, list[Edge]]) -> None:
-        partition_key = self._graph.partition_key
+        partition_key, shown = self._graph.partition_key, self._graph.shown
         if isinstance(given, AddVertex):
             self._store(Verb.CREATE, vertex_document(given.vertex, partition_key), given.vertex)
         elif isinstance(given, AddEdge):
             self._store(Verb.CREATE, edge_document(given.edge, partition_key), given.edge)
         elif isinstance(given, ReplaceVertex):
-            self._store(Verb.REPLACE, vertex_document(given.vertex, partition_key), given.vertex)
+            self._store(Verb.REPLACE, vertex_document(given.vertex, partition_key, shown), given.vertex)
         elif isinstance(given, ReplaceEdge):
-            self._store(Verb.REPLACE, edge_document(given.edge, partition_key), given.edge)
+            self._store(Verb.REPLACE, edge_document(given.edge, partition_key, shown), given.edge)
         elif isinstance(given, DropEdge):
             self._drop(given.edge)
         else:

@@ -18,6 +18,7 @@ from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
 from armillary.account.graph_conditions import condition_of
 from armillary.account.graph_documents import (
+    EDGE_PARTITIONS,
     IS_EDGE,
     SINK,
     SOURCE,
@@ -40,6 +41,7 @@ from armillary.languages.gremlin.graph import (
 )
 from armillary.languages.gremlin.tokens import Direction
 from armillary.languages.gremlin.values import is_number
+from armillary.model.items import SYSTEM_PROPERTIES
 from armillary.query.conditions import Equal, both
 from armillary.query.selection import Selection, Stage
 
@@ -96,18 +98,26 @@ class StoredGraph:
         self.partition_key = graph_key(container)
         self.operations: list[StoreOperation] = []
         self.charge_ru = 0.0
+        self.shown: tuple[str, ...] = ()  # system properties that this run sees among the others
         self._account = account
         self._container = container
         self._clock: Clock = account.clock
         self._is_read_only = is_read_only
 
+    def show(self, names: tuple[str, ...]) -> None:
+        """Let traversals see system properties."""
+        for name in names:
+            if name not in SYSTEM_PROPERTIES and name not in EDGE_PARTITIONS:
+                raise unsupported(f"'{name[:60]}' is not a system property; _ts, _etag, _rid and _self are.")
+        self.shown = names
+
     # Elements.
 
     def vertices(self, wanted: Wanted) -> VertexPages:
-        return self._pages(wanted, lambda text: vertex_of(text, self.partition_key), is_edges=False)
+        return self._pages(wanted, lambda text: vertex_of(text, self.partition_key, self.shown), is_edges=False)
 
     def edges(self, wanted: Wanted) -> EdgePages:
-        return self._pages(wanted, lambda text: edge_of(text, self.partition_key), is_edges=True)
+        return self._pages(wanted, lambda text: edge_of(text, self.partition_key, shown=self.shown), is_edges=True)
 
     def _pages(
         self, wanted: Wanted, read: Callable[[bytes], Given | None], *, is_edges: bool
@@ -228,11 +238,12 @@ class StoredGraph:
         texts = dict(zip(unique, await self._read_points(unique), strict=True)) if unique else {}
         for vertex, point in zip(placed, points, strict=True):
             text = texts[point]
-            if text is not None and (read := vertex_of(text, self.partition_key)) is not None:
+            if text is not None and (read := vertex_of(text, self.partition_key, self.shown)) is not None:
                 _fill(vertex, read)
         if lost:
             by_id = await self._by_ids(
-                list({str(vertex.id): None for vertex in lost}), lambda text: vertex_of(text, self.partition_key)
+                list({str(vertex.id): None for vertex in lost}),
+                lambda text: vertex_of(text, self.partition_key, self.shown),
             )
             for vertex in lost:
                 for read in by_id.get(str(vertex.id), ())[:1]:
@@ -243,7 +254,7 @@ class StoredGraph:
     async def adjacent(
         self, vertices: Sequence[Vertex], direction: Direction, labels: tuple[str, ...], limit: int | None
     ) -> list[list[Edge]]:
-        is_out, key = direction is Direction.OUT, self.partition_key
+        is_out, key, shown = direction is Direction.OUT, self.partition_key, self.shown
         places: dict[Vertex, int] = {}
         for vertex in vertices:
             places.setdefault(vertex, len(places))
@@ -260,8 +271,8 @@ class StoredGraph:
         def make(place: int, text: bytes) -> Edge | None:
             vertex = unique[place]
             if is_out:
-                return edge_of(text, key, labels=labels, source=vertex)
-            return edge_of(text, key, labels=labels, sink=vertex)
+                return edge_of(text, key, labels=labels, source=vertex, shown=shown)
+            return edge_of(text, key, labels=labels, sink=vertex, shown=shown)
 
         path = f"/{SOURCE}" if is_out else f"/{SINK}"
         rows = await read_naming(self._container, path, asked, make, tally, self._clock, limit)

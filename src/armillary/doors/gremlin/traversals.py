@@ -118,6 +118,7 @@ def _results(door: GremlinDoor, request: Request, program: Program, graph: Store
             raise bad_request("evaluationTimeout is a number of milliseconds.")
         # Zero asks for no limit, in TinkerPop's own server.
         seconds = min(timeout_ms / 1000, limits.GREMLIN_SECONDS_MAX) if timeout_ms else limits.GREMLIN_SECONDS_MAX
+    graph.show(program.settings.system_properties)
     return program.run(graph, world, deadline_s=world.elapsed_s() + seconds)
 
 
