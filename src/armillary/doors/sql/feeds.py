@@ -25,6 +25,7 @@ from armillary.model.charges import QUERY_PLAN_RU, Part
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
+from armillary.scripts.functions import QueryFunctions
 
 # What JavaScript asks of ordered ranges before it goes on from a continuation of its own: that ties come the other way
 # round where the order does.
@@ -52,10 +53,11 @@ async def query_items(call: Call) -> Response:
     container = call.owner_container()
     clock = call.account.clock
     begun_s = clock.elapsed_s()
-    functions = query_functions(call.account, container)
+    functions = _functions(call, container)
     computed = container.policies.computed_properties
     query = parse_query_body(call.body, container.query_context(), computed, functions)
-    await functions.ready()
+    if functions is not None:
+        await functions.ready()
     compiled_s = clock.elapsed_s()
     options = _options(call, container)
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
@@ -83,12 +85,18 @@ async def plan_query(call: Call) -> Response:
     if not isinstance(text, str):
         raise bad_request("The query must be a string in the property 'query'.")
     compiled = compile_query(text, container.policies.computed_properties)
-    functions = query_functions(call.account, container)
+    functions = _functions(call, container)
     bound = compiled.bind(parse_parameters(given.get("parameters")), container.query_context(), functions)
     plan = query_plan(bound, container.key, h.text(call.headers, h.QUERY_FEATURES))
     charge_ru = call.account.budgets.metadata.spend(QUERY_PLAN_RU, None)  # counted there, and never refused
     parts = [Part("make the plan", charge_ru)]
     return call.answer(200, charge_ru, orjson.dumps(plan), container_paths(container), parts)
+
+
+def _functions(call: Call, container: Container) -> QueryFunctions | None:
+    """The functions that a query may call. Most do not say the word, and pay nothing for it."""
+    is_possible = b"udf" in call.body or b"\\u" in call.body  # which may be escaped
+    return query_functions(call.account, container) if is_possible else None
 
 
 def _options(call: Call, container: Container) -> FeedOptions:
