@@ -92,7 +92,10 @@ async def test_the_first_writer_wins(shop: Shop) -> None:
     first = await Transaction.begin(container, (), shop.clock)
     second = await Transaction.begin(container, (), shop.clock)
     await set_n(first.within(container, ()), (), 1, 1)
-    await set_n(second.within(container, ()), (), 1, 2)
+    with pytest.raises(Failure) as caught:
+        await set_n(second.within(container, ()), (), 1, 2)
+    assert caught.value.details["code"] == 112
+    await set_n(second.within(container, ()), (), 2, 2)
     await set_n(container, (), 3, 3)
     with pytest.raises(Failure) as caught:
         await set_n(first.within(container, ()), (), 3, 4)
@@ -101,7 +104,7 @@ async def test_the_first_writer_wins(shop: Shop) -> None:
     with pytest.raises(Failure) as caught:
         await first.commit()
     assert caught.value.details["code"] == 112 and not first.is_open
-    assert await seen(shop.account, container, ()) == {0: 0, 1: 2, 2: 0, 3: 3, 4: 0}
+    assert await seen(shop.account, container, ()) == {0: 0, 1: 0, 2: 2, 3: 3, 4: 0}
     third = await Transaction.begin(container, (), shop.clock)
     await put(third.within(container, ()), shop.clock, {"_id": 9, "n": 1})
     await put(container, shop.clock, {"_id": 9, "n": 2})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from typing import NoReturn
+from weakref import WeakKeyDictionary
 
 from armillary import limits
 from armillary.account.container import Container
@@ -66,16 +67,29 @@ class _Fork(Partition):
     async def _claim(self, item_id: str) -> None:
         """Whoever wrote an item since the transaction began has won."""
         if item_id not in self.found:
+            claims = _claims.setdefault(self._real, {})
+            if claims.setdefault((self._epk, item_id), self) is not self:
+                raise conflict()  # an open one has written it
             self.found[item_id] = _lsn(self._forked.pinned, self._epk, item_id)
         present = self._real.partition_for(self._epk)
         if await present.read(lambda view: _lsn(view, self._epk, item_id)) != self.found[item_id]:
             raise conflict()
+
+    def release(self) -> None:
+        """Others may write its items now."""
+        claims = _claims.get(self._real, {})
+        for item_id in self.found:
+            claims.pop((self._epk, item_id), None)
 
     def check(self, view: View) -> None:
         """That nobody has written any of the items, in the transaction that is to write them."""
         for item_id, lsn in self.found.items():
             if _lsn(view, self._epk, item_id) != lsn:
                 raise conflict()
+
+
+# What open transactions have written, by key and id, of each container.
+_claims: WeakKeyDictionary[Container, dict[tuple[bytes, str], _Fork]] = WeakKeyDictionary()
 
 
 class _One(dict[int, Partition]):
@@ -131,6 +145,7 @@ class Transaction:
             if self._fork.operations:
                 await self._write(record)
         finally:
+            self._fork.release()
             self._store.release()
 
     async def _write(self, record: Record | None) -> None:
@@ -151,6 +166,7 @@ class Transaction:
     async def abort(self) -> None:
         if self.is_open:
             self.is_open = False
+            self._fork.release()
             self._store.release()
 
 

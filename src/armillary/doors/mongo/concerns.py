@@ -32,6 +32,10 @@ def check(body: Document, *, counts_members: bool) -> Document | None:
     reading = body.get("readConcern")
     if reading is not None:
         _check_reading(reading)
+        if reading.get("level") == "snapshot" and "autocommit" not in body:
+            raise refusal(
+                72, "readConcern snapshot is for transactions: reads at a time in the past are not supported otherwise"
+            )
     writing = body.get("writeConcern")
     if writing is None:
         return None

@@ -321,7 +321,8 @@ class MongoDoor:
                 labels = labels_of(
                     failure,
                     is_retryable_write=call.txn_number is not None and not is_in_transaction,
-                    is_in_transaction=is_in_transaction and call.name != "commitTransaction",
+                    is_in_transaction=is_in_transaction,
+                    is_ending=is_in_transaction and call.name in ("commitTransaction", "abortTransaction"),
                 )
         client.statistics.retry_after_ms = failure.retry_after_ms or 0
         return answers.refused(failure, labels, self.cluster_time.elements())

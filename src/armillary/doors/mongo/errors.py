@@ -50,8 +50,8 @@ CODES: Final[dict[Kind, int]] = {
     Kind.INTERNAL: 1,
 }
 
-_RETRYABLE: Final = frozenset((6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436))
-_TRANSIENT: Final = (112, 246, 251)
+RETRYABLE: Final = frozenset((6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436))
+_TRANSIENT: Final = frozenset((24, 112, 246, 251, 267))
 _THROTTLED: Final = (
     "Error=16500, RetryAfterMs={}, Details='Response status code does not indicate success: TooManyRequests (429); "
     'Substatus: 3200; ActivityId: {}; Reason: (Errors : ["Request rate is large. More Request Units may be needed, so '
@@ -96,8 +96,12 @@ def write_error(failure: Failure, index: int) -> Document:
     }
 
 
-def labels_of(failure: Failure, *, is_retryable_write: bool, is_in_transaction: bool) -> list[str]:
+def labels_of(failure: Failure, *, is_retryable_write: bool, is_in_transaction: bool, is_ending: bool) -> list[str]:
+    """`is_ending`: of commitTransaction and abortTransaction, which drivers send again by themselves."""
     code = code_of(failure)
-    if is_in_transaction:
-        return ["TransientTransactionError"] if code in _TRANSIENT or code in _RETRYABLE else []
-    return ["RetryableWriteError"] if is_retryable_write and code in _RETRYABLE else []
+    labels = []
+    if is_in_transaction and (code in _TRANSIENT or (code in RETRYABLE and not is_ending)):
+        labels.append("TransientTransactionError")
+    if (is_retryable_write or is_ending) and code in RETRYABLE:
+        labels.append("RetryableWriteError")
+    return labels

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.doors.mongo.call import Call, Reply, out_of_time
+from armillary.doors.mongo.errors import RETRYABLE
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import code_name, refusal
 from armillary.model.bson_values import Document
@@ -113,6 +114,8 @@ class _Rule:
             extra["errorLabels"] = list(data["errorLabels"])
         elif "errorLabels" in shown:
             extra["errorLabels"] = shown.pop("errorLabels")
+        elif shown.get("code") in RETRYABLE and call.txn_number is not None and "autocommit" not in call.body:
+            extra["errorLabels"] = ["RetryableWriteError"]
         return extra
 
 
