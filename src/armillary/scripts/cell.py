@@ -35,14 +35,15 @@ def main(engine_path: str, prelude_path: str) -> None:
     engine = _load_engine(engine_path)
     with open(prelude_path, encoding="utf-8") as file:
         prelude = file.read()
-    engine.Context().eval(prelude)  # whatever is loaded late is loaded now
+    prepared = _prepared(engine, prelude)
     _give_up_everything()
     _write(b"E", b"ready")
     contexts: dict[int, tuple[Any, dict[str, Any]]] = {}
     while True:
         letter, body = _read()
         if letter == b"S":
-            _run(engine, prelude, json.loads(body))
+            _run(*prepared, json.loads(body))
+            prepared = _prepared(engine, prelude)
         elif letter == b"C":
             _call(engine, contexts, json.loads(body))
         elif letter == b"D":
@@ -77,15 +78,20 @@ def _give_up_everything() -> None:
         resource.setrlimit(name, (most, most))
 
 
-def _run(engine: Any, prelude: str, begin: dict[str, Any]) -> None:
+def _prepared(engine: Any, prelude: str) -> tuple[Any, Any]:
+    """A context for the next script, which need not wait for it to be made."""
+    context = engine.Context()
+    context.set_max_stack_size(_STACK_BYTES_MAX)
+    return context, context.eval(prelude)
+
+
+def _run(context: Any, step: Any, begin: dict[str, Any]) -> None:
     left_s = begin["cpu_s"]
     used_s = time.process_time()
     # The engine watches the time itself; this is for the day when it does not.
     resource.setrlimit(resource.RLIMIT_CPU, (int(used_s + left_s) + _CPU_GRACE_S, resource.RLIM_INFINITY))
     ends_s = used_s + left_s
-    context = engine.Context()
     context.set_memory_limit(begin["memory_bytes"])
-    context.set_max_stack_size(_STACK_BYTES_MAX)
 
     def timed(call: Any, *arguments: Any) -> Any:
         context.set_time_limit(max(0.001, ends_s - time.process_time()))
@@ -96,7 +102,6 @@ def _run(engine: Any, prelude: str, begin: dict[str, Any]) -> None:
             pass
 
     try:
-        step = context.eval(prelude)
         function = timed(_compiled, context, begin["source"])
         timed(step, "begin", json.dumps(begin["given"]), function)
         while True:
