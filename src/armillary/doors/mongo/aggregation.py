@@ -39,6 +39,8 @@ async def aggregate(call: Call) -> Reply:
     if stream.pipeline.output is not None:
         if call.client.grant is not Grant.WRITE:
             raise read_only(call)
+        if call.transaction is not None:
+            raise refusal(263, "$out and $merge cannot be used in a transaction")
         level = (call.body.get("readConcern") or {}).get("level")
         if level == "linearizable":
             raise refusal(72, "$out and $merge cannot be used with a 'linearizable' read concern level")

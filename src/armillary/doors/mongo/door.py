@@ -33,6 +33,7 @@ from armillary.doors.mongo.fail_points import FailPoints
 from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.refusals import Hopeless
 from armillary.doors.mongo.sessions import Sessions, session_id_of
+from armillary.doors.mongo.transactions import Transaction
 from armillary.doors.mongo.wire import (
     MORE_TO_COME,
     OP_MSG,
@@ -80,6 +81,7 @@ class MongoDoor:
         self.cluster_time = ClusterTime(account.clock)
         self.sessions = Sessions(account.clock)
         self.cursors = Cursors(account.clock)
+        self.open_transactions: set[Transaction] = set()
         self.fail_points = FailPoints()
         self.process_id = ObjectId(account.clock.random_bytes(12))
         self.port = 0  # that clients reach, once it is open
@@ -87,6 +89,7 @@ class MongoDoor:
         self._running: dict[int, tuple[Call, float]] = {}
         self._counts: Counter[str] = Counter()
         self._client_numbers = 0
+        self._activity = account.clock.guid()[:24]  # with a count: as good as dice, and cheaper
         self._answer_number = 0
         self._begun_s = machine.monotonic_s()
         self._upkeep: asyncio.Task[None] | None = None
@@ -106,14 +109,18 @@ class MongoDoor:
         while True:
             await asyncio.sleep(_SWEEP_S)
             try:
-                await self.cursors.expire()
-                for session in self.sessions.expire():
-                    await self.end_session(session.id)
-                for session in self.sessions.all():
-                    if session.transaction is not None and session.transaction.is_over_time:
-                        await session.transaction.abort()
+                await self.look_after()
             except Exception:
                 log.exception("cursors and sessions could not be looked after")
+
+    async def look_after(self) -> None:
+        """End what has grown too old."""
+        await self.cursors.expire()
+        for session in self.sessions.expire():
+            await self.end_session(session.id)
+        for transaction in list(self.open_transactions):
+            if transaction.is_over_time:
+                await transaction.abort()
 
     # Clients.
 
@@ -171,7 +178,7 @@ class MongoDoor:
 
     @property
     def open_transaction_count(self) -> int:
-        return sum(1 for each in self.sessions.all() if each.transaction is not None and each.transaction.is_open)
+        return len(self.open_transactions)
 
     def counted(self, name: str) -> int:
         return self._counts["find" if name == "query" else name]
@@ -332,5 +339,5 @@ class MongoDoor:
             name,
             call.charge_ru if call is not None else 0.0,
             int((self.machine.elapsed_s() - begun_s) * 1000),
-            retry_after_ms=0,
+            f"{self._activity}{self._answer_number & 0xFFFFFFFFFFFF:012x}",
         )

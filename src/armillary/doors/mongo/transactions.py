@@ -40,6 +40,8 @@ class Transaction:
         self._account_clock = call.clock
         self._ends_s = call.door.machine.monotonic_s() + call.door.settings.transaction_s
         self._inner: transactions.Transaction | None = None
+        self._others = call.door.open_transactions
+        self._others.add(self)
         self.lock = asyncio.Lock()  # a session runs one command of it at a time
 
     @property
@@ -65,6 +67,7 @@ class Transaction:
                 raise each
 
     async def commit(self, session_id: bytes) -> None:
+        self._others.discard(self)
         self.state = "committed"
         if self._inner is not None:
             try:
@@ -74,6 +77,7 @@ class Transaction:
                 raise
 
     async def abort(self) -> None:
+        self._others.discard(self)
         if self.is_open:
             self.state = "aborted"
             if self._inner is not None:
