@@ -39,7 +39,7 @@ AREAS = {
     "sessions": "Sessions",
     "consistency": "Consistency levels",
     "permissions": "Users, permissions, resource tokens",
-    "scripts": "Stored procedures, triggers, functions: stored, not run",
+    "scripts": "Stored procedures, triggers, user-defined functions",
     "charges": "Request charges",
     "throttling": "Budgets that are enforced: 429, and the clients' own retries",
     "transport": "http and https on one port, keys, host names",
