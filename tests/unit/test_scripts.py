@@ -302,3 +302,26 @@ async def test_refused(house: House, call: str) -> None:
         await run(house, container, f"function () {{ __.{call}; }}")
     assert caught.value.kind is Kind.SCRIPT_FAILED
     assert await stored(house, container) == []
+
+
+@pytest.mark.parametrize("what", ["split", "merge"])
+async def test_a_partition_that_is_reshaped_while_a_script_runs(house: House, what: str) -> None:
+    container = await house.container()
+    reshaper = house.account.reshaper
+    await house.put(container, *[{"id": f"x{number}", "pk": str(number)} for number in range(50)])
+    if what == "merge":
+        await reshaper.finished(await reshaper.split(container, 0))
+    before = dict(container.partitions)
+
+    async def reshape(count: int) -> None:
+        if count == 6:
+            if what == "split":
+                await reshaper.finished(await reshaper.split(container, 0))
+            else:
+                await reshaper.finished(await reshaper.merge(container, *sorted(container.partitions)))
+
+    await use(house, reshape)
+    assert await run(house, container, BULK, documents(12)) == 12
+    assert container.partitions.keys() != before.keys()
+    found = [each["id"] for each in await stored(house, container) if each["pk"] == "a"]
+    assert found == [str(number) for number in range(12)]
