@@ -1,0 +1,140 @@
+"""Numbered writes and transactions of the MongoDB door over kill -9: a client that does what drivers do, sending again
+what was not answered, sees every write done once and every transaction whole."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from bson.binary import Binary
+from bson.int64 import Int64
+from support.mongo_house import document_in, frame_of
+from support.process import ServerProcess
+
+ROUNDS = 6
+ACCOUNTS = 8
+MONEY = 100
+
+
+class Client:
+    """One session on a raw socket, so that it is known what was sent and what was not answered."""
+
+    def __init__(self, directory: Path, session: bytes) -> None:
+        self._directory = directory
+        self._session = {"id": Binary(session, 4)}
+        self._number = 0
+        self._socket: socket.socket | None = None
+        self.server = self._start()
+
+    def _start(self) -> ServerProcess:
+        server = ServerProcess.start(self._directory, "--mongo-auth", "off")
+        host, _, port = server.doors["mongo"].rpartition("/")[2].partition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        return server
+
+    def ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        assert self._socket is not None
+        self._socket.sendall(frame_of({**body, "$db": body.get("$db", "bank")}))
+        return self._receive()
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._socket is not None
+        head = self._exactly(4)
+        return document_in(head + self._exactly(struct.unpack("<i", head)[0] - 4))
+
+    def _exactly(self, count: int) -> bytes:
+        assert self._socket is not None
+        received = b""
+        while len(received) < count:
+            piece = self._socket.recv(count - len(received))
+            if not piece:
+                raise ConnectionError("the server is gone")
+            received += piece
+        return received
+
+    def close(self) -> None:
+        assert self._socket is not None
+        self._socket.close()
+        self.server.stop()
+
+    def next_number(self) -> dict[str, Any]:
+        self._number += 1
+        return {"lsid": self._session, "txnNumber": Int64(self._number)}
+
+    def killed_after_sending(self, body: dict[str, Any], dice: random.Random) -> None:
+        """Send, kill the server at some moment, start it again."""
+        assert self._socket is not None
+        self._socket.sendall(frame_of({**body, "$db": body.get("$db", "bank")}))
+        if dice.random() < 0.5:
+            self._socket.settimeout(dice.random() * 0.01)
+            try:
+                self._exactly(4)
+            except OSError:
+                pass
+        self.server.kill()
+        self._socket.close()
+        self.server = self._start()
+
+
+def test_numbered_writes_are_done_once(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    client = Client(tmp_path / "bank", bytes(16))
+    assert client.ask({"insert": "c", "documents": [{"_id": 1, "n": 0}]})["ok"] == 1.0
+    written = 0
+    for _ in range(ROUNDS):
+        for _ in range(dice.randrange(4)):
+            command = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}], **client.next_number()}
+            assert client.ask(command)["nModified"] == 1
+            written += 1
+        number = client.next_number()
+        command = dice.choice(
+            (
+                {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}], **number},
+                {"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"n": 1}}, "new": True, **number},
+                {
+                    "update": "c",
+                    "updates": [
+                        {"q": {"_id": 1}, "u": {"$inc": {"n": 1}}},
+                        {"q": {"_id": 2}, "u": {"$inc": {"n": 1}}, "upsert": True},
+                    ],
+                    **number,
+                },
+            )
+        )
+        client.killed_after_sending(command, dice)
+        answer = client.ask(command)
+        written += 1
+        if "findAndModify" in command:
+            assert answer["value"]["n"] == written, answer
+        else:
+            assert answer["n"] == len(command["updates"]), answer
+    found = client.ask({"find": "c", "filter": {"_id": 1}})["cursor"]["firstBatch"]
+    assert found == [{"_id": 1, "n": written}]
+    client.close()
+    ServerProcess.check(tmp_path / "bank")
+
+
+def test_transactions_are_whole(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed + 1)
+    client = Client(tmp_path / "bank", bytes(15) + b"\x01")
+    client.ask({"insert": "c", "documents": [{"_id": each, "money": MONEY} for each in range(ACCOUNTS)]})
+    moved = 0
+    for _ in range(ROUNDS):
+        number = {**client.next_number(), "autocommit": False}
+        giver, taker = dice.sample(range(ACCOUNTS), 2)
+        for who, amount, starts in ((giver, -1, {"startTransaction": True}), (taker, 1, {})):
+            update = {"q": {"_id": who}, "u": {"$inc": {"money": amount, "moves": 1}}}
+            assert client.ask({"update": "c", "updates": [update], **number, **starts})["nModified"] == 1
+        commit = {"commitTransaction": 1, **number, "$db": "admin"}
+        client.killed_after_sending(commit, dice)
+        answer = client.ask(commit)
+        assert answer["ok"] == 1.0 or answer["code"] == 251, answer
+        moved += int(answer["ok"])
+        accounts = client.ask({"find": "c"})["cursor"]["firstBatch"]
+        assert sum(each["money"] for each in accounts) == ACCOUNTS * MONEY
+        assert sum(each.get("moves", 0) for each in accounts) == 2 * moved
+    client.close()
+    ServerProcess.check(tmp_path / "bank")
