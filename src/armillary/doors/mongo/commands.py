@@ -69,7 +69,7 @@ _COLLECTION_STATISTICS: Final = Command(collections.collection_statistics, "meas
 _DATABASE_STATISTICS: Final = Command(collections.database_statistics, "measures of a database")
 _STATISTICS: Final = Command(statistics.last_request, "what the last command on this connection cost")
 _HELLO: Final = Command(hello.hello, "what a driver must know", is_open=True, is_stable=True)
-_BUILD: Final = Command(diagnostics.build_info, "the version that is answered for", is_open=True)
+_BUILD: Final = Command(diagnostics.describe_build, "the version that is answered for", is_open=True)
 
 COMMANDS: Final[dict[str, Command]] = {
     # First contact.
@@ -164,7 +164,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "commitTransaction": Command(transactions.commit, "do it all", writes=True, is_admin=True, is_stable=True),
     "abortTransaction": Command(transactions.abort, "do nothing of it", is_admin=True, is_stable=True),
     # What tools ask.
-    "hostInfo": Command(diagnostics.host_info, "the machine"),
+    "hostInfo": Command(diagnostics.describe_host, "the machine"),
     "serverStatus": Command(diagnostics.server_status, "the server at work"),
     "getCmdLineOpts": Command(diagnostics.get_command_line, "how the server was started"),
     "getLog": Command(diagnostics.get_log, "lines of the log; there are none here"),
@@ -176,7 +176,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "replSetGetStatus": Command(diagnostics.replica_set_status, "the one member of the set"),
     "fsync": Command(diagnostics.sync, "nothing to do: what is answered is durable", is_admin=True),
     "profile": Command(diagnostics.profile, "always off"),
-    "usersInfo": Command(diagnostics.users_info, "the one user"),
+    "usersInfo": Command(diagnostics.describe_user, "the one user"),
     "configureFailPoint": Command(diagnostics.configure_fail_point, "for tests of drivers", is_admin=True),
     # Known, and not offered.
     "mapReduce": _NO_SCRIPTS,

@@ -29,7 +29,7 @@ async def ping(call: Call) -> Reply:
     return {}
 
 
-async def build_info(call: Call) -> Reply:
+async def describe_build(call: Call) -> Reply:
     version = version_text(call)
     return {
         "version": version,
@@ -48,7 +48,7 @@ async def build_info(call: Call) -> Reply:
     }
 
 
-async def host_info(call: Call) -> Reply:
+async def describe_host(call: Call) -> Reply:
     return {
         "system": {
             "currentTime": DatetimeMS(int(call.clock.now_s() * 1000)),
@@ -198,7 +198,7 @@ async def profile(call: Call) -> Reply:
     return {"was": 0, "slowms": 100, "sampleRate": 1.0}
 
 
-async def users_info(call: Call) -> Reply:
+async def describe_user(call: Call) -> Reply:
     name = call.account.settings.name
     return {
         "users": [
