@@ -162,19 +162,28 @@ test("a wrong key is refused", async () => {
   await refused(401, () => stranger.databases.readAll().fetchAll());
 });
 
-test("scripts are stored and listed, and not run yet", async () => {
+test("scripts are stored, listed and run", async () => {
   await withContainer(async (container) => {
     const { scripts } = container;
-    await scripts.storedProcedures.create({ id: "s", body: "function () { return 1; }" });
-    await scripts.triggers.create({ id: "t", body: "function () {}", triggerType: "Pre", triggerOperation: "All" });
-    await scripts.userDefinedFunctions.create({ id: "u", body: "function (a) { return a; }" });
+    await scripts.storedProcedures.create({ id: "s", body: "function (a) { console.log(a); __.response.setBody({ a }); }" });
+    const upper = "function () { const item = __.request.getBody(); item.n = 2 * item.n; __.request.setBody(item); }";
+    await scripts.triggers.create({ id: "t", body: upper, triggerType: "Pre", triggerOperation: "All" });
+    await scripts.userDefinedFunctions.create({ id: "u", body: "function (a) { return a + 1; }" });
     for (const kind of ["storedProcedures", "triggers", "userDefinedFunctions"]) {
       const { resources } = await scripts[kind].readAll().fetchAll();
       assert.equal(resources.length, 1);
       assert.match(resources[0].body, /^function/);
     }
-    const error = await refused(400, () => scripts.storedProcedure("s").execute("a", []));
-    assert.match(error.message, /not supported/);
+    const { resource, headers } = await scripts.storedProcedure("s").execute("a", ["x"], { enableScriptLogging: true });
+    assert.deepEqual(resource, { a: "x" });
+    assert.equal(headers["x-ms-documentdb-script-log-results"], "x");
+    const { resource: made } = await container.items.create({ id: "1", pk: "a", n: 4 }, { preTriggerInclude: "t" });
+    assert.equal(made.n, 8);
+    const { resources } = await container.items.query("SELECT VALUE udf.u(c.n) FROM c").fetchAll();
+    assert.deepEqual(resources, [9]);
+    await scripts.storedProcedures.create({ id: "e", body: "function () { throw new Error(409, 'no'); }" });
+    const error = await refused(400, () => scripts.storedProcedure("e").execute("a", []));
+    assert.equal(error.substatus, 409);
     await scripts.storedProcedure("s").delete();
   });
 });
