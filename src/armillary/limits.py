@@ -283,6 +283,7 @@ SCRIPT_ACCEPTED_SECONDS = 4.0  # afterwards no operation is accepted, so that th
 SCRIPT_FUNCTION_SECONDS_MAX = 0.1  # of computing in one call of a function: everybody waits meanwhile
 SCRIPT_MEMORY_BYTES_MAX = 128 * MB
 SCRIPT_CELLS_MAX = 4  # scripts that run at the same time; the others wait
+SCRIPT_WAIT_SECONDS_MAX = 15.0  # for a place among them
 SCRIPT_START_SECONDS_MAX = 10.0
 SCRIPT_MESSAGE_BYTES_MAX = 32 * MB  # between the server and a cell, at once
 SCRIPT_OPERATIONS_MAX = 10_000  # of one run; afterwards none is accepted

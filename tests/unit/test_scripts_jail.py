@@ -4,6 +4,7 @@ on anything but itself, each ends within its bound, and the next one finds every
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from itertools import product
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from armillary import limits
-from armillary.scripts.jail import Ended, Jail
+from armillary.errors import Failure, Kind
+from armillary.scripts.jail import Ended, Jail, Perform
 
 ATTEMPTS = [
     "Function('return this')().process",
@@ -129,10 +131,11 @@ async def jail() -> AsyncIterator[Jail]:
     await jail.close()
 
 
-async def run(jail: Jail, source: str, cpu_s: float = 2.0) -> Ended:
-    async def perform(asked: Any) -> list[Any]:
-        return [{"number": each.get("number"), "body": [], "options": {}} for each in asked if isinstance(each, dict)]
+async def nothing(asked: Any) -> list[Any]:
+    return [{"number": each.get("number"), "body": [], "options": {}} for each in asked if isinstance(each, dict)]
 
+
+async def run(jail: Jail, source: str, cpu_s: float = 2.0, perform: Perform = nothing) -> Ended:
     begin = {
         "source": source,
         "given": GIVEN,
@@ -194,3 +197,27 @@ async def test_nothing_is_left_when_it_closes(jail: Jail) -> None:
     await jail.close()
     with pytest.raises(ProcessLookupError):
         os.kill(process_id, 0)
+
+
+async def test_who_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCRIPT_CELLS_MAX", 1)
+    monkeypatch.setattr(limits, "SCRIPT_WAIT_SECONDS_MAX", 0.05)
+    jail = Jail()
+    begun = asyncio.Event()
+    goes_on = asyncio.Event()
+
+    async def perform(_: Any) -> list[Any]:
+        begun.set()
+        await goes_on.wait()
+        return [{"number": 0, "body": [], "options": {}}]
+
+    source = "function () { __.readDocuments(__.getSelfLink(), () => __.response.setBody(1)); }"
+    first = asyncio.create_task(run(jail, source, perform=perform))
+    await begun.wait()
+    with pytest.raises(Failure) as caught:
+        await run(jail, NAMES)
+    assert caught.value.kind is Kind.TIMED_OUT
+    goes_on.set()
+    assert (await first).told["responseBody"] == 1
+    assert (await run(jail, NAMES)).stopped is None
+    await jail.close()

@@ -50,20 +50,28 @@ class Jail:
 
     async def run(self, begin: dict[str, Any], perform: Perform) -> Ended:
         """Run a script to its end. `perform` does what it asks for; what that raises ends the script."""
-        async with self._room:
-            cell = await self._ready()
-            try:
-                return await asyncio.wait_for(cell.run(begin, perform), limits.SCRIPT_SECONDS_MAX)
-            except TimeoutError:
-                return Ended({}, "interrupted")
-            except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError, ValueError):
-                return Ended({}, "lost")
-            finally:
-                if cell.is_at_rest and not self._is_closed:
-                    self._idle.append(cell)
-                else:
-                    self._cells.discard(cell)
-                    await asyncio.shield(cell.kill())
+        try:
+            await asyncio.wait_for(self._room.acquire(), limits.SCRIPT_WAIT_SECONDS_MAX)
+        except TimeoutError:
+            raise Failure(Kind.TIMED_OUT, "Too many scripts are waiting for others to end. Try again later.") from None
+        try:
+            return await self._run(await self._ready(), begin, perform)
+        finally:
+            self._room.release()
+
+    async def _run(self, cell: _Cell, begin: dict[str, Any], perform: Perform) -> Ended:
+        try:
+            return await asyncio.wait_for(cell.run(begin, perform), limits.SCRIPT_SECONDS_MAX)
+        except TimeoutError:
+            return Ended({}, "interrupted")
+        except (asyncio.IncompleteReadError, ConnectionError, ValueError):
+            return Ended({}, "lost")
+        finally:
+            if cell.is_at_rest and not self._is_closed:
+                self._idle.append(cell)
+            else:
+                self._cells.discard(cell)
+                await asyncio.shield(cell.kill())
 
     async def _ready(self) -> _Cell:
         if self._is_closed:
