@@ -15,7 +15,16 @@ from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import TYPE_MISMATCH, refusal
 from armillary.languages.mongo.matching import compile_filter
-from armillary.model.bson_values import Document, is_identical, is_number, shell_text, to_decimal, type_name, whole
+from armillary.model.bson_values import (
+    Document,
+    compare,
+    is_identical,
+    is_number,
+    shell_text,
+    to_decimal,
+    type_name,
+    whole,
+)
 from armillary.model.field_indexes import WILDCARD
 
 CANNOT_CREATE, INVALID_OPTION, OPTIONS_CONFLICT, KEYS_CONFLICT = 67, 197, 85, 86
@@ -55,6 +64,8 @@ def _direction_text(value: Any) -> str:
     if not is_number(value):
         return str(value)
     number = to_decimal(value)
+    if not number.is_finite():
+        return str(number)
     return str(int(number)) if number == number.to_integral_value() else str(number.normalize())
 
 
@@ -221,5 +232,5 @@ def is_identical_key(left: Document, right: Document) -> bool:
 def _field(entry: tuple[str, Any]) -> tuple[str, str]:
     path, value = entry
     if is_number(value):
-        return path, "1" if to_decimal(value) > 0 else "-1"
+        return path, "1" if compare(value, 0) > 0 else "-1"
     return path, str(value)
