@@ -35,8 +35,9 @@ types: .venv/.installed-dev
 imports: .venv/.installed-dev
 	.venv/bin/lint-imports --no-cache
 
+# Each file's tests stay together: they share servers.
 tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, side by side with other servers
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
