@@ -83,6 +83,11 @@ MONGO_HELLO_SECONDS_MAX = 60.0  # ours: how long an awaitable hello is held at m
 MONGO_TRANSACTION_SECONDS = 60.0
 MONGO_TRANSACTION_OPERATIONS_MAX = 100_000
 MONGO_FAIL_POINTS_MAX = 100
+MONGO_EVENTS_MAX = 10_000  # ours: changes of a partition that change streams can go back to
+MONGO_EVENTS_BYTES_MAX = 16 * MB
+MONGO_EVENT_SECONDS = 86_400
+MONGO_EVENTS_LOOK = 1_000  # noted between two looks at how many there are
+MONGO_STREAM_POLL_SECONDS = 0.02  # how soon a change stream that waits sees a change
 MONGO_SCRAM_256_ITERATIONS = 15_000
 MONGO_SCRAM_1_ITERATIONS = 10_000
 

@@ -29,6 +29,8 @@ from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
 from armillary.storage.engine import Engine
 
+WATCHED = "watched"  # in the state of a container that change streams were opened on
+IMAGES = "images"  # in what the MongoDB door keeps: documents are told as they were before
 _HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
 EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
 
@@ -50,6 +52,8 @@ class Container:
             rules=present_rules(record, key),
             older_rules=older_rules(record, key),
             logical_partition_bytes_max=logical_bytes_max,
+            keeps_events=WATCHED in record.state,
+            keeps_images=IMAGES in record.state.get(MONGO, {}),
         )
         self.form = json_form(self.schema)  # of its items, to the doors that read JSON
         self.map = PartitionMap([key_range_of(each) for each in record.state["ranges"]])
@@ -89,6 +93,8 @@ class Container:
         self.policies = ContainerPolicies.parse(record.body)
         self.schema.older_rules = older_rules(record, self.key)
         self.schema.rules = present_rules(record, self.key)
+        self.schema.keeps_events = WATCHED in record.state
+        self.schema.keeps_images = IMAGES in record.state.get(MONGO, {})
         self._rename()
 
     def query_context(self) -> Context:

@@ -178,6 +178,18 @@ def key_of_bson(definition: PartitionKeyDefinition, document: Mapping[str, Any])
     return definition.extract(item)
 
 
+def document_key(definition: PartitionKeyDefinition | None, document: Document) -> Document:
+    """What tells a document from all others: its shard key and its `_id`."""
+    key: Document = {}
+    for steps in definition.steps if definition is not None else ():
+        names = [field_name(steps[0]) or ID, *steps[1:]]
+        value: Any = document
+        for name in names:
+            value = value.get(name) if type(value) is dict else None
+        key[".".join(names)] = value
+    return {**{name: value for name, value in key.items() if name != ID}, ID: document.get(ID)}
+
+
 def item_terms(indexing: IndexingPolicy, header: ItemHeader, payload: bytes) -> ItemTerms:
     """The index terms of a stored item."""
     if not header.flags & FLAG_INDEXED:

@@ -12,6 +12,7 @@ numeric order. Everything that reads or writes a partition's bytes builds its ke
 | expiry  | time + rid                        | -                             | TTL                                    |
 | sizes   | epk                               | count, bytes, partition key   | limits and storage pictures            |
 | records | session + number + statement      | time, answers                 | writes that may be sent again          |
+| events  | lsn + step in transaction + rid   | what was done to a document   | change streams of watched collections  |
 | meta    | name                              | ...                           | head (lsn, counters), path dictionary  |
 
 An effective partition key (epk) is prefix-free inside one container (fixed length for hash V2 and MultiHash, self-
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 ITEMS, IDS, MEMBERS, TERMS, CHANGES, UNIQUE, EXPIRY, SIZES, META = b"i", b"k", b"l", b"t", b"c", b"u", b"e", b"s", b"m"
 RECORDS = b"r"
+EVENTS = b"v"
 
 RID_BYTES = 8
 PATH_BYTES = 4
@@ -56,6 +58,10 @@ def term_key(path_number: int, term: bytes, rid: int) -> bytes:
 
 def change_key(lsn: int, step: int = 0, rid: int = 0) -> bytes:
     return CHANGES + (lsn << 80 | step << 64 | rid).to_bytes(18, "big")
+
+
+def event_key(lsn: int, step: int = 0, rid: int = 0) -> bytes:
+    return EVENTS + (lsn << 80 | step << 64 | rid).to_bytes(18, "big")
 
 
 def unique_key(epk: bytes, constraint_number: int, values: bytes) -> bytes:

@@ -14,6 +14,7 @@ from armillary.model.keys import to_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
 from armillary.partition import log
+from armillary.partition.events import unpack_event
 from armillary.partition.presence import NOTHING, load_presence
 from armillary.partition.records import unpack_record
 from armillary.partition.schema import Schema, expires_s
@@ -22,6 +23,7 @@ from armillary.storage.engine import View
 
 SPACES = (
     layout.CHANGES,
+    layout.EVENTS,
     layout.EXPIRY,
     layout.ITEMS,
     layout.IDS,
@@ -69,6 +71,7 @@ class _Check:
         yield from self._check_changes()
         yield from self._check_sizes()
         yield from self._check_records()
+        yield from self._check_events()
         for space, name in ((layout.IDS, "ids"), (layout.MEMBERS, "members"), (layout.TERMS, "terms")):
             yield from self._check_count(space, name)
         yield from self._check_count(layout.UNIQUE, "unique values")
@@ -203,6 +206,16 @@ class _Check:
                 unpack_record(value)
             except Failure as failure:
                 yield f"record {key[1:].hex()}: {failure.message}"
+
+    def _check_events(self) -> Iterator[str]:
+        for key, value in self._view.scan(layout.EVENTS, layout.space_end(layout.EVENTS)):
+            try:
+                event = unpack_event(key, value)
+            except (ValueError, KeyError):
+                yield f"event {key[1:].hex()} cannot be read"
+                continue
+            if event.lsn > self._head.lsn:
+                yield f"event {event.lsn} is beyond the head, {self._head.lsn}"
 
     def _check_count(self, space: bytes, name: str) -> Iterator[str]:
         if self._counts[space] != self._expected[space]:

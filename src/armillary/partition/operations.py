@@ -12,6 +12,7 @@ from typing import Any
 from armillary.errors import Failure
 from armillary.model import documents, items
 from armillary.model.bson_ids import id_text
+from armillary.model.bson_json import document_of
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
 from armillary.model.indexing import ItemTerms
 from armillary.model.keys import Key
@@ -47,6 +48,12 @@ class Draft:
     is_indexed: bool
     rules_number: int
     format: int = FORMAT_JSON
+
+    def bson(self) -> Document:
+        """The item as a document of MongoDB's."""
+        if self.format == FORMAT_BSON:
+            return self.document
+        return document_of(items.strip_system_properties(self.document))
 
 
 def draft(schema: Schema, document: Document, ts: int, directive: str = "Default") -> Draft:
@@ -90,6 +97,7 @@ class Operation:
     directive: str = "Default"
     is_expiry: bool = False  # a DELETE by time to live
     is_any: bool = False  # a DELETE of whatever is there, expired or not
+    is_replacement: bool = False  # a CHANGE that puts another document in the place of one
 
 
 class Result(Enum):

@@ -16,7 +16,7 @@ from armillary.model import layout
 from armillary.model.encoding import unpack_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
-from armillary.partition import log
+from armillary.partition import events, log
 from armillary.partition.log_times import LogTimes
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome
@@ -50,6 +50,7 @@ class Partition:
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
         self.times = LogTimes()
         self.records = Records()
+        self.events_noted = 0  # since they were last looked through
         self._shut: Failure | None = None  # why nothing may be written now
         self._gate: asyncio.Event | None = None  # set when a hold is over
         self.is_moved = False  # others own its keys by now: what is read here may be old
@@ -209,6 +210,7 @@ class Partition:
                 self.on_grown(self)
         if writer.new_presence is not None:
             self._remember_presence(writer.new_presence)
+        self.events_noted += writer.event_count
         new_paths = writer.new_paths
         if new_paths:
             if len(self._paths) + len(new_paths) > PATHS_REMEMBERED_MAX:
@@ -274,6 +276,25 @@ class Partition:
             self._check_open()
             for key in change_keys:
                 txn.delete(key)
+
+        await self._store.write(run)
+
+    async def keep_events(self) -> int:
+        """What is done to documents is kept from now on, since the schema says so. Returns from which lsn on all is
+        there."""
+
+        def run(txn: Txn) -> int:
+            self._check_open()
+            return events.begin(txn, self.head_in(txn).lsn)
+
+        return await self._store.write(run)
+
+    async def forget_events(self, keys: Sequence[bytes], last_lsn: int) -> None:
+        def run(txn: Txn) -> None:
+            self._check_open()
+            for key in keys:
+                txn.delete(key)
+            txn.put(events.SINCE_KEY, last_lsn.to_bytes(8, "big"))
 
         await self._store.write(run)
 

@@ -21,7 +21,7 @@ from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import FIXED_HEADER_BYTES, epk_of
 from armillary.model.resources import first_item_number
-from armillary.partition import log
+from armillary.partition import events, log
 from armillary.partition.adoption import Adopter
 from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Partition
 from armillary.partition.presence import PRESENCE_KEY, SETTLED, Presence, load_presence
@@ -33,7 +33,7 @@ Rest = Callable[[], Awaitable[None]]
 
 _BY_KEY = (layout.IDS, layout.MEMBERS, layout.SIZES, layout.UNIQUE)  # spaces in the order of effective keys
 _BY_NUMBER = (layout.CHANGES, layout.EXPIRY)  # spaces whose keys end in the item's number
-COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, layout.TERMS, layout.META, layout.RECORDS)
+COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, layout.TERMS, layout.META, layout.RECORDS, layout.EVENTS)
 _PATHS = layout.path_key("")
 _NOBODY = 255
 
@@ -336,20 +336,35 @@ class Transfer:
             for source in self.sources
         ]
         records = [pair for source in self.sources for pair in await source.store.read(_records)]
+        noted = [pair for source in self.sources for pair in await source.store.read(events.all_entries)]
+        sinces = [await source.store.read(events.since) for source in self.sources]
         lsn = max(head.lsn for head in heads)
         assert sum(head.item_count for head in heads) == sum(target.head.item_count for target in self.targets)
         assert sum(head.size_bytes for head in heads) == sum(target.head.size_bytes for target in self.targets)
         for target, range_id in zip(self.targets, range_ids, strict=True):
 
-            def run(txn: Txn, range_id: int = range_id) -> log.Head:
+            def run(txn: Txn, range_id: int = range_id, target: Target = target) -> log.Head:
                 head = log.load_head(txn, 0, 0)
                 head.lsn, head.next_number = lsn, first_item_number(range_id)
                 txn.put(layout.HEAD_KEY, head.pack())
                 for key, value in records:
                     txn.put(key, value)
+                _put_events(txn, target, noted, sinces)
                 return head
 
             target.head = await target.store.write(run)
+
+
+def _put_events(txn: Txn, target: Target, noted: Sequence[tuple[bytes, bytes]], sinces: Sequence[int | None]) -> None:
+    """What those who watch have not read yet, of the child's keys. Where a parent was never watched, all is there from
+    the beginning of watching on, which is not known to be earlier than now."""
+    known = [each for each in sinces if each is not None]
+    if not known:
+        return
+    for key, value in noted:
+        if target.low <= events.unpack_event(key, value).epk < target.high:
+            txn.put(key, value)
+    txn.put(events.SINCE_KEY, max(known).to_bytes(8, "big"))
 
 
 def _records(view: View) -> list[tuple[bytes, bytes]]:

@@ -49,6 +49,8 @@ class Schema:
     rules: Rules
     older_rules: dict[int, Rules] = field(default_factory=dict)
     logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
+    keeps_events: bool = False  # somebody watches: what is done to documents is kept
+    keeps_images: bool = False  # with what they were before
 
     def rules_of(self, header: ItemHeader) -> Rules:
         rules = self.rules

@@ -11,7 +11,7 @@ from itertools import islice
 from armillary import limits
 from armillary.model import documents, layout
 from armillary.model.encoding import payload_of, unpack_header
-from armillary.partition import log
+from armillary.partition import events, log
 from armillary.partition.operations import MemberFailed, Operation, Verb
 from armillary.partition.partition import Partition
 from armillary.partition.presence import Presence, paths_of
@@ -70,6 +70,16 @@ async def forget_records(partition: Partition, now_s: float) -> None:
     if partition.records.expire(now_s):
         keys = await partition.read(lambda view: list(islice(expired_keys(view, now_s), limits.SWEEP_ITEMS_MAX)))
         await partition.forget(keys)
+
+
+async def forget_events(partition: Partition, now_s: float) -> None:
+    """Drop what was noted for change streams beyond what is kept, when much was noted."""
+    if partition.events_noted < limits.MONGO_EVENTS_LOOK:
+        return
+    partition.events_noted = 0
+    keys, last_lsn = await partition.read(lambda view: events.too_many(view, now_s))
+    if keys:
+        await partition.forget_events(keys, last_lsn)
 
 
 async def apply_rules(partition: Partition, schema: Schema) -> None:

@@ -25,7 +25,7 @@ from armillary.model.encoding import (
 from armillary.model.indexing import ItemTerms, count_charged
 from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
-from armillary.partition import log
+from armillary.partition import events, log
 from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
 from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence, of_first_item
 from armillary.partition.schema import Schema, expires_s
@@ -53,6 +53,7 @@ class Writer:
         self._now_s = now_s
         self._lsn = head.lsn + 1  # of everything that this transaction changes
         self._steps = 0
+        self.event_count = 0  # noted for those who watch
         self.head = head
         self.new_paths: PathPrefixes = {}
         self.new_presence: Presence | None = None
@@ -264,6 +265,8 @@ class Writer:
         for path, term in made.terms.terms:
             put(prefix_of(path) + term + rid, b"")
         self._put_expiry(header, number)
+        if self._schema.keeps_events:
+            self._note_event(events.INSERT, epk, number, None, made.bson())
         terms = made.terms.charged + self._schema.unique.count
         charge_ru = charges.create_ru(len(payload), terms)
         answered = payload if made.format == FORMAT_JSON else made.text
@@ -296,6 +299,8 @@ class Writer:
         self._note_paths(made.terms)
         self._delete_expiry(before, number)
         self._put_expiry(header, number)
+        if self._schema.keeps_events:
+            self._note_event(events.kind_of(operation), epk, number, documents.bson_document(stored), made.bson())
         charge_ru = charges.replace_ru(len(before_payload), len(payload), changed)
         answered = payload
         if made.format != FORMAT_JSON:
@@ -306,9 +311,8 @@ class Writer:
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
         """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""
         txn = self._txn
-        header, payload = unpack_header(stored), payload_of(stored)
+        header, payload, rid = unpack_header(stored), payload_of(stored), number.to_bytes(8, "big")
         terms = self._terms_of(header, payload)
-        rid = number.to_bytes(8, "big")
         for path, term in terms.terms:
             txn.delete(self._term_prefix(path) + term + rid)
         for constraint, values in entries_in(self._schema, header, payload):
@@ -321,6 +325,8 @@ class Writer:
         tombstone = log.pack_tombstone(kind, int(self._now_s), epk, item_id)
         txn.put(layout.change_key(self._lsn, self._next_step(), number), tombstone)
         self._resize_stored(epk, -1, -len(payload))
+        if self._schema.keeps_events:
+            self._note_event(events.DELETE, epk, number, documents.bson_document(stored), None)
         return terms.charged + self._schema.unique.count
 
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
@@ -339,6 +345,12 @@ class Writer:
         header = ItemHeader(made.format, flags, made.rules_number, lsn, made.ts, made.ttl, epk, step)
         self._txn.put(layout.change_key(lsn, step, number), log.WRITTEN)
         return header, payload, etag
+
+    def _note_event(self, kind: str, epk: bytes, number: int, before: Document | None, after: Document | None) -> None:
+        """For those who watch, at the place of the change that was entered last."""
+        noted = events.noted(self._schema, kind, epk, before, after, self._now_s)
+        events.put_event(self._txn, self._lsn, self._steps - 1, number, noted)
+        self.event_count += 1
 
     def _next_step(self) -> int:
         self.head.lsn = self._lsn

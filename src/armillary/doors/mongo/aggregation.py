@@ -8,6 +8,7 @@ from typing import Any, Final
 from armillary.account.container import Container
 from armillary.doors.mongo import collections, compiled, hints, indexes, namespaces, outputs, reading, sessions
 from armillary.doors.mongo.call import Call, Reply, check_collection, read_only
+from armillary.doors.mongo.change_streams import ChangeStream, check_after
 from armillary.doors.mongo.client import Grant
 from armillary.doors.mongo.collections import batch_size_of
 from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
@@ -36,6 +37,9 @@ async def aggregate(call: Call) -> Reply:
     batch_size = batch_size_of(call)
     container = None if is_database else namespaces.find(call, name)
     stream = Aggregation(call, container, is_database=is_database)
+    provided = stream.pipeline.provided
+    if provided is not None and provided.name == "$changeStream":
+        return await _watch(call, stream, None if is_database else name, namespace, batch_size)
     if stream.pipeline.output is not None:
         if call.client.grant is not Grant.WRITE:
             raise read_only(call)
@@ -47,6 +51,20 @@ async def aggregate(call: Call) -> Reply:
         await outputs.write(call, stream.pipeline.output, stream.batches(), stream.values)
         return await first_batch(call, Cursor(ListedSource([]), namespace, call), batch_size=None)
     cursor = Cursor(PagedSource(_encoded(stream.batches())), namespace, call)
+    return await first_batch(call, cursor, batch_size=batch_size)
+
+
+async def _watch(
+    call: Call, stream: Aggregation, collection: str | None, namespace: str, batch_size: int | None
+) -> Reply:
+    if call.transaction is not None:
+        raise refusal(263, "$changeStream cannot be used in a transaction")
+    check_after(call.fields.array("pipeline"))
+    provided = stream.pipeline.provided
+    assert provided is not None
+    source = ChangeStream(call, collection, provided.spec, stream.pipeline, Run(stream.values, _Others(call)))
+    await source.open(call)
+    cursor = Cursor(source, namespace, call, has_waits=True)
     return await first_batch(call, cursor, batch_size=batch_size)
 
 

@@ -178,6 +178,7 @@ async def _update_found(call: Call, container: Container, order: Order) -> Done:
     async for key, id_value in candidates(call, container, order):
         done = Done()
         operation = bson_items.changing(container, key, id_value, change_of(call, container, order, done))
+        operation.is_replacement = order.update is not None and order.update.kind == "replacement"
         try:
             answer = await _write(call, container, operation, order, done)
         except Failure as failure:

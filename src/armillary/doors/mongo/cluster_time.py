@@ -4,6 +4,7 @@ every write; each answer carries it, encoded once for as long as it stands still
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 import bson
@@ -13,6 +14,7 @@ from bson.timestamp import Timestamp
 
 from armillary.clock import Clock
 
+_MOMENTS_KEPT: Final = 10_000
 _UNSIGNED: Final = {"hash": Binary(bytes(20), 0), "keyId": Int64(0)}
 
 
@@ -21,6 +23,7 @@ class ClusterTime:
         self._clock = clock
         self._seconds = int(clock.now_s())
         self._count = 1
+        self._moments: deque[tuple[int, int, int]] = deque(maxlen=_MOMENTS_KEPT)  # times, with when they began
         self._encoded = self._encode()
 
     @property
@@ -34,8 +37,17 @@ class ClusterTime:
             self._seconds, self._count = seconds, 1
         else:
             self._count += 1
+        self._moments.append((self._seconds, self._count, int(self._clock.now_s() * 1000)))
         self._encoded = self._encode()
         return self.now
+
+    def wall_ms(self, moment: Timestamp) -> int:
+        """When a time began that was told before; of one that is long past, its second."""
+        wanted = (moment.time, moment.inc)
+        for seconds, count, wall_ms in reversed(self._moments):
+            if (seconds, count) <= wanted:
+                return wall_ms if seconds == moment.time else moment.time * 1000
+        return moment.time * 1000
 
     def elements(self) -> bytes:
         """`$clusterTime` and `operationTime`, as fields of an answer."""

@@ -83,6 +83,7 @@ async def drop(call: Call) -> Reply:
             raise refusal(26, "ns not found")
         return {}
     count = len(indexes.listed_indexes(container))
+    await call.door.announce(call, "drop", call.database, collection)
     await _drop(call, container)
     return {"nIndexesWas": count, "ns": f"{call.database}.{collection}"}
 
@@ -93,8 +94,15 @@ async def _drop(call: Call, container: Container) -> None:
     except Failure as failure:
         if failure.kind is not Kind.NOT_FOUND:
             raise
-    for cursor_id in call.door.cursors.of_namespace(f"{container.database.name}.{container.name}"):
-        await call.door.cursors.kill(cursor_id)
+    await _end_cursors(call, container.database.name, container.name)
+
+
+async def _end_cursors(call: Call, database: str, collection: str) -> None:
+    """Of a collection that is going; change streams say so themselves."""
+    for cursor_id in call.door.cursors.of_namespace(f"{database}.{collection}"):
+        cursor = call.door.cursors.find(cursor_id)
+        if cursor is not None and not cursor.has_waits:
+            await call.door.cursors.kill(cursor_id)
 
 
 async def drop_database(call: Call) -> Reply:
@@ -102,8 +110,9 @@ async def drop_database(call: Call) -> Reply:
     if record is None:
         return {}
     for container in namespaces.collections_of(call, call.database):
-        for cursor_id in call.door.cursors.of_namespace(f"{call.database}.{container.name}"):
-            await call.door.cursors.kill(cursor_id)
+        await call.door.announce(call, "drop", call.database, container.name)
+        await _end_cursors(call, call.database, container.name)
+    await call.door.announce(call, "dropDatabase", call.database, "")
     await containers.delete_database(call.account, record, None)
     return {"dropped": call.database}
 
@@ -163,9 +172,9 @@ async def rename(call: Call) -> Reply:
         raise refusal(20, "Can't rename a collection to itself")
     namespaces.check_new(call, target)
     drops = call.fields.flag("dropTarget", False)
+    await call.door.announce(call, "rename", database, collection, to={"db": database, "coll": target})
     for name in (collection, target) if drops else (collection,):
-        for cursor_id in call.door.cursors.of_namespace(f"{database}.{name}"):
-            await call.door.cursors.kill(cursor_id)
+        await _end_cursors(call, database, name)
     await namespaces.rename(call, container, target, drops_target=drops)
     return {}
 

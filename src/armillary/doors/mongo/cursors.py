@@ -123,7 +123,10 @@ class Cursor:
             count = min(count, self.left)
         while len(batch) < count:
             if not self.pending:
-                call.check_time()
+                if self.has_waits and batch:
+                    break  # what there is is told at once
+                if not self.has_waits:
+                    call.check_time()
                 page = None if self.is_done else await self.source.read(call, count - len(batch))
                 if page is None:
                     self.is_done = True
@@ -215,7 +218,7 @@ async def first_batch(call: Call, cursor: Cursor, *, batch_size: int | None, is_
     except BaseException:
         await cursor.close()
         raise
-    if is_single or (cursor.is_over and not cursor.has_waits):
+    if is_single or cursor.is_over:
         await cursor.close()
     else:
         call.door.cursors.add(cursor)
@@ -261,7 +264,7 @@ async def get_more(call: Call) -> Reply:
         await cursor.close()
         raise refusal(237, f"cursor id {cursor_id} was killed")
     left_id = cursor_id
-    if cursor.is_over and not cursor.has_waits:
+    if cursor.is_over:
         await cursors.kill(cursor_id)
         left_id = 0
     return cursor_reply(batch, cursor_id=left_id, namespace=namespace, is_first=False, token=cursor.source.resume_token)

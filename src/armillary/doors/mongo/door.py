@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bson.int64 import Int64
 from bson.objectid import ObjectId
@@ -23,6 +23,7 @@ from armillary.clock import Clock
 from armillary.doors.mongo import answers, concerns, numbered
 from armillary.doors.mongo.authentication import Authenticator, unauthorized
 from armillary.doors.mongo.call import Call, check_database, read_only
+from armillary.doors.mongo.change_streams import ChangeStream
 from armillary.doors.mongo.client import Client, Grant, Line, Statistics
 from armillary.doors.mongo.cluster_time import ClusterTime
 from armillary.doors.mongo.commands import COMMANDS, Command
@@ -82,6 +83,7 @@ class MongoDoor:
         self.sessions = Sessions(account.clock)
         self.cursors = Cursors(account.clock)
         self.open_transactions: set[Transaction] = set()
+        self.streams: set[ChangeStream] = set()  # that are open
         self.fail_points = FailPoints()
         self.process_id = ObjectId(account.clock.random_bytes(12))
         self.port = 0  # that clients reach, once it is open
@@ -153,6 +155,15 @@ class MongoDoor:
             await session.transaction.abort()
         for cursor_id in self.cursors.of_session(session_id):
             await self.cursors.kill(cursor_id)
+
+    def is_watched(self, database: str, collection: str) -> bool:
+        return any(stream.covers(database, collection) for stream in self.streams)
+
+    async def announce(self, call: Call, kind: str, database: str, collection: str, **extra: Any) -> None:
+        """Tell those who watch what is about to happen to a collection or a database."""
+        for stream in list(self.streams):
+            if stream.covers(database, collection):
+                await stream.tell(call, kind, database, collection, extra)
 
     # What is known of the door at work.
 

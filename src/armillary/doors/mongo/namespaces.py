@@ -10,7 +10,7 @@ from bson.binary import UUID_SUBTYPE, Binary
 
 from armillary.account import containers, indexes
 from armillary.account.catalog import Body, Record
-from armillary.account.container import MONGO, Container
+from armillary.account.container import IMAGES, MONGO, WATCHED, Container
 from armillary.account.throughput import Throughput
 from armillary.doors.mongo.call import Call
 from armillary.errors import Failure, Kind
@@ -92,11 +92,21 @@ async def create(
         ]
     if throughput is None and not call.account.settings.is_serverless:
         throughput = Throughput.manual(call.door.settings.throughput_ru)
-    kept = {MONGO: {"uuid": call.clock.guid(), "options": encode(options).hex()}}
+    mine: Body = {"uuid": call.clock.guid(), "options": encode(options).hex()}
+    if (options.get("changeStreamPreAndPostImages") or {}).get("enabled"):
+        mine[IMAGES] = True
+    kept: Body = {MONGO: mine}
+    is_watched = call.door.is_watched(call.database, collection)
+    if is_watched:
+        kept[WATCHED] = True
+        await call.door.announce(call, "create", call.database, collection)
     try:
-        return await containers.create_container(
+        made = await containers.create_container(
             call.account, database, body, throughput, is_old_client=not shard_key, kept=kept
         )
+        for partition in made.partitions.values() if is_watched else ():
+            await partition.keep_events()
+        return made
     except Failure as failure:
         if failure.kind is Kind.BAD_REQUEST and "code" not in failure.details:
             raise refusal(
@@ -153,9 +163,13 @@ async def change_options(call: Call, container: Container, options: Document) ->
     merged = {**options_of(container), **options}
 
     def change(state: Body, _new_store: Any) -> Body:
-        return {**state, MONGO: {**state.get(MONGO, {}), "options": encode(merged).hex()}}
+        mine = {name: value for name, value in state.get(MONGO, {}).items() if name != IMAGES}
+        if (merged.get("changeStreamPreAndPostImages") or {}).get("enabled"):
+            mine[IMAGES] = True
+        return {**state, MONGO: {**mine, "options": encode(merged).hex()}}
 
     await call.account.catalog.change_state(container.record, change)
+    container.schema.keeps_images = IMAGES in container.record.state.get(MONGO, {})
 
 
 # What is remembered.

@@ -1,0 +1,308 @@
+"""Change streams: what is done to the documents of a collection, of a database or of all of them, told as it happens.
+
+Documents' events are kept with the documents (`account/watching.py`), so a stream goes on from its token after splits
+and restarts. What happens to collections themselves is told to the streams that are open at that moment.
+"""
+
+from __future__ import annotations
+
+from binascii import Error as HexError
+from binascii import unhexlify
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from bson.datetime_ms import DatetimeMS
+from bson.errors import BSONError
+from bson.timestamp import Timestamp
+
+from armillary import limits
+from armillary.account import bson_items, watching
+from armillary.account.container import Container
+from armillary.account.watching import Position, Told
+from armillary.doors.mongo import namespaces
+from armillary.doors.mongo.call import Call
+from armillary.doors.mongo.fields import Fields
+from armillary.errors import Failure
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.pipeline import Pipeline
+from armillary.languages.mongo.stages.stage import Run, of_list
+from armillary.model.bson_values import Document, decode, encode, is_identical
+from armillary.partition import events
+from armillary.partition.events import Event
+
+if TYPE_CHECKING:
+    from armillary.doors.mongo.door import MongoDoor
+
+_OPTIONS: Final = frozenset(
+    "fullDocument fullDocumentBeforeChange resumeAfter startAfter startAtOperationTime allChangesForCluster "
+    "showExpandedEvents showMigrationEvents".split()
+)
+_LOOKUPS: Final = ("default", "updateLookup", "whenAvailable", "required")
+_IMAGES: Final = ("off", "whenAvailable", "required")
+_AFTER: Final = frozenset(
+    "$match $project $addFields $set $unset $replaceRoot $replaceWith $redact $changeStreamSplitLargeEvent".split()
+)
+_TIME_DIGITS: Final = 16
+
+
+class ChangeStream:
+    """Where the documents of one cursor come from."""
+
+    def __init__(self, call: Call, collection: str | None, spec: Document, pipeline: Pipeline, run: Run) -> None:
+        fields = Fields(spec, "$changeStream")
+        fields.only(_OPTIONS)
+        self._door: MongoDoor = call.door
+        self._database: str | None = call.database
+        self._collection = collection
+        if fields.flag("allChangesForCluster", False):
+            if call.database != "admin" or collection is not None:
+                raise refusal(72, "A change stream of the cluster is opened on the admin database, with {aggregate: 1}")
+            self._database = None
+        elif collection is None and call.database == "admin":
+            raise refusal(72, "A change stream of the admin database is one of the cluster: say allChangesForCluster")
+        self._lookup = fields.text("fullDocument", "default")
+        self._image = fields.text("fullDocumentBeforeChange", "off")
+        if self._lookup not in _LOOKUPS or self._image not in _IMAGES:
+            raise refusal(2, "fullDocument is default, updateLookup, whenAvailable or required")
+        self._is_expanded = fields.flag("showExpandedEvents", False)
+        self._pipeline, self._run = pipeline, run
+        self._positions: dict[str, Position] = {}  # by the rid of a container
+        self._waiting: deque[Document] = deque()  # events of collections
+        self._since_ms: int | None = None
+        self._token: Document = {}
+        self._is_over = False
+        self._begin(fields)
+
+    def _begin(self, fields: Fields) -> None:
+        given = [name for name in ("resumeAfter", "startAfter", "startAtOperationTime") if name in fields]
+        if len(given) > 1:
+            raise refusal(40674, f"Only one of {', '.join(given)} may be given")
+        self._is_resumed = bool(given)
+        if not given:
+            return
+        if given[0] == "startAtOperationTime":
+            moment = fields.body[given[0]]
+            if not isinstance(moment, Timestamp):
+                raise refusal(14, "startAtOperationTime is a timestamp")
+            self._since_ms = self._door.cluster_time.wall_ms(moment)
+            return
+        token = fields.document(given[0])
+        kept = _unpacked(token)
+        if kept.get("i") and given[0] == "resumeAfter":
+            raise refusal(
+                260, "Attempting to resume a change stream using 'resumeAfter' is not allowed from an invalidate"
+            )
+        self._positions = {rid: watching.unpacked(each) for rid, each in kept["p"].items()}
+        self._token = token
+
+    # What a cursor asks.
+
+    @property
+    def resume_token(self) -> Document:
+        return self._token or self._made_token(0)
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self._is_over and not self._waiting
+
+    async def close(self) -> None:
+        self._is_over = True
+        self._waiting.clear()
+        self._door.streams.discard(self)
+
+    async def open(self, call: Call) -> None:
+        """From now on, or from where it was told."""
+        self._door.streams.add(self)
+        for container in self._containers(call):
+            await self._enter(call, container, is_new=False)
+
+    async def read(self, call: Call, count: int) -> list[bytes] | None:
+        limit_ms = call.fields.whole("maxTimeMS", low=0) if call.name == "getMore" else None
+        machine = self._door.machine
+        wait_s = limits.MONGO_AWAIT_SECONDS if limit_ms is None else limit_ms / 1000
+        ends_s = machine.monotonic_s() + (wait_s if call.name == "getMore" else 0.0)
+        while True:
+            found = await self._next(call, min(count, limits.MONGO_FIRST_BATCH * 10))
+            if found:
+                return [encode(each) for each in found]
+            if self.is_exhausted:
+                return None
+            left_s = ends_s - machine.monotonic_s()
+            if left_s <= 0 or not await call.client.pause(min(left_s, limits.MONGO_STREAM_POLL_SECONDS)):
+                return []
+
+    # What there is to tell.
+
+    def covers(self, database: str, collection: str) -> bool:
+        if self._database is None:
+            return not collection.startswith(namespaces.SYSTEM)
+        return database == self._database and self._collection in (None, collection)
+
+    def _containers(self, call: Call) -> list[Container]:
+        if self._database is None:
+            return [each for each in call.account.containers if self.covers(each.database.name, each.name)]
+        if self._collection is None:
+            return namespaces.collections_of(call, self._database)
+        container = namespaces.find(call, self._collection, self._database)
+        return [container] if container is not None else []
+
+    async def _enter(self, call: Call, container: Container, *, is_new: bool) -> None:
+        rid = container.record.rid.hex()
+        await watching.watch(call.account, container)
+        if rid not in self._positions:
+            # One that has come since is told from its beginning; so is everything where a time was given.
+            tells_all = is_new or self._is_resumed
+            self._positions[rid] = watching.beginning() if tells_all else watching.now(container)
+
+    async def _next(self, call: Call, count: int) -> list[Document]:
+        found: list[Document] = []
+        if not self._is_over:
+            found = await self._documents_events(call, count)
+        while self._waiting and len(found) < count:
+            found.append(self._waiting.popleft())
+        return await self._through_pipeline(found)
+
+    async def _documents_events(self, call: Call, count: int) -> list[Document]:
+        shown: list[tuple[int, Document]] = []
+        for container in self._containers(call):
+            rid = container.record.rid.hex()
+            if rid not in self._positions:
+                await self._enter(call, container, is_new=True)
+            position = self._positions[rid]
+            if not watching.has_news(container, position):
+                continue
+            told, behind = await watching.read(container, position, count, self._since_ms)
+            for each in told:
+                self._positions[rid] = each.position
+                shown.append((each.event.wall_ms, await self._shown(call, container, each)))
+            self._positions[rid] = behind
+        shown.sort(key=lambda each: each[0])
+        self._token = self._made_token(shown[-1][0]) if shown else self._made_token(0)
+        return [document for _, document in shown]
+
+    async def _shown(self, call: Call, container: Container, told: Told) -> Document:
+        event = told.event
+        document: Document = {
+            "_id": self._made_token(event.wall_ms),
+            "operationType": event.kind,
+            "clusterTime": _cluster_time(event),
+            "wallTime": DatetimeMS(event.wall_ms),
+        }
+        if event.kind in (events.INSERT, events.REPLACE):
+            document["fullDocument"] = event.document
+        elif event.kind == events.UPDATE and self._lookup != "default":
+            document["fullDocument"] = await self._looked_up(call, container, event)
+        document["ns"] = {"db": container.database.name, "coll": container.name}
+        document["documentKey"] = event.key
+        if event.update is not None:
+            document["updateDescription"] = event.update
+        if self._image != "off" and event.kind != events.INSERT:
+            if event.before is None and self._image == "required":
+                raise _no_image("pre-image")
+            document["fullDocumentBeforeChange"] = event.before
+        return document
+
+    async def _looked_up(self, call: Call, container: Container, event: Event) -> Document | None:
+        if self._lookup != "updateLookup":
+            if event.document is None and self._lookup == "required":
+                raise _no_image("post-image")
+            return event.document
+        pseudo: Document = {"_id": event.key["_id"]}
+        for path, value in event.key.items():
+            *above, last = path.split(".")
+            place = pseudo
+            for part in above:
+                place = place.setdefault(part, {})
+            place[last] = value
+        found = await bson_items.find(container, container.key_of_bson(pseudo), event.key["_id"])
+        call.spend(found.charge_ru)
+        return decode(found.document) if found.document is not None else None
+
+    async def _through_pipeline(self, found: list[Document]) -> list[Document]:
+        if not found or not self._pipeline.stages:
+            return found
+        shown: list[Document] = []
+        async for batch in self._pipeline.run(of_list(found), self._run):
+            shown += batch
+        tokens = [each["_id"] for each in found]
+        for each in shown:
+            if "_id" not in each or not any(is_identical(each["_id"], token) for token in tokens):
+                raise Failure(
+                    refusal(280, "").kind,
+                    "Encountered an event whose _id field, which contains the resume token, was modified by the "
+                    "pipeline. Modifying the _id field of an event makes it impossible to resume the stream.",
+                    details={"code": 280, "labels": ("NonResumableChangeStreamError",)},
+                )
+        return shown
+
+    # What happens to collections.
+
+    async def tell(self, call: Call, kind: str, database: str, collection: str, extra: Document) -> None:
+        """Something happens to a collection or a database, perhaps to what is watched itself."""
+        is_expanded = kind not in ("drop", "rename", "dropDatabase")
+        if (is_expanded and not self._is_expanded) or self._is_over:
+            return
+        # What was done to documents comes first.
+        for document in await self._documents_events(call, limits.MONGO_EVENTS_MAX):
+            self._waiting.append(document)
+        if kind == "dropDatabase" and self._collection is not None:
+            return
+        namespace: Document = {"db": database, "coll": collection} if collection else {"db": database}
+        self._announce(call, {"operationType": kind, "ns": namespace, **extra})
+        is_end = kind in ("drop", "rename") if self._collection is not None else kind == "dropDatabase"
+        if is_end and self._database is not None:
+            self._announce(call, {"operationType": "invalidate"}, is_invalid=True)
+            self._is_over = True
+
+    def _announce(self, call: Call, event: Document, *, is_invalid: bool = False) -> None:
+        now_ms = int(call.clock.now_s() * 1000)
+        shown: Document = {
+            "_id": self._made_token(now_ms, is_invalid=is_invalid),
+            "operationType": event["operationType"],
+            "clusterTime": self._door.cluster_time.now,
+            "wallTime": DatetimeMS(now_ms),
+            **event,
+        }
+        self._token = shown["_id"]
+        self._waiting.append(shown)
+
+    def _made_token(self, wall_ms: int, *, is_invalid: bool = False) -> Document:
+        kept: Document = {"p": {rid: watching.packed(each) for rid, each in self._positions.items()}}
+        if is_invalid:
+            kept["i"] = True
+        wall_ms = wall_ms or int(self._door.account.clock.now_s() * 1000)
+        return {"_data": f"{wall_ms:0{_TIME_DIGITS}x}{encode(kept).hex()}".upper()}
+
+
+def check_after(given: list[Any]) -> None:
+    """Which stages may follow."""
+    for stage in given[1:]:
+        name = next(iter(stage), "") if isinstance(stage, dict) else ""
+        if name not in _AFTER:
+            raise refusal(20, f"{name} is not permitted in a $changeStream pipeline")
+
+
+def _unpacked(token: Document) -> dict[str, Any]:
+    data = token.get("_data")
+    if not isinstance(data, str):
+        raise refusal(260, "A resume token has a string '_data'")
+    try:
+        kept = decode(unhexlify(data[_TIME_DIGITS:]))
+        for each in kept["p"].values():
+            watching.unpacked(each)
+    except (HexError, BSONError, KeyError, ValueError, TypeError, AttributeError):
+        raise refusal(260, "The resume token is not one that was given here") from None
+    return kept
+
+
+def _cluster_time(event: Event) -> Timestamp:
+    step = int.from_bytes(event.place[8:10], "big")
+    return Timestamp(event.wall_ms // 1000, ((event.lsn << 4) + step) & 0x7FFFFFFF)
+
+
+def _no_image(what: str) -> Failure:
+    return refusal(
+        47,
+        f"Change stream was configured to require a {what} for all events, but the {what} was not found.",
+        labels=("NonResumableChangeStreamError",),
+    )
