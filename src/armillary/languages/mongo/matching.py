@@ -34,7 +34,6 @@ from armillary.languages.mongo.text import TextIndex, TextQuery
 from armillary.model.bson_values import Document, is_number, regex_options
 
 _NO_SCRIPTS, _NO_TEXT_INDEX = 115, 27
-_ALL_MIXED: Final = "$all/$elemMatch has to be consistent"
 _LOGICAL: Final = ("$and", "$or", "$nor")
 
 

@@ -32,7 +32,6 @@ class Constant:
         return self.value
 
 
-Compile = Callable[[Any, Context], Expression]
 Special = Callable[[str, Any, Context], Expression]
 
 
