@@ -18,9 +18,13 @@ class Bill:
 
     def __init__(self) -> None:
         self.charges: list[float] = []
+        self.items_ru = 0.0  # of requests about items; the client reads the account whenever it likes
 
     def note(self, response: Any) -> None:
-        self.charges.append(float(response.http_response.headers.get("x-ms-request-charge", 0)))
+        charge_ru = float(response.http_response.headers.get("x-ms-request-charge", 0))
+        self.charges.append(charge_ru)
+        if "/docs" in response.http_request.url:
+            self.items_ru += charge_ru
 
     @property
     def total_ru(self) -> float:
@@ -77,11 +81,9 @@ def test_charges_answered_are_charges_counted(
 def test_totals_do_not_go_back_in_a_split(operator: Operator, name: str, container: ContainerProxy, bill: Bill) -> None:
     for number in range(30):
         container.create_item({"id": str(number), "pk": f"k{number}"})
-    written_ru = sum(bill.charges[-30:])
     operator.command("split", f"{name}/items", "0")
     for number in range(30):
         container.read_item(str(number), f"k{number}")
-    read_ru = sum(bill.charges[-30:])
     labels = {"database": name, "container": "items"}
-    assert operator.metric("charge_request_units_total", **labels) == pytest.approx(written_ru + read_ru)
+    assert operator.metric("charge_request_units_total", **labels) == pytest.approx(bill.items_ru)
     assert operator.metric("partitions", **labels) == 4
