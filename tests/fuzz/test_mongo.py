@@ -52,6 +52,8 @@ BODIES: list[dict[str, Any]] = [
     {"findAndModify": "c", "query": {"a": 1}, "update": {"$set": {"b": 1}}, "new": True, "sort": {"a": 1}},
     {"aggregate": "c", "pipeline": [{"$match": {"a": 1}}, {"$group": {"_id": "$a", "n": {"$sum": 1}}}], "cursor": {}},
     {"aggregate": "c", "pipeline": [LOOKUP, {"$unwind": "$x"}], "cursor": {"batchSize": 1}},
+    {"aggregate": "c", "pipeline": [{"$changeStream": {"fullDocument": "default"}}], "cursor": {"batchSize": 1}},
+    {"insert": "c", "documents": [{"a": 1}], "lsid": SESSION, "txnNumber": Int64(4), "autocommit": False},
     {"count": "c", "query": {"a": {"$lt": 5}}, "limit": 2},
     {"distinct": "c", "key": "a.b", "query": {}},
     {"create": "d", "validator": {"a": {"$type": "int"}}, "collation": {"locale": "en"}},

@@ -15,8 +15,10 @@ from armillary.account.account import Account
 from armillary.account.catalog import Body
 from armillary.account.container import WATCHED, Container
 from armillary.errors import Failure, Kind
+from armillary.model import documents, layout
+from armillary.model.encoding import unpack_header
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
-from armillary.partition import events
+from armillary.partition import events, log
 from armillary.partition.events import Event
 from armillary.partition.partition import Partition
 from armillary.storage.engine import View
@@ -117,6 +119,30 @@ async def _read_one(partition: Partition, piece: Stretch, most: int, since_ms: i
         return found, max(end, events.place_after(last_lsn))
 
     return await partition.read(look)
+
+
+async def remembered(container: Container, since_ms: int) -> list[Event]:
+    """What is known of changes before anybody watched: documents as they are now that were written since, as if they
+    had been inserted then."""
+    found: list[Event] = []
+    for partition in container.partitions.values():
+
+        def look(view: View) -> list[Event]:
+            noted: list[Event] = []
+            for transaction in log.transactions(view, 0, events.since(view) or 0):
+                for stored in transaction.items:
+                    header = unpack_header(stored)
+                    if header.ts * 1000 + 999 >= since_ms:
+                        document = documents.bson_document(stored)
+                        key = documents.document_key(container.key, document)
+                        place = layout.event_key(header.lsn, header.step)[1:]
+                        wall_ms = max(since_ms, header.ts * 1000)
+                        noted.append(Event(place, events.INSERT, header.epk, wall_ms, key, document, None, None))
+            return noted
+
+        found += await partition.read(look)
+    found.sort(key=lambda each: (each.wall_ms, each.place))
+    return found[-limits.MONGO_EVENTS_MAX :]
 
 
 def has_news(container: Container, position: Position) -> bool:

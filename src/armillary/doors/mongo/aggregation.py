@@ -60,6 +60,9 @@ async def _watch(
     if call.transaction is not None:
         raise refusal(263, "$changeStream cannot be used in a transaction")
     check_after(call.fields.array("pipeline"))
+    level = (call.body.get("readConcern") or {}).get("level", "majority")
+    if level != "majority":
+        raise refusal(72, f"$changeStream cannot run with a readConcern other than 'majority'; got '{level}'")
     provided = stream.pipeline.provided
     assert provided is not None
     source = ChangeStream(call, collection, provided.spec, stream.pipeline, Run(stream.values, _Others(call)))

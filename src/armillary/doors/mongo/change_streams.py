@@ -68,7 +68,8 @@ class ChangeStream:
         self._pipeline, self._run = pipeline, run
         self._positions: dict[str, Position] = {}  # by the rid of a container
         self._waiting: deque[Document] = deque()  # events of collections
-        self._since_ms: int | None = None
+        self._since_ms: int | None = None  # events before are not told
+        self._from_ms: int | None = None  # what happened since, before anybody watched, is told as far as it is known
         self._token: Document = {}
         self._is_over = False
         self._begin(fields)
@@ -84,7 +85,7 @@ class ChangeStream:
             moment = fields.body[given[0]]
             if not isinstance(moment, Timestamp):
                 raise refusal(14, "startAtOperationTime is a timestamp")
-            self._since_ms = self._door.cluster_time.wall_ms(moment)
+            self._since_ms = self._from_ms = self._door.cluster_time.wall_ms(moment)
             return
         token = fields.document(given[0])
         kept = _unpacked(token)
@@ -93,6 +94,7 @@ class ChangeStream:
                 260, "Attempting to resume a change stream using 'resumeAfter' is not allowed from an invalidate"
             )
         self._positions = {rid: watching.unpacked(each) for rid, each in kept["p"].items()}
+        self._from_ms = int(token["_data"][:_TIME_DIGITS], 16)
         self._token = token
 
     # What a cursor asks.
@@ -149,17 +151,23 @@ class ChangeStream:
     async def _enter(self, call: Call, container: Container, *, is_new: bool) -> None:
         rid = container.record.rid.hex()
         await watching.watch(call.account, container)
-        if rid not in self._positions:
-            # One that has come since is told from its beginning; so is everything where a time was given.
-            tells_all = is_new or self._is_resumed
-            self._positions[rid] = watching.beginning() if tells_all else watching.now(container)
+        if rid in self._positions:
+            return
+        if not self._is_resumed and not is_new:
+            self._positions[rid] = watching.now(container)
+            return
+        # One that has come since is told from its beginning; so is everything where a time was given.
+        position = self._positions[rid] = watching.beginning()
+        if self._from_ms is not None:
+            for event in await watching.remembered(container, self._from_ms):
+                self._waiting.append(await self._shown(call, container, Told(event, position)))
 
     async def _next(self, call: Call, count: int) -> list[Document]:
         found: list[Document] = []
-        if not self._is_over:
-            found = await self._documents_events(call, count)
         while self._waiting and len(found) < count:
             found.append(self._waiting.popleft())
+        if not found and not self._is_over:
+            found = await self._documents_events(call, count)
         return await self._through_pipeline(found)
 
     async def _documents_events(self, call: Call, count: int) -> list[Document]:
@@ -193,6 +201,8 @@ class ChangeStream:
         elif event.kind == events.UPDATE and self._lookup != "default":
             document["fullDocument"] = await self._looked_up(call, container, event)
         document["ns"] = {"db": container.database.name, "coll": container.name}
+        if self._is_expanded:
+            document["collectionUUID"] = namespaces.uuid_of(container)
         document["documentKey"] = event.key
         if event.update is not None:
             document["updateDescription"] = event.update
@@ -248,6 +258,9 @@ class ChangeStream:
         if kind == "dropDatabase" and self._collection is not None:
             return
         namespace: Document = {"db": database, "coll": collection} if collection else {"db": database}
+        container = namespaces.find(call, collection, database) if self._is_expanded and collection else None
+        if container is not None:
+            extra = {"collectionUUID": namespaces.uuid_of(container), **extra}
         self._announce(call, {"operationType": kind, "ns": namespace, **extra})
         is_end = kind in ("drop", "rename") if self._collection is not None else kind == "dropDatabase"
         if is_end and self._database is not None:
@@ -287,6 +300,7 @@ def _unpacked(token: Document) -> dict[str, Any]:
     if not isinstance(data, str):
         raise refusal(260, "A resume token has a string '_data'")
     try:
+        int(data[:_TIME_DIGITS], 16)
         kept = decode(unhexlify(data[_TIME_DIGITS:]))
         for each in kept["p"].values():
             watching.unpacked(each)

@@ -29,7 +29,7 @@ from armillary.doors.mongo.cluster_time import ClusterTime
 from armillary.doors.mongo.commands import COMMANDS, Command
 from armillary.doors.mongo.compression import NEVER_COMPRESSED
 from armillary.doors.mongo.cursors import Cursors
-from armillary.doors.mongo.errors import labels_of
+from armillary.doors.mongo.errors import RESUMABLE, code_of, labels_of
 from armillary.doors.mongo.fail_points import FailPoints
 from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.refusals import Hopeless
@@ -248,7 +248,7 @@ class MongoDoor:
             broken = Failure(Kind.INTERNAL, "The server failed to answer this command. Its log has the reason.")
             document = self._refuse(call, broken, client)
         if name.lower() != "getlastrequeststatistics":
-            self._note(client, call, name, begun_s)
+            self._note(client, call, name, begun_s, is_refused=is_refused)
         if envelope.wants_no_answer:
             return b""
         self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
@@ -342,13 +342,22 @@ class MongoDoor:
                     is_in_transaction=is_in_transaction,
                     is_ending=is_in_transaction and call.name in ("commitTransaction", "abortTransaction"),
                 )
+            is_inside = not failure.details.get("is_before")
+            if call.name == "getMore" and is_inside and code_of(failure) in RESUMABLE and self._is_stream(call):
+                labels.append("ResumableChangeStreamError")
         client.statistics.retry_after_ms = failure.retry_after_ms or 0
         return answers.refused(failure, labels, self.cluster_time.elements())
 
-    def _note(self, client: Client, call: Call | None, name: str, begun_s: float) -> None:
+    def _is_stream(self, call: Call) -> bool:
+        wanted = call.body.get("getMore")
+        cursor = self.cursors.find(int(wanted)) if isinstance(wanted, int) else None
+        return cursor is not None and cursor.has_waits
+
+    def _note(self, client: Client, call: Call | None, name: str, begun_s: float, *, is_refused: bool) -> None:
         client.statistics = Statistics(
             name,
             call.charge_ru if call is not None else 0.0,
             int((self.machine.elapsed_s() - begun_s) * 1000),
             f"{self._activity}{self._answer_number & 0xFFFFFFFFFFFF:012x}",
+            client.statistics.retry_after_ms if is_refused else 0,
         )

@@ -12,6 +12,7 @@ from armillary.languages.mongo.errors import code_name, refusal
 from armillary.model.bson_values import Document
 
 _OUT_OF_TIME: Final = "maxTimeAlwaysTimeOut"  # every command with a limit of time has reached it
+_GET_MORE: Final = "failGetMoreAfterCursorCheckout"  # as failCommand, of getMore
 _NUMBERED: Final = "onPrimaryTransactionalWrite"  # a numbered write is lost before it is done, or its answer after
 _KNOWN: Final = frozenset(
     "failCommands errorCode closeConnection writeConcernError errorLabels blockConnection blockTimeMS appName "
@@ -101,6 +102,7 @@ class _Rule:
         code = data.get("errorCode")
         if code is not None:
             details: dict[str, Any] = {"code": int(code), "fields": data.get("errorExtraInfo") or {}}
+            details["is_before"] = not data.get("isInside")  # the command has not begun
             if "errorLabels" in data:
                 details["labels"] = tuple(data["errorLabels"])
                 details["has_own_labels"] = True
@@ -125,12 +127,14 @@ def configure(call: Call) -> Reply:
     if mode == "off":
         call.door.fail_points.set(name, None)
         return {}
-    if name not in ("failCommand", _OUT_OF_TIME, _NUMBERED):
+    if name not in ("failCommand", _GET_MORE, _OUT_OF_TIME, _NUMBERED):
         raise refusal(115, f"The fail point '{name[:64]}' is not offered; failCommand is")
     data = call.fields.document("data", {}) if name != _OUT_OF_TIME else {"isOutOfTime": True}
     unknown = [each for each in data if each not in _KNOWN and name == "failCommand"]
     if unknown:
         raise refusal(40415, f"BSON field 'failCommand.{unknown[0]}' is an unknown field.")
+    if name == _GET_MORE:
+        data = {"failCommands": ["getMore"], "isInside": True, **data}
     times: int | None = None
     skips = 0
     if isinstance(mode, dict) and isinstance(mode.get("times"), int):

@@ -64,6 +64,9 @@ async def create_indexes(call: Call) -> Reply:
     container = await namespaces.for_writing(call, collection)
     before = len(listed_indexes(container))
     made = await _make(call, container, definitions)
+    if made:
+        told = {"indexes": definitions}
+        await call.door.announce(call, "createIndexes", call.database, collection, operationDescription=told)
     reply: Document = {
         "_t": "CreateIndexesResponse",
         "numIndexesBefore": before,
@@ -98,6 +101,10 @@ async def drop_indexes(call: Call) -> Reply:
     if wanted is None:
         raise call.fields.missing("index")
     names = [each["name"] for each in present if each["name"] != ID_NAME] if wanted == "*" else _named(present, wanted)
+    gone = [each for each in present if each["name"] in names]
+    if gone:
+        told = {"indexes": gone}
+        await call.door.announce(call, "dropIndexes", call.database, collection, operationDescription=told)
     await indexes.drop_indexes(call.account, container, names)
     reply: Document = {"nIndexesWas": len(present)}
     if wanted == "*":
@@ -157,6 +164,9 @@ async def modify_collection(call: Call) -> Reply:
     from armillary.doors.mongo.collections import checked_options
 
     options = checked_options(call)
+    if options or change is not None:
+        told = {name: value for name, value in call.body.items() if name in MODIFY_FIELDS and name != "collMod"}
+        await call.door.announce(call, "modify", call.database, collection, operationDescription=told)
     if options:
         compiled.forget()
         await namespaces.change_options(call, container, options)
