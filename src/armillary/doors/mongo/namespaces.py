@@ -4,6 +4,7 @@ them. An unsharded collection is a container without partition key; a shard key 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from bson.binary import UUID_SUBTYPE, Binary
@@ -182,7 +183,13 @@ def kept_of(container: Container) -> dict[str, Any]:
 
 def options_of(container: Container) -> Document:
     encoded = kept_of(container).get("options")
-    return decode(bytes.fromhex(encoded)) if encoded else {}
+    return _decoded_options(encoded) if encoded else {}
+
+
+@lru_cache(1024)
+def _decoded_options(encoded: str) -> Document:
+    """Shared: whoever wants other options makes them anew."""
+    return decode(bytes.fromhex(encoded))
 
 
 def uuid_of(container: Container) -> Binary:

@@ -60,8 +60,11 @@ class Wanted(NamedTuple):
 def wanted(
     container: Container, given: Document, matcher: Matcher, *, has_collation: bool = False, most: int | None = None
 ) -> Wanted:
+    target = target_of(container, given, has_collation=has_collation)
+    if target.is_point:
+        return Wanted(given, matcher, target, ALL, most)
     condition = usable_condition(given, is_collated=has_collation, single_paths=shard_fields(container))
-    return Wanted(given, matcher, target_of(container, given, has_collation=has_collation), condition, most)
+    return Wanted(given, matcher, target, condition, most)
 
 
 async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:

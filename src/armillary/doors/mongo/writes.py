@@ -67,6 +67,11 @@ async def insert(call: Call) -> Reply:
             errors.append(write_error(failure, index))
             if is_ordered:
                 break
+    if not is_ordered and len(container.partitions) > 1:
+        # Those of one partition go together: in few transactions, where any sequence will do.
+        partition_of = [container.partition_for(each.epk).range.id for each in operations]
+        sequence = sorted(range(len(operations)), key=partition_of.__getitem__)
+        operations, places = [operations[each] for each in sequence], [places[each] for each in sequence]
     record_of = None
     if numbering is not None:
 
