@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from armillary import limits
+from armillary.errors import Failure
 from armillary.languages.gremlin import predicates, tokens
 from armillary.languages.gremlin.dates import parse_date
 from armillary.languages.gremlin.elements import Set, Vertex
@@ -319,7 +320,7 @@ class _Parser:
                 if self._take("}"):
                     return values
                 self._expect(",")
-        except Exception:
+        except Failure:
             raise compilation(f"Lambdas and closures are not supported, at {place(self._text, at)}.") from None
 
     def _range(self, first: Any, last: Any) -> list[Any]:
