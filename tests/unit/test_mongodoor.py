@@ -411,3 +411,26 @@ async def test_documents_without_id_get_one_first(house: MongoHouse) -> None:
     first, second = (await house.ask({"find": "c"}))["cursor"]["firstBatch"]
     assert list(first) == ["_id", "a"] and isinstance(first["_id"], ObjectId)
     assert list(second) == ["_id", "b"]
+
+
+async def test_views(house: MongoHouse) -> None:
+    await house.ask(
+        {"insert": "c", "documents": [{"_id": number, "n": number, "g": number % 3} for number in range(9)]}
+    )
+    pipeline = [{"$match": {"n": {"$gte": 3}}}, {"$addFields": {"double": {"$multiply": ["$n", 2]}}}]
+    assert (await house.ask({"create": "v", "viewOn": "c", "pipeline": pipeline}))["ok"] == 1.0
+    assert (await house.ask({"create": "w", "viewOn": "v", "pipeline": [{"$match": {"g": 0}}]}))["ok"] == 1.0
+    found = (await house.ask({"find": "w", "sort": {"n": -1}, "limit": 1, "projection": {"double": 1}}))["cursor"]
+    assert found == {"firstBatch": [{"_id": 6, "double": 12}], "id": found["id"], "ns": "test.w"}
+    assert (await house.ask({"count": "v"}))["n"] == 6
+    assert (await house.ask({"distinct": "v", "key": "g"}))["values"] == [0, 1, 2]
+    lookup = [{"$match": {"_id": 3}}, {"$lookup": {"from": "w", "localField": "g", "foreignField": "g", "as": "found"}}]
+    (joined,) = (await house.ask({"aggregate": "c", "pipeline": lookup, "cursor": {}}))["cursor"]["firstBatch"]
+    assert [each["double"] for each in joined["found"]] == [6, 12]
+    assert (await house.ask({"insert": "v", "documents": [{}]}))["code"] == 166
+    assert (await house.ask({"delete": "v", "deletes": [{"q": {}, "limit": 0}]}))["code"] == 166
+    listed = (await house.ask({"listCollections": 1, "filter": {"type": "view"}}))["cursor"]["firstBatch"]
+    assert [each["name"] for each in listed] == ["v", "w"] and listed[0]["options"]["viewOn"] == "c"
+    assert (await house.ask({"create": "v"}))["code"] in (48, 166)
+    assert (await house.ask({"drop": "w"}))["ok"] == 1.0
+    assert (await house.ask({"find": "w"}))["cursor"]["firstBatch"] == []

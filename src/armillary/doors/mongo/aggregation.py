@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from armillary.account.container import Container
-from armillary.doors.mongo import collections, compiled, hints, indexes, namespaces, outputs, reading, sessions
+from armillary.doors.mongo import collections, compiled, hints, indexes, namespaces, outputs, reading, sessions, views
 from armillary.doors.mongo.call import Call, Reply, check_collection, read_only
 from armillary.doors.mongo.change_streams import ChangeStream, check_after
 from armillary.doors.mongo.client import Grant
@@ -35,8 +35,8 @@ async def aggregate(call: Call) -> Reply:
     if call.fields.optional_document("cursor") is None and not call.body.get("explain"):
         raise refusal(9, "The 'cursor' option is required, except for aggregate with the explain argument")
     batch_size = batch_size_of(call)
-    container = None if is_database else namespaces.find(call, name)
-    stream = Aggregation(call, container, is_database=is_database)
+    container, stages = (None, []) if is_database else views.resolved(call, name)
+    stream = Aggregation(call, container, is_database=is_database, before=stages)
     provided = stream.pipeline.provided
     if provided is not None and provided.name == "$changeStream":
         return await _watch(call, stream, None if is_database else name, namespace, batch_size)
@@ -52,6 +52,15 @@ async def aggregate(call: Call) -> Reply:
         return await first_batch(call, Cursor(ListedSource([]), namespace, call), batch_size=None)
     cursor = Cursor(PagedSource(_encoded(stream.batches())), namespace, call)
     return await first_batch(call, cursor, batch_size=batch_size)
+
+
+async def documents_of(call: Call) -> list[Document]:
+    """All that a pipeline over a view gives."""
+    container, stages = views.resolved(call, call.collection())
+    found: list[Document] = []
+    async for batch in Aggregation(call, container, is_database=False, before=stages).batches():
+        found += batch
+    return found
 
 
 async def _watch(
@@ -79,7 +88,10 @@ async def _encoded(batches: Batches) -> AsyncIterator[list[bytes]]:
 class Aggregation:
     """A pipeline, compiled for a command, and where its documents come from."""
 
-    def __init__(self, call: Call, container: Container | None, *, is_database: bool) -> None:
+    def __init__(
+        self, call: Call, container: Container | None, *, is_database: bool, before: list[Any] | None = None
+    ) -> None:
+        """`before`: the stages of a view."""
         fields = call.fields
         own = namespaces.options_of(container).get("collation") if container is not None else None
         self._call = call
@@ -94,7 +106,8 @@ class Aggregation:
             call.door.cluster_time.now,
         )
         facts = Facts(hints.text_index(container), hints.geo_path(container), is_database)
-        self.pipeline: Pipeline = compile_pipeline(fields.array("pipeline"), context, facts)
+        given = [*(before or ()), *fields.array("pipeline")]
+        self.pipeline: Pipeline = compile_pipeline(given, context, facts)
         self._context = context
         hints.check(container, call.body.get("hint"))
 
@@ -209,10 +222,18 @@ class _Others:
 
     async def documents(self, database: str | None, name: str, given: Document) -> Batches:
         check_collection(database or self._call.database, name)
-        container = namespaces.find(self._call, name, database)
-        if container is not None:
+        container, stages = views.resolved(self._call, name, database)
+        if container is None:
+            return
+        if not stages:
             async for batch in _documents(self._call, container, given):
                 yield batch
+            return
+        pipeline = compile_pipeline(stages, compiled.context_of(self._call))
+        values = run_values(int(self._call.clock.now_s() * 1000), compiled.dice(self._call.clock))
+        source = _documents(self._call, container, pipeline.leading_filter)
+        async for batch in pipeline.run(source, Run(values, self), is_filtered=True):
+            yield batch  # of which whoever reads keeps what matches
 
 
 async def _documents(call: Call, container: Container, given: Document) -> Batches:

@@ -8,7 +8,7 @@ from bson.int64 import Int64
 
 from armillary.account import containers
 from armillary.account.container import Container
-from armillary.doors.mongo import compiled, indexes, namespaces
+from armillary.doors.mongo import compiled, indexes, namespaces, views
 from armillary.doors.mongo.call import Call, Reply, check_collection
 from armillary.doors.mongo.cursors import first_batch
 from armillary.doors.mongo.fields import Fields
@@ -24,7 +24,7 @@ CREATE_FIELDS: Final = frozenset(
     "encryptedFields flags temp".split()
 )
 _KEPT: Final = ("validator", "validationLevel", "validationAction", "collation", "changeStreamPreAndPostImages")
-_NOT_OFFERED: Final = ("capped", "viewOn", "pipeline", "timeseries", "clusteredIndex", "encryptedFields", "temp")
+_NOT_OFFERED: Final = ("capped", "timeseries", "clusteredIndex", "encryptedFields", "temp")
 _LEVELS: Final = ("off", "strict", "moderate")
 _ACTIONS: Final = ("error", "warn")
 
@@ -35,6 +35,12 @@ async def create(call: Call) -> Reply:
     for name in _NOT_OFFERED:
         if call.body.get(name):
             raise refusal(115, f"create with '{name}' is not supported.")
+    if "viewOn" in call.fields:
+        await views.create(call, collection)
+        return {}
+    if "pipeline" in call.fields:
+        raise refusal(72, "'pipeline' requires 'viewOn' to also be specified")
+    views.refuse(call, collection)
     options = checked_options(call)
     present = namespaces.find(call, collection)
     if present is not None:
@@ -78,6 +84,9 @@ def checked_options(call: Call) -> Document:
 async def drop(call: Call) -> Reply:
     collection = call.collection()
     container = namespaces.find(call, collection)
+    if views.find(call, collection) is not None:
+        await views.drop(call, collection)
+        return {"ns": f"{call.database}.{collection}"}
     if container is None:
         if call.door.settings.version < "7.0":
             raise refusal(26, "ns not found")
@@ -132,6 +141,10 @@ async def list_collections(call: Call) -> Reply:
         }
         if matches(entry):
             found.append({"name": entry["name"], "type": entry["type"]} if is_short else entry)
+    for name, view in views.views_of(call, call.database).items():
+        entry = {"name": name, "type": "view", "options": view.options, "info": {"readOnly": True}}
+        if matches(entry):
+            found.append({"name": name, "type": "view"} if is_short else entry)
     cursor = listed(call, found, f"{call.database}.$cmd.listCollections")
     return await first_batch(call, cursor, batch_size=batch_size_of(call))
 
@@ -234,7 +247,7 @@ async def database_statistics(call: Call) -> Reply:
     return {
         "db": call.database,
         "collections": Int64(len(found)),
-        "views": Int64(0),
+        "views": Int64(len(views.views_of(call, call.database))),
         "objects": Int64(count),
         "avgObjSize": size_bytes / count if count else 0.0,
         "dataSize": size_bytes / scale,

@@ -24,9 +24,11 @@ from armillary.doors.mongo import (
     sharding,
     statistics,
     transactions,
+    views,
     writes,
 )
 from armillary.doors.mongo.call import Call, Reply
+from armillary.languages.mongo.distinct import distinct_values
 from armillary.languages.mongo.errors import refusal
 
 Run = Callable[[Call], Coroutine[Any, Any, Reply]]
@@ -52,6 +54,33 @@ async def _aggregate(call: Call) -> Reply:
     if call.fields.flag("explain", False):
         return await explain.of_aggregate(call, "queryPlanner")
     return await aggregation.aggregate(call)
+
+
+async def _find(call: Call) -> Reply:
+    if views.find(call, call.collection()) is None:
+        return await reads.find(call)
+    inner = views.as_aggregate(call, views.find_stages(call))
+    reply = await aggregation.aggregate(inner)
+    call.spend(inner.charge_ru)
+    return reply
+
+
+async def _count(call: Call) -> Reply:
+    if views.find(call, call.collection()) is None:
+        return await reads.count(call)
+    inner = views.as_aggregate(call, views.count_stages(call))
+    found = await aggregation.documents_of(inner)
+    call.spend(inner.charge_ru)
+    return {"n": found[0]["n"] if found else 0}
+
+
+async def _distinct(call: Call) -> Reply:
+    if views.find(call, call.collection()) is None:
+        return await reads.distinct(call)
+    inner = views.as_aggregate(call, [{"$match": call.fields.document("query", {})}])
+    values = distinct_values(await aggregation.documents_of(inner), call.fields.text("key"))
+    call.spend(inner.charge_ru)
+    return {"values": values}
 
 
 _NO_SCRIPTS: Final = Command(_not_offered, "needs a JavaScript engine; there is none")
@@ -95,9 +124,9 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "killCursors": Command(cursors.kill_cursors, "close cursors", is_stable=True),
     # Documents.
-    "find": Command(reads.find, "documents that match", is_stable=True, fields=reads.FIND_FIELDS),
-    "count": Command(reads.count, "how many documents match", is_stable=True),
-    "distinct": Command(reads.distinct, "the values of a field", fields=reads.DISTINCT_FIELDS),
+    "find": Command(_find, "documents that match", is_stable=True, fields=reads.FIND_FIELDS),
+    "count": Command(_count, "how many documents match", is_stable=True),
+    "distinct": Command(_distinct, "the values of a field", fields=reads.DISTINCT_FIELDS),
     "aggregate": Command(_aggregate, "a pipeline", is_stable=True, fields=aggregation.FIELDS),
     "explain": Command(explain.explain, "how a command would be answered", is_stable=True),
     "insert": Command(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from armillary.account import indexes
 from armillary.account.container import Container
-from armillary.doors.mongo import compiled, namespaces
+from armillary.doors.mongo import compiled, namespaces, views
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.cursors import first_batch
 from armillary.doors.mongo.duplicates import as_duplicate
@@ -47,6 +47,7 @@ def _listed(definition: Document) -> Document:
 
 async def list_indexes(call: Call) -> Reply:
     collection = call.collection()
+    views.refuse(call, collection)
     container = namespaces.existing(call, collection, f"ns does not exist: {call.database}.{collection}")
     cursor = listed(call, listed_indexes(container), f"{call.database}.{collection}")
     wanted = call.fields.optional_document("cursor")

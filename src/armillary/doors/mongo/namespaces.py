@@ -55,6 +55,9 @@ async def for_writing(call: Call, collection: str) -> Container:
     container = find(call, collection)
     if container is not None:
         return container
+    record = find_database(call, call.database)
+    if record is not None and collection in record.state.get("mongo_views", {}):
+        raise refusal(166, f"Namespace {call.database}.{collection} is a view, not a collection")
     check_new(call, collection)
     try:
         return await create(call, collection, (), None, {})
@@ -75,7 +78,7 @@ async def create(
     call: Call, collection: str, shard_key: tuple[str, ...], throughput: Throughput | None, options: Document
 ) -> Container:
     """A new collection. CONFLICT if there is one of that name."""
-    database = await _database(call)
+    database = await ensured_database(call)
     body: dict[str, Any] = {
         "id": collection,
         "indexingPolicy": {
@@ -116,7 +119,7 @@ async def create(
         raise
 
 
-async def _database(call: Call) -> Record:
+async def ensured_database(call: Call) -> Record:
     found = find_database(call, call.database)
     if found is not None:
         return found

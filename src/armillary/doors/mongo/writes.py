@@ -11,7 +11,7 @@ from bson.regex import Regex
 from armillary import limits
 from armillary.account import bson_items
 from armillary.account.container import Container
-from armillary.doors.mongo import changes, namespaces, raw, validation
+from armillary.doors.mongo import changes, namespaces, raw, validation, views
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.duplicates import as_duplicate
 from armillary.doors.mongo.errors import write_error
@@ -189,6 +189,7 @@ async def update(call: Call) -> Reply:
         container: Container | None = await namespaces.for_writing(call, collection)
     else:
         container = namespaces.find(call, collection)
+        views.refuse(call, collection)
     reply: Document = {"n": 0, "nModified": 0}
     upserted: list[Document] = []
     variables = changes.Variables(call)
@@ -244,6 +245,7 @@ async def delete(call: Call) -> Reply:
     collection = call.collection()
     statements = statements_of(call, "deletes")
     container = namespaces.find(call, collection)
+    views.refuse(call, collection)
     reply: Document = {"n": 0}
     variables = changes.Variables(call)
     once = Once(call, container, len(statements))
