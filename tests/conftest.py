@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.process import ServerProcess
@@ -17,8 +18,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--seed") is None:
+    if hasattr(config, "workerinput"):  # one of several processes: the seed that was printed is for all
+        config.option.seed = config.workerinput["seed"]
+    elif config.getoption("--seed") is None:
         config.option.seed = secrets.randbits(32)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -182,7 +182,7 @@ async def _run(house: MongoHouse, dice: random.Random, make: Any) -> None:
         client = house.visitor() if number % 50 == 0 else house.client
         try:
             frame = make()
-        except (OverflowError, ValueError, bson.errors.InvalidDocument):
+        except (OverflowError, ValueError, RecursionError, bson.errors.InvalidDocument):
             continue  # what BSON itself has no place for
         try:
             check_answer(await house.send(frame, client))
@@ -209,7 +209,7 @@ async def test_strangers_get_the_handshake_and_nothing_else(seed: int) -> None:
         client = house.visitor()
         try:
             frame = frame_of(body)
-        except (OverflowError, ValueError, bson.errors.InvalidDocument):
+        except (OverflowError, ValueError, RecursionError, bson.errors.InvalidDocument):
             continue
         answer = await house.send(frame, client)
         if answer and next(iter(body), "") not in open_names:
