@@ -94,6 +94,8 @@ async def run(call: Call, command: Command) -> Reply:
         raise refusal(263, f"Cannot run '{call.name}' in a multi-document transaction.")
     if call.name in _ENDING:
         return await command.run(call)
+    if "writeConcern" in call.body:
+        raise refusal(72, "writeConcern is not allowed within a multi-statement transaction")
     if call.database in ("config", "local"):
         raise refusal(263, f"Cannot run commands against the '{call.database}' database in a transaction.")
     transaction = await _begun(call) if call.body.get("startTransaction") is True else _found(call)
