@@ -19,6 +19,7 @@ from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.unique import UniqueKeyPolicy
 from armillary.partition import log
 from armillary.partition.operations import Operation, Verb, draft
+from armillary.partition.presence import Presence
 from armillary.partition.schema import Rules, Schema
 from armillary.partition.writer import PathPrefixes, Writer
 from armillary.storage import rocks_database
@@ -99,6 +100,7 @@ class _Source:
         )
         self._head = log.Head(0, resources.first_item_number(0), 0, 0, 1)
         self._paths: PathPrefixes = {}
+        self._presence: Presence | None = None
         self._template = protocol.item()
         self._kept: dict[bytes, bytes] = {}
         self._number = protocol.NUMBER_FIRST
@@ -107,7 +109,7 @@ class _Source:
 
     def group(self, items: int, is_batched: bool) -> dict[bytes, bytes]:
         txn = _Recorder(self._kept)
-        writer = Writer(txn, self._schema, self._head, self._paths, time.time())
+        writer = Writer(txn, self._schema, self._head, self._paths, self._presence, time.time())
         for _ in range(items):
             number = self._number
             self._number += 1
@@ -119,6 +121,7 @@ class _Source:
             writer.apply(Operation(Verb.CREATE, self._key.effective_key(key), key, made.item_id, made))
         writer.finish()
         self._paths.update(writer.new_paths)
+        self._presence = writer.new_presence or self._presence
         self.puts += len(txn.written)
         self.items += items
         return txn.written

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from bench.idle import Idle
 from bench.load import Measured
 from bench.queries import COUNT, EQUALITY, ORDER, RANGE, QueryFigures
+from bench.sections import Aim, Section
+from bench.sections import row as _row
 from bench.splits import SplitFigures
 from bench.splits import lines as split_lines
 
@@ -46,38 +48,19 @@ _RATIOS: Final = {
 }
 
 
-class Aim(NamedTuple):
-    text: str
-    found: float | None
-    wanted: float
-    is_most: bool = False  # at most; else at least
-
-    @property
-    def is_reached(self) -> bool:
-        return self.found is not None and (self.found <= self.wanted if self.is_most else self.found >= self.wanted)
-
-
 def render(
     results: Results,
-    idle: Idle,
+    idle: Idle | None,
     queries: QueryFigures | None,
     splits: SplitFigures | None,
+    sections: dict[str, Section],
     *,
     large: int,
     puts_per_item: float,
     skipped: list[str],
     taken_s: float,
 ) -> str:
-    lines = [
-        f"Armillary on this machine: {os.cpu_count()} cores, shared by the load generator (wrk, one thread), the",
-        "server and whatever else runs here; contestants take turns, medians of the rounds. Signed requests over http,",
-        f"data on disk. Measured in {taken_s / 60:.0f} minutes. Columns: rate with 1, 16 and 64 connections; with 64,",
-        "the 99th percentile of the time to an answer, and the processor time that the server spends on an item.",
-        f"An item is 1 KB with the default index: {puts_per_item:.0f} puts. cosmosdb-server and cosmium store nothing",
-        "on disk; cosmosdb-server is measured as its command line starts it (it closes the connection after every",
-        "answer) and, embedded, with keep-alive. 'raw rocksdb' commits what so many connections have under way as one",
-        "group.",
-    ]
+    lines = [f"Measured in {taken_s / 60:.0f} minutes."] if idle is None else _preface(puts_per_item, taken_s)
     lines += [f"Skipped: {reason}." for reason in skipped]
     for title, table in results.items():
         lines += ["", title, _row("", [f"{each}" for each in CONNECTIONS] + ["p99 ms", "CPU µs"])]
@@ -98,22 +81,36 @@ def render(
         lines += _query_lines(queries)
     if splits is not None:
         lines += split_lines(splits)
-    lines += [
-        "",
-        f"Start to ready: median {idle.start_median_s:.2f} s, worst {idle.start_worst_s:.2f} s. "
-        f"Idle: {idle.rss_mb:.0f} MB, {idle.cpu_percent:.1f} % CPU.",
-        "",
-        "Aims",
-    ]
+    for section in sections.values():
+        lines += section.lines()
+    if idle is not None:
+        lines += [
+            "",
+            f"Start to ready: median {idle.start_median_s:.2f} s, worst {idle.start_worst_s:.2f} s. "
+            f"Idle: {idle.rss_mb:.0f} MB, {idle.cpu_percent:.1f} % CPU.",
+        ]
+    lines += ["", "Aims"]
     for aim in [
-        *aims(results, idle, large),
+        *(aims(results, idle, large) if idle is not None else ()),
         *(query_aims(queries) if queries is not None else ()),
         *(split_aims(splits) if splits is not None else ()),
+        *(aim for section in sections.values() for aim in section.aims()),
     ]:
-        verdict = "not measured" if aim.found is None else "PASS" if aim.is_reached else "miss"
-        found = "" if aim.found is None else f"{aim.found:.2f}"
-        lines.append(f"  {verdict:<12} {aim.text:<76} {'≤' if aim.is_most else '≥'} {aim.wanted:g}: {found}")
+        lines.append(aim.line())
     return "\n".join(lines)
+
+
+def _preface(puts_per_item: float, taken_s: float) -> list[str]:
+    return [
+        f"Armillary on this machine: {os.cpu_count()} cores, shared by the load generator (wrk, one thread), the",
+        "server and whatever else runs here; contestants take turns, medians of the rounds. Signed requests over http,",
+        f"data on disk. Measured in {taken_s / 60:.0f} minutes. Columns: rate with 1, 16 and 64 connections; with 64,",
+        "the 99th percentile of the time to an answer, and the processor time that the server spends on an item.",
+        f"An item is 1 KB with the default index: {puts_per_item:.0f} puts. cosmosdb-server and cosmium store nothing",
+        "on disk; cosmosdb-server is measured as its command line starts it (it closes the connection after every",
+        "answer) and, embedded, with keep-alive. 'raw rocksdb' commits what so many connections have under way as one",
+        "group.",
+    ]
 
 
 def aims(results: Results, idle: Idle, large: int) -> Iterator[Aim]:
@@ -174,8 +171,13 @@ def _query_lines(figures: QueryFigures) -> Iterator[str]:
 
 
 def to_json(
-    results: Results, idle: Idle, queries: QueryFigures | None, splits: SplitFigures | None, skipped: list[str]
-) -> dict[str, object]:
+    results: Results,
+    idle: Idle | None,
+    queries: QueryFigures | None,
+    splits: SplitFigures | None,
+    sections: dict[str, Section],
+    skipped: list[str],
+) -> dict[str, Any]:
     return {
         "results": {
             title: {
@@ -184,9 +186,10 @@ def to_json(
             }
             for title, table in results.items()
         },
-        "idle": idle.to_json(),
+        "idle": idle.to_json() if idle is not None else None,
         "queries": queries.to_json() if queries is not None else None,
         "splits": splits.to_json() if splits is not None else None,
+        **{name: section.to_json() for name, section in sections.items()},
         "skipped": skipped,
     }
 
@@ -211,7 +214,3 @@ def _ratio(results: Results, title: str, over: str, under: str, connections: int
     dividends, divisors = (table.get(row, {}).get(connections, []) for row in (over, under))
     ratios = [a.per_s / b.per_s for a, b in zip(dividends, divisors, strict=False) if b.per_s]
     return statistics.median(ratios) if ratios else None
-
-
-def _row(name: str, cells: list[str]) -> str:
-    return f"  {name:<64}" + "".join(f"{cell:>10}" for cell in cells)

@@ -23,6 +23,7 @@ from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
 from bench.queries import QueryFigures
 from bench.raw_rocks import RawRocks
 from bench.report import CONNECTIONS, Results
+from bench.sections import Measure, Section
 from bench.servers import Server, Unavailable
 from bench.splits import SplitFigures
 
@@ -55,6 +56,7 @@ class Benchmark:
         self.split_figures: SplitFigures | None = None
         self.servers: list[Server] = []
         self.raw: list[tuple[str, RawRocks]] = []
+        self.skipped: list[str] = []
 
     def run(self, title: str, rows: list[Row]) -> None:
         table = self.results.setdefault(title, {})
@@ -181,15 +183,52 @@ def _reads(container: str, numbers: range) -> Callable[[], str]:
     return lambda: load.reads(container, numbers)
 
 
+# Those that have servers of their own.
+SECTIONS: dict[str, Measure] = {}
+CONTESTS = ("read", "create", "upsert", "batch", "large", "query", "split")
+
+
 def main() -> None:
     options = _options()
     plan = QUICK if options.quick else FULL
     begin_s = time.monotonic()
-    skipped: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="armillary-bench-", dir=options.directory) as name, ExitStack() as opened:
+    wanted: list[str] = options.only or [*CONTESTS, *SECTIONS]
+    contests = [each for each in wanted if each in CONTESTS]
+    sections: dict[str, Section] = {}
+    with tempfile.TemporaryDirectory(prefix="armillary-bench-", dir=options.directory) as name:
         directory = Path(name)
-        idle = measure_idle(directory / "idle", starts=plan.starts, seconds=plan.idle_s)
+        idle = measure_idle(directory / "idle", starts=plan.starts, seconds=plan.idle_s) if contests else None
         benchmark = Benchmark(plan, directory)
+        if contests:
+            _contend(benchmark, contests, directory, options.cosmium)
+        for each in wanted:
+            if each in SECTIONS:
+                (directory / each).mkdir()
+                sections[each] = SECTIONS[each](directory / each, is_quick=options.quick, say=_say)
+    text = report.render(
+        benchmark.results,
+        idle,
+        benchmark.query_figures,
+        benchmark.split_figures,
+        sections,
+        large=plan.large,
+        puts_per_item=benchmark.raw[0][1].puts_per_item if benchmark.raw else 0.0,
+        skipped=benchmark.skipped,
+        taken_s=time.monotonic() - begin_s,
+    )
+    print(text)
+    OUT.mkdir(exist_ok=True)
+    stem = time.strftime("%Y%m%d-%H%M%S")
+    (OUT / f"{stem}.txt").write_text(text + "\n")
+    figures = report.to_json(
+        benchmark.results, idle, benchmark.query_figures, benchmark.split_figures, sections, benchmark.skipped
+    )
+    (OUT / f"{stem}.json").write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def _contend(benchmark: Benchmark, contests: list[str], directory: Path, cosmium: Path | None) -> None:
+    """Start everybody, and have the contests that are wanted."""
+    with ExitStack() as opened:
         bare = servers.start_bare()
         opened.callback(bare.stop)
         starters: list[Callable[[], Server]] = [
@@ -197,13 +236,13 @@ def main() -> None:
             lambda: servers.start_armillary(directory / "relaxed", "relaxed"),
             lambda: servers.start_vercel(keeps_alive=False),
             lambda: servers.start_vercel(keeps_alive=True),
-            lambda: servers.start_cosmium(options.cosmium),
+            lambda: servers.start_cosmium(cosmium),
         ]
         for start in starters:
             try:
                 server = start()
             except Unavailable as reason:
-                skipped.append(str(reason))
+                benchmark.skipped.append(str(reason))
                 _say(f"skipped: {reason}")
                 continue
             opened.callback(server.stop)
@@ -212,7 +251,7 @@ def main() -> None:
             raw = RawRocks(directory / row.replace(", ", "-"), is_relaxed=row == report.RAW_RELAXED)
             opened.callback(raw.close)
             benchmark.raw.append((row, raw))
-        contests: dict[str, Callable[[], None]] = {
+        held: dict[str, Callable[[], None]] = {
             "read": lambda: benchmark.point_reads(bare),
             "create": benchmark.creates,
             "upsert": benchmark.upserts,
@@ -221,36 +260,14 @@ def main() -> None:
             "query": benchmark.queries,
             "split": benchmark.splits,
         }
-        for contest in options.only or contests:
-            contests[contest]()
-        puts = benchmark.raw[0][1].puts_per_item
-    text = report.render(
-        benchmark.results,
-        idle,
-        benchmark.query_figures,
-        benchmark.split_figures,
-        large=plan.large,
-        puts_per_item=puts,
-        skipped=skipped,
-        taken_s=time.monotonic() - begin_s,
-    )
-    print(text)
-    OUT.mkdir(exist_ok=True)
-    stem = time.strftime("%Y%m%d-%H%M%S")
-    (OUT / f"{stem}.txt").write_text(text + "\n")
-    figures = report.to_json(benchmark.results, idle, benchmark.query_figures, benchmark.split_figures, skipped)
-    (OUT / f"{stem}.json").write_text(json.dumps(figures, indent=1) + "\n")
+        for contest in contests:
+            held[contest]()
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about three minutes; 100,000 items instead of a million")
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=["read", "create", "upsert", "batch", "large", "query", "split"],
-        help="one contest; repeatable",
-    )
+    parser.add_argument("--only", action="append", choices=[*CONTESTS, *SECTIONS], help="one contest; repeatable")
     parser.add_argument("--cosmium", type=Path, help="a cosmium server that is already built")
     parser.add_argument("--directory", type=Path, help="where data is written meanwhile (default: the temporary one)")
     return parser.parse_args()

@@ -117,7 +117,7 @@ class _Control:
             time.sleep(_POLL_S)
 
     def balance(self, container: str) -> float:
-        sizes = [each["bytes"] for each in self._ask("GET", f"{container}/partitions")["partitions"]]
+        sizes: list[int] = [each["bytes"] for each in self._ask("GET", f"{container}/partitions")["partitions"]]
         assert len(sizes) == 2
         return min(sizes) / sum(sizes)
 
