@@ -53,20 +53,24 @@ class Adopter(Writer):
 
     def bury(self, key: bytes, value: bytes) -> None:
         """Take over a tombstone, and with it the end of its item, if that is here."""
-        txn, change = self._txn, log.unpack_change(key, value)
-        rid = key[-layout.RID_BYTES :]
-        present = txn.get(layout.ITEMS + rid)
-        if present is not None:
-            header, payload = unpack_header(present), payload_of(present)
-            self._move_terms(change.number, self._terms_of(header, payload), NO_TERMS)
-            self._give_up_names(rid, present)
-            self._delete_expiry(header, change.number)
-            txn.delete(layout.ITEMS + rid)
-            txn.delete(layout.member_key(header.epk, change.number))
-            txn.delete(layout.change_key(header.lsn, header.step, change.number))
-            self._resize_stored(header.epk, -1, -len(payload))
-        txn.put(key, value)
+        self.take_out(key[-layout.RID_BYTES :])
+        self._txn.put(key, value)
         self.head.lsn = max(self.head.lsn, log.change_lsn(key))
+
+    def take_out(self, rid: bytes) -> None:
+        """Leave nothing of an item, if it is here."""
+        txn, number = self._txn, int.from_bytes(rid, "big")
+        present = txn.get(layout.ITEMS + rid)
+        if present is None:
+            return
+        header, payload = unpack_header(present), payload_of(present)
+        self._move_terms(number, self._terms_of(header, payload), NO_TERMS)
+        self._give_up_names(rid, present)
+        self._delete_expiry(header, number)
+        txn.delete(layout.ITEMS + rid)
+        txn.delete(layout.member_key(header.epk, number))
+        txn.delete(layout.change_key(header.lsn, header.step, number))
+        self._resize_stored(header.epk, -1, -len(payload))
 
     def finish(self) -> None:
         self._txn.put(layout.HEAD_KEY, self.head.pack())
