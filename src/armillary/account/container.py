@@ -26,11 +26,12 @@ from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.unique import UniqueKeyPolicy
 from armillary.partition.meter import Meter, Totals
 from armillary.partition.partition import Partition
-from armillary.partition.schema import Schema
+from armillary.partition.schema import Cap, Schema
 from armillary.storage.engine import Engine
 
 WATCHED = "watched"  # in the state of a container that change streams were opened on
 IMAGES = "images"  # in what the MongoDB door keeps: documents are told as they were before
+CAP = "cap"  # likewise: bytes and documents that a capped collection holds at most
 _HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
 EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
 
@@ -54,6 +55,7 @@ class Container:
             logical_partition_bytes_max=logical_bytes_max,
             keeps_events=WATCHED in record.state,
             keeps_images=IMAGES in record.state.get(MONGO, {}),
+            cap=_cap_of(record),
         )
         self.form = json_form(self.schema)  # of its items, to the doors that read JSON
         self.map = PartitionMap([key_range_of(each) for each in record.state["ranges"]])
@@ -94,8 +96,13 @@ class Container:
         self.schema.older_rules = older_rules(record, self.key)
         self.schema.rules = present_rules(record, self.key)
         self.schema.keeps_events = WATCHED in record.state
-        self.schema.keeps_images = IMAGES in record.state.get(MONGO, {})
+        self.adopt_kept()
         self._rename()
+
+    def adopt_kept(self) -> None:
+        """Take over what the MongoDB door keeps in the record."""
+        self.schema.keeps_images = IMAGES in self.record.state.get(MONGO, {})
+        self.schema.cap = _cap_of(self.record)
 
     def query_context(self) -> Context:
         """What the functions of a query are told about time and about the container."""
@@ -242,6 +249,11 @@ class Container:
         total = sum(partition.head.item_count for partition in self.partitions.values())
         done = sum(partition.restated_count for partition in self.partitions.values())
         return min(99, 100 * done // total) if total else 99
+
+
+def _cap_of(record: Record) -> Cap | None:
+    kept = record.state.get(MONGO, {}).get(CAP)
+    return Cap(*kept) if kept is not None else None
 
 
 def key_range_of(state: Body) -> KeyRange:

@@ -17,6 +17,7 @@ from armillary.model.encoding import unpack_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
 from armillary.partition import events, log
+from armillary.partition.capped import CappedWriter
 from armillary.partition.log_times import LogTimes
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome
@@ -199,7 +200,8 @@ class Partition:
         self._check_open()
         head = log.load_head(txn, self._first_number, self._first_lsn)
         presence = None if self._is_look_beginning else self._presence
-        return Writer(txn, self._schema, head, self._paths, presence, self._clock.now_s())
+        kind = Writer if self._schema.cap is None else CappedWriter
+        return kind(txn, self._schema, head, self._paths, presence, self._clock.now_s())
 
     def _remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.

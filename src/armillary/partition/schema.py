@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from armillary import limits
 from armillary.model.bson_json import document_of
@@ -40,6 +40,16 @@ class Rules:
         return ttl
 
 
+class Cap(NamedTuple):
+    """How much a capped collection holds before its oldest documents go."""
+
+    size_bytes: int
+    item_count: int | None = None  # None: as many as fit
+
+    def holds(self, item_count: int, size_bytes: int) -> bool:
+        return size_bytes <= self.size_bytes and (self.item_count is None or item_count <= self.item_count)
+
+
 @dataclass(slots=True)
 class Schema:
     rid: bytes
@@ -51,6 +61,7 @@ class Schema:
     logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
     keeps_events: bool = False  # somebody watches: what is done to documents is kept
     keeps_images: bool = False  # with what they were before
+    cap: Cap | None = None  # what the one partition holds at most; None: as much as there is room
 
     def rules_of(self, header: ItemHeader) -> Rules:
         rules = self.rules

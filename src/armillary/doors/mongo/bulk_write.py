@@ -8,7 +8,7 @@ from bson.int64 import Int64
 
 from armillary.account import bson_items
 from armillary.account.container import Container
-from armillary.doors.mongo import changes, namespaces, validation
+from armillary.doors.mongo import capped, changes, namespaces, validation
 from armillary.doors.mongo.answers import Elements, encode_elements
 from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
 from armillary.doors.mongo.cursors import first_batch
@@ -107,6 +107,8 @@ class _Run:
         before = call.database
         call.database, collection = self._spaces[int(operation[kind])]
         try:
+            if call.transaction is not None:
+                capped.check_write(call, collection)
             match kind:
                 case "insert":
                     return await self._insert(collection, index, operation)

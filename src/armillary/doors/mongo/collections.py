@@ -8,8 +8,9 @@ from bson.int64 import Int64
 
 from armillary.account import containers
 from armillary.account.container import Container
-from armillary.doors.mongo import compiled, indexes, namespaces, views
+from armillary.doors.mongo import capped, compiled, indexes, namespaces, views
 from armillary.doors.mongo.call import Call, Reply, check_collection
+from armillary.doors.mongo.change_streams import ChangeStream
 from armillary.doors.mongo.cursors import first_batch
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reads import listed
@@ -24,7 +25,7 @@ CREATE_FIELDS: Final = frozenset(
     "encryptedFields flags temp".split()
 )
 _KEPT: Final = ("validator", "validationLevel", "validationAction", "collation", "changeStreamPreAndPostImages")
-_NOT_OFFERED: Final = ("capped", "timeseries", "clusteredIndex", "encryptedFields", "temp")
+_NOT_OFFERED: Final = ("timeseries", "clusteredIndex", "encryptedFields", "temp")
 _LEVELS: Final = ("off", "strict", "moderate")
 _ACTIONS: Final = ("error", "warn")
 
@@ -41,7 +42,7 @@ async def create(call: Call) -> Reply:
     if "pipeline" in call.fields:
         raise refusal(72, "'pipeline' requires 'viewOn' to also be specified")
     views.refuse(call, collection)
-    options = checked_options(call)
+    options = {**capped.options_of(call), **checked_options(call)}
     present = namespaces.find(call, collection)
     if present is not None:
         if namespaces.options_of(present) == options:
@@ -110,7 +111,7 @@ async def _end_cursors(call: Call, database: str, collection: str) -> None:
     """Of a collection that is going; change streams say so themselves."""
     for cursor_id in call.door.cursors.of_namespace(f"{database}.{collection}"):
         cursor = call.door.cursors.find(cursor_id)
-        if cursor is not None and not cursor.has_waits:
+        if cursor is not None and not isinstance(cursor.source, ChangeStream):
             await call.door.cursors.kill(cursor_id)
 
 
@@ -213,7 +214,7 @@ def statistics(call: Call, container: Container | None, namespace: str, scale: i
         "totalIndexSize": 0,
         "totalSize": size_bytes // scale,
         "indexSizes": {each["name"]: 0 for each in found},
-        "capped": False,
+        **(capped.measures(container) if container is not None else {"capped": False}),
         "nindexes": len(found),
         "scaleFactor": scale,
     }

@@ -12,6 +12,7 @@ from armillary.doors.mongo import (
     aggregation,
     authentication,
     bulk_write,
+    capped,
     collections,
     cursors,
     diagnostics,
@@ -84,7 +85,6 @@ async def _distinct(call: Call) -> Reply:
 
 
 _NO_SCRIPTS: Final = Command(_not_offered, "needs a JavaScript engine; there is none")
-_LATER: Final = Command(_not_offered, "not offered yet")
 
 _FIND_AND_MODIFY: Final = Command(
     find_and_modify.find_and_modify,
@@ -178,6 +178,8 @@ COMMANDS: Final[dict[str, Command]] = {
         indexes.modify_collection, "change options", writes=True, is_stable=True, fields=indexes.MODIFY_FIELDS
     ),
     "renameCollection": Command(collections.rename, "another name", writes=True, is_admin=True),
+    "convertToCapped": Command(capped.convert, "a collection that keeps its newest documents", writes=True),
+    "cloneCollectionAsCapped": Command(capped.clone, "the same under another name", writes=True),
     # The service's own.
     "shardCollection": Command(sharding.shard_collection, "spread a collection by a key", writes=True),
     "enableSharding": Command(sharding.enable_sharding, "a database whose collections can be sharded", writes=True),

@@ -33,6 +33,11 @@ def check(container: Container | None, hint: Any) -> Document | None:
     raise refusal(2, "planner returned error :: caused by :: hint provided does not correspond to an existing index")
 
 
+def natural_order(hint: Any) -> Sort | None:
+    """`{$natural: ±1}`: as documents are stored, or the other way."""
+    return compile_sort(hint) if isinstance(hint, dict) and "$natural" in hint else None
+
+
 def order_of(definition: Document, collation: Collation | None) -> Sort | None:
     """The order that an index has, if it holds every document by the values of fields."""
     is_plain = all(is_number(kind) for kind in definition["key"].values()) and "$**" not in "".join(definition["key"])

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from armillary.account import indexes
 from armillary.account.container import Container
-from armillary.doors.mongo import compiled, namespaces, views
+from armillary.doors.mongo import capped, compiled, namespaces, views
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.cursors import first_batch
 from armillary.doors.mongo.duplicates import as_duplicate
@@ -155,7 +155,7 @@ MODIFY_FIELDS: Final = frozenset(
 async def modify_collection(call: Call) -> Reply:
     collection = call.collection()
     container = namespaces.existing(call, collection)
-    for name in ("viewOn", "pipeline", "expireAfterSeconds", "timeseries", "cappedSize", "cappedMax", "dryRun"):
+    for name in ("viewOn", "pipeline", "expireAfterSeconds", "timeseries", "dryRun"):
         if name in call.fields:
             raise refusal(115, f"collMod with '{name}' is not supported.")
     reply: Document = {}
@@ -164,7 +164,7 @@ async def modify_collection(call: Call) -> Reply:
         reply = await _modify_index(call, container, Fields(change, "collMod.index"))
     from armillary.doors.mongo.collections import checked_options
 
-    options = checked_options(call)
+    options = {**capped.changed_options(call, container), **checked_options(call)}
     if options or change is not None:
         told = {name: value for name, value in call.body.items() if name in MODIFY_FIELDS and name != "collMod"}
         await call.door.announce(call, "modify", call.database, collection, operationDescription=told)

@@ -11,7 +11,7 @@ from bson.binary import UUID_SUBTYPE, Binary
 
 from armillary.account import containers, indexes
 from armillary.account.catalog import Body, Record
-from armillary.account.container import IMAGES, MONGO, WATCHED, Container
+from armillary.account.container import CAP, IMAGES, MONGO, WATCHED, Container
 from armillary.account.throughput import Throughput
 from armillary.doors.mongo.call import Call
 from armillary.errors import Failure, Kind
@@ -96,10 +96,7 @@ async def create(
         ]
     if throughput is None and not call.account.settings.is_serverless:
         throughput = Throughput.manual(call.door.settings.throughput_ru)
-    mine: Body = {"uuid": call.clock.guid(), "options": encode(options).hex()}
-    if (options.get("changeStreamPreAndPostImages") or {}).get("enabled"):
-        mine[IMAGES] = True
-    kept: Body = {MONGO: mine}
+    kept: Body = {MONGO: {"uuid": call.clock.guid(), **_kept_options(options)}}
     is_watched = call.door.is_watched(call.database, collection)
     if is_watched:
         kept[WATCHED] = True
@@ -167,13 +164,22 @@ async def change_options(call: Call, container: Container, options: Document) ->
     merged = {**options_of(container), **options}
 
     def change(state: Body, _new_store: Any) -> Body:
-        mine = {name: value for name, value in state.get(MONGO, {}).items() if name != IMAGES}
-        if (merged.get("changeStreamPreAndPostImages") or {}).get("enabled"):
-            mine[IMAGES] = True
-        return {**state, MONGO: {**mine, "options": encode(merged).hex()}}
+        mine = {name: value for name, value in state.get(MONGO, {}).items() if name not in (IMAGES, CAP)}
+        return {**state, MONGO: {**mine, **_kept_options(merged)}}
 
     await call.account.catalog.change_state(container.record, change)
-    container.schema.keeps_images = IMAGES in container.record.state.get(MONGO, {})
+    container.adopt_kept()
+
+
+def _kept_options(options: Document) -> Body:
+    """The options of a collection, and beside them what its partitions must know."""
+    kept: Body = {"options": encode(options).hex()}
+    if (options.get("changeStreamPreAndPostImages") or {}).get("enabled"):
+        kept[IMAGES] = True
+    if options.get("capped"):
+        most = int(options.get("max", 0))
+        kept[CAP] = [int(options["size"]), most if most > 0 else None]
+    return kept
 
 
 # What is remembered.

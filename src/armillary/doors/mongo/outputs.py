@@ -7,7 +7,7 @@ from typing import Any
 
 from armillary.account import bson_items, containers
 from armillary.account.container import Container
-from armillary.doors.mongo import compiled, namespaces, reading, sharding, validation
+from armillary.doors.mongo import capped, compiled, namespaces, reading, sharding, validation
 from armillary.doors.mongo.call import Call, check_collection, check_database
 from armillary.doors.mongo.duplicates import ID_INDEX, as_duplicate, duplicate
 from armillary.doors.mongo.writes import check_id, new_id
@@ -50,6 +50,8 @@ async def _replace(call: Call, collection: str, batches: Batches) -> None:
     throughput = sharding.current_throughput(call, present.record) if present is not None else None
     if present is not None and present.key is not None:
         raise refusal(28769, f"namespace '{call.database}.{collection}' is sharded so it can't be used for $out'")
+    if present is not None and capped.is_capped(present):
+        raise refusal(17152, f"namespace '{call.database}.{collection}' is capped so it can't be used for $out")
     made = await namespaces.create(call, f"tmp.agg_out.{call.clock.guid()}", (), throughput, options)
     try:
         async for batch in batches:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from armillary import limits
-from armillary.account import bson_items, feeds
+from armillary.account import bson_items, feeds, tailing
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
 from armillary.account.sorted_reading import SortedReading, has_order
@@ -186,6 +186,27 @@ class Held:
 
 def _place(row: tuple[Any, int, Found]) -> tuple[Any, int]:
     return row[0], row[1]
+
+
+async def newest_first(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
+    """What was stored last comes first: read backwards where there is one partition, else within what a sort may
+    hold."""
+    container = await call.scoped(container, wanted.target.key)
+    if container.key is not None or wanted.target.is_point:
+        held = Held(lambda _document: 0, None)
+        async for found in pages(call, container, wanted._replace(most=None)):
+            held.add(found)
+        yield held.sorted()[::-1]
+        return
+    number: int | None = None
+    while True:
+        call.check_time()
+        page = await tailing.read_before(container, number, call.clock)
+        call.examine(Counters(items_loaded=len(page.documents)), page.charge_ru, is_keyed=False)
+        if page.is_end:
+            return
+        number = page.number
+        yield [found for found in map(Found, page.documents) if wanted.matcher.matches(found.document)]
 
 
 async def near_first(

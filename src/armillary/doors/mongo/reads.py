@@ -9,7 +9,7 @@ from typing import Any, Final
 from armillary import limits
 from armillary.account import bson_items
 from armillary.account.container import Container
-from armillary.doors.mongo import compiled, hints, namespaces, reading
+from armillary.doors.mongo import compiled, hints, namespaces, reading, tailing
 from armillary.doors.mongo.answers import cursor_reply
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
@@ -56,13 +56,14 @@ async def find(call: Call) -> Reply:
     fast = await _point(call, container, namespace)
     if fast is not None:
         return fast
-    if fields.flag("tailable", False):
-        raise refusal(2, f"error processing query: ns={namespace} tailable cursor requested on non capped collection")
-    if fields.flag("awaitData", False):
+    is_tailable = fields.flag("tailable", False)
+    if fields.flag("awaitData", False) and not is_tailable:
         raise refusal(9, "Cannot set 'awaitData' without also setting 'tailable'")
     query = query_of(call, container)
     if container is None:
         return cursor_reply([], cursor_id=0, namespace=namespace, is_first=True)
+    if is_tailable:
+        return await tailing.find(call, container, namespace, query)
     source = PagedSource(rows(call, container, query))
     cursor = Cursor(source, namespace, call)
     cursor.left = query.limit or None
@@ -112,6 +113,8 @@ def query_of(call: Call, container: Container | None) -> Query:
     order = fields.document("sort", {})
     sort = compile_sort(order, collation, matcher.text) if order else None
     hinted = hints.check(container, call.body.get("hint"))
+    if sort is None:
+        sort = hints.natural_order(call.body.get("hint"))
     if sort is None and hinted is not None and matcher.near is None:
         sort = hints.order_of(hinted, collation)  # whoever names an index gets documents in its order
     matcher = hints.bounded(call, matcher, hinted)
@@ -141,7 +144,7 @@ async def found_pages(call: Call, container: Container, query: Query) -> AsyncIt
     if sort is not None and sort.fields:
         source = reading.ordered(call, container, wanted, sort, most=query.most)
     elif sort is not None and sort.natural < 0:
-        source = _reversed(call, container, wanted)
+        source = reading.newest_first(call, container, wanted)
     elif query.matcher.near is not None:
         source = reading.near_first(call, container, wanted, most=query.most)
     else:
@@ -157,14 +160,6 @@ async def found_pages(call: Call, container: Container, query: Query) -> AsyncIt
             yield page
         if left == 0:
             return
-
-
-async def _reversed(call: Call, container: Container, wanted: reading.Wanted) -> AsyncIterator[list[reading.Found]]:
-    """Last stored first, within what a sort may hold."""
-    held = reading.Held(lambda _document: 0, None)
-    async for page in reading.pages(call, container, wanted._replace(most=None)):
-        held.add(page)
-    yield held.sorted()[::-1]
 
 
 # count.

@@ -9,7 +9,7 @@ from armillary.account import containers, offers
 from armillary.account.catalog import Record
 from armillary.account.container import Container
 from armillary.account.throughput import Throughput, offer_body, throughput_of
-from armillary.doors.mongo import namespaces
+from armillary.doors.mongo import capped, namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
 from armillary.doors.mongo.fields import Fields
 from armillary.errors import Failure, Kind, bad_request
@@ -43,6 +43,8 @@ async def _convert(call: Call, container: Container, key: tuple[str, ...]) -> No
         raise refusal(23, f"sharding already enabled for collection {call.database}.{name} with another shard key")
     if any(partition.head.item_count for partition in container.partitions.values()):
         raise refusal(20, f"The collection {call.database}.{name} has documents: only an empty one can be sharded.")
+    if capped.is_capped(container):
+        raise refusal(72, f"can't shard a capped collection: {call.database}.{name}")
     throughput = current_throughput(call, container.record)
     options = namespaces.options_of(container)
     await containers.delete_container(call.account, container, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from armillary.account import transactions
 from armillary.account.container import Container
+from armillary.doors.mongo import capped
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.errors import code_of
 from armillary.errors import Failure
@@ -104,6 +105,8 @@ async def run(call: Call, command: Command) -> Reply:
     async with transaction.lock:
         call.transaction = transaction
         try:
+            if command.writes and isinstance(call.body[call.name], str):
+                capped.check_write(call, call.collection())
             reply = await command.run(call)
         except BaseException:
             await _give_up(call, transaction)

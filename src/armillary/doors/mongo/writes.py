@@ -11,7 +11,7 @@ from bson.regex import Regex
 from armillary import limits
 from armillary.account import bson_items
 from armillary.account.container import Container
-from armillary.doors.mongo import changes, namespaces, raw, validation, views
+from armillary.doors.mongo import capped, changes, namespaces, raw, validation, views
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.duplicates import as_duplicate
 from armillary.doors.mongo.errors import write_error
@@ -133,6 +133,7 @@ def inserting(call: Call, container: Container, given: bytes, check: validation.
         given = raw.with_id_first(given, encode({"_id": document["_id"]}))
     check_id(document["_id"])
     namespaces.check_shard_key(container, document)
+    capped.check_size(container, given)
     if check is not None:
         check(document, None)
     return bson_items.inserting(container, document, given, call.clock)
