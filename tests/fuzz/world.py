@@ -84,14 +84,14 @@ class _WatchedStore(MemoryStore):
         super().__init__(engine)
         self._watched = engine
 
-    async def write(self, fn: Callable[[Txn], T]) -> T:
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         def run(txn: Txn) -> T:
             result = fn(txn)
             assert isinstance(txn, OverlayTxn)
             self._watched.changes += not txn._layer.is_empty()
             return result
 
-        return await super().write(run)
+        return await super().write(run, is_freeing=is_freeing)
 
 
 class Signer:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from support.disk import small_disk
 
+from armillary.account.catalog import Catalog
+from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.limits import MB
+from armillary.model.resources import ResourceType
 from armillary.storage.engine import Store, Txn
 from armillary.storage.rocks import Durability, RocksEngine
 
@@ -88,6 +91,9 @@ async def test_writes_are_refused_before_the_disk_is_full(disk: Path, durability
     engine = await RocksEngine.open(disk / "store", durability, reserve_bytes=30 * MB)
     journal = Journal(engine.store(1))
     await Journal(engine.store(2)).write()
+    catalog = Catalog(engine, SystemClock())
+    await catalog.open()
+    database = await catalog.create(ResourceType.DATABASE, None, "early", {"id": "early"})
     for _ in range(20):
         await journal.write()
     fill(disk, 20 * MB)
@@ -96,6 +102,9 @@ async def test_writes_are_refused_before_the_disk_is_full(disk: Path, durability
         await journal.write()
     assert caught.value.kind is Kind.STORAGE_FULL
     await journal.check()
+    with pytest.raises(Failure, match="nothing was stored"):
+        await catalog.create(ResourceType.DATABASE, None, "late", {"id": "late"})
+    await catalog.delete(database)
     await engine.drop(2)  # what frees room is still allowed
     empty(disk)
     await asyncio.sleep(0.25)

@@ -106,7 +106,8 @@ def test_table(
     [
         "", "x", "*", "/x", "/dbs/a/x", "/dbs/a/docs", "/colls", "/docs/a", "/dbs/a/colls/b/pkranges/0",
         "/dbs/a/colls/b/operations", "/dbs/a/colls/b/operations/x", "/dbs/a/users/b/operations/partitionkeydelete",
-        "/dbs//colls", "/dbs/a//", "/dbs/a/colls//docs", "/dbs/a/colls/b/docs/c/d", "/dbs/a/colls/b/docs/c/attachments",
+        "/dbs//colls", "/dbs/a//", "/dbs/a/colls//docs", "/dbs/a/colls//operations/partitionkeydelete",
+        "/dbs/a/colls/b/docs/c/d", "/dbs/a/colls/b/docs/c/attachments",
         "/DBS", "///dbs", "/dbs/a/colls/b/docs/c//", "/offers/a/b",
     ],
 )  # fmt: skip

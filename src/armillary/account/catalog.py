@@ -8,9 +8,10 @@ the callers; the catalog knows names, owners, rids, etags and counters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -20,11 +21,17 @@ from armillary.model import items, resources
 from armillary.model.resources import ResourceType, rid_text
 from armillary.storage.engine import Engine, Store, Txn, View
 
+_log = logging.getLogger(__name__)
+
 CATALOG_STORE = 0
 _RECORDS, _COUNTERS, _GARBAGE, _SETTINGS = b"r", b"n", b"g", b"s"
+_UNFINISHED = b"u"  # stores that are being filled, and belong to nothing yet
+
+_STORES = b"store"  # the counter of their numbers
 
 Body = dict[str, Any]
 NewStore = Callable[[], int]
+Reserved = TypeVar("Reserved")
 
 
 @dataclass(slots=True)
@@ -107,7 +114,7 @@ class Catalog:
 
         for packed in await self._store.read(load):
             self._enter(Record.unpack(packed))
-        await self.collect_garbage()
+        await self.abandon()
 
     async def check_readable(self) -> None:
         """Raises if storage cannot be read now."""
@@ -179,6 +186,58 @@ class Catalog:
                 self._enter(record)
             return made[0]
 
+    async def reserve(self, fn: Callable[[Reservation], Reserved]) -> Reserved:
+        """Numbers that nothing else will get, for what is put together first and entered with `rewrite` then."""
+        async with self._lock:
+            return await self._store.write(lambda txn: fn(Reservation(txn, self._stamp)))
+
+    async def rewrite(
+        self,
+        removed: Sequence[Record],
+        added: Sequence[Record],
+        *,
+        finished: Sequence[int] = (),
+        garbage: Sequence[int] = (),
+    ) -> None:
+        """Put records in the place of others, as they are, in one transaction. `finished`: reserved stores that are
+        theirs now. `garbage`: stores for `collect_garbage`."""
+        async with self._lock:
+            left = {id(self.get(record.type, record.rid)) for record in removed}
+            for record in added:
+                taken = self._names.get((record.type, record.owner), {}).get(record.name)
+                if taken is not None and id(taken) not in left:
+                    raise Failure(Kind.CONFLICT, f"There is a {record.type.value} '{record.name}' already.")
+
+            def run(txn: Txn) -> None:
+                for record in removed:
+                    txn.delete(_record_key(record))
+                for record in added:
+                    txn.put(_record_key(record), record.pack())
+                for number in finished:
+                    txn.delete(_store_key(_UNFINISHED, number))
+                for number in garbage:
+                    txn.put(_store_key(_GARBAGE, number), b"")
+
+            await self._store.write(run)
+            for record in removed:
+                self._leave(record)
+            for record in added:
+                self._enter(record)
+
+    async def abandon(self, stores: Sequence[int] | None = None) -> None:
+        """Reserved stores are not wanted after all; None: all that there are, when nobody fills any."""
+
+        def run(txn: Txn) -> None:
+            numbers = [int.from_bytes(key[1:], "big") for key, _ in txn.scan(_UNFINISHED, _after(_UNFINISHED))]
+            for number in numbers if stores is None else stores:
+                txn.delete(_store_key(_UNFINISHED, number))
+                txn.put(_store_key(_GARBAGE, number), b"")
+
+        has_any = await self._store.read(lambda view: any(True for _ in view.scan(_UNFINISHED, _after(_UNFINISHED))))
+        if has_any:
+            await self._store.write(run)
+        await self.collect_garbage()
+
     def _make(
         self,
         txn: Txn,
@@ -189,8 +248,7 @@ class Catalog:
         state: Callable[[bytes, NewStore], Body] | None,
     ) -> Record:
         owner_rid = owner.rid if owner is not None else b""
-        number = _count(txn, b"rid/" + resource_type.value.encode() + b"/" + owner_rid)
-        rid = resources.child_rid(owner_rid, resource_type, number)
+        rid = _new_rid(txn, resource_type, owner_rid)
         text = rid_text(rid)
         etag, ts = self._stamp(txn)
         record = Record(
@@ -199,7 +257,7 @@ class Catalog:
             owner=owner_rid,
             name=name if name is not None else text,
             body=body if name is not None else {**body, "id": text},
-            state=state(rid, lambda: _count(txn, b"store")) if state is not None else {},
+            state=state(rid, lambda: _count(txn, _STORES)) if state is not None else {},
             ts=ts,
             etag=etag,
             self_link=resources.self_link(owner.self_link if owner is not None else "", resource_type, rid),
@@ -252,10 +310,10 @@ class Catalog:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
 
             def run(txn: Txn) -> Body:
-                state = change(present.state, lambda: _count(txn, b"store"))
+                state = change(present.state, lambda: _count(txn, _STORES))
                 txn.put(_record_key(present), replace(present, state=state).pack())
                 for number in garbage:
-                    txn.put(_GARBAGE + number.to_bytes(4, "big"), b"")
+                    txn.put(_store_key(_GARBAGE, number), b"")
                 return state
 
             present.state = await self._store.write(run)
@@ -277,20 +335,23 @@ class Catalog:
             if present is None:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' does not exist.")
             check_etag(present, if_match)
-            doomed = self._tree(present)
+            doomed = self.tree(present)
 
             def run(txn: Txn) -> None:
                 for each in doomed:
                     txn.delete(_record_key(each))
                     for number in stores_of(each):
-                        txn.put(_GARBAGE + number.to_bytes(4, "big"), b"")
+                        txn.put(_store_key(_GARBAGE, number), b"")
 
-            await self._store.write(run)
+            await self._store.write(run, is_freeing=True)
             for each in doomed:
                 self._leave(each)
             if on_deleted is not None:
                 on_deleted(doomed)  # before their stores are emptied: nobody may write there any more
-        await self.collect_garbage()
+        try:
+            await self.collect_garbage()
+        except Failure as failure:  # the deletion is done and durable: only the room comes back later
+            _log.warning("what was deleted still takes room: %s", failure.message)
 
     # Account-wide settings (secrets made once).
 
@@ -313,7 +374,8 @@ class Catalog:
         ts = int(self._clock.now_s())
         return items.etag(0, _count(txn, b"etag"), 0, ts), ts
 
-    def _tree(self, root: Record) -> list[Record]:
+    def tree(self, root: Record) -> list[Record]:
+        """A resource with all below it, and their offers."""
         doomed, waiting = [], [root]
         while waiting:
             record = waiting.pop()
@@ -346,7 +408,28 @@ class Catalog:
         marks = await self._store.read(lambda view: [key for key, _ in view.scan(_GARBAGE, _after(_GARBAGE))])
         for mark in marks:
             await self._engine.drop(int.from_bytes(mark[1:], "big"))
-            await self._store.write(lambda txn, key=mark: txn.delete(key))  # type: ignore[misc]
+            await self._store.write(lambda txn, key=mark: txn.delete(key), is_freeing=True)  # type: ignore[misc]
+
+
+class Reservation:
+    """What a transaction of the catalog hands out ahead."""
+
+    def __init__(self, txn: Txn, stamp: Callable[[Txn], tuple[str, int]]) -> None:
+        self._txn = txn
+        self._stamp = stamp
+
+    def rid(self, resource_type: ResourceType, owner: bytes) -> bytes:
+        return _new_rid(self._txn, resource_type, owner)
+
+    def stamp(self) -> tuple[str, int]:
+        """An etag, and the time."""
+        return self._stamp(self._txn)
+
+    def store(self) -> int:
+        """It is emptied, at the next start at the latest, unless it comes to belong to somebody."""
+        number = _count(self._txn, _STORES)
+        self._txn.put(_store_key(_UNFINISHED, number), b"")
+        return number
 
 
 def stores_of(record: Record) -> list[int]:
@@ -367,6 +450,14 @@ def check_etag(record: Record, if_match: str | None) -> None:
 
 def _record_key(record: Record) -> bytes:
     return _RECORDS + record.type.value.encode() + b"/" + record.rid
+
+
+def _store_key(space: bytes, number: int) -> bytes:
+    return space + number.to_bytes(4, "big")
+
+
+def _new_rid(txn: Txn, resource_type: ResourceType, owner: bytes) -> bytes:
+    return resources.child_rid(owner, resource_type, _count(txn, b"rid/" + resource_type.value.encode() + b"/" + owner))
 
 
 def creation_order(resource_type: ResourceType, rid: bytes) -> bytes:

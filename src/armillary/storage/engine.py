@@ -66,10 +66,11 @@ class Store(Protocol):
         that handing over a function would cost as much as they do. To be used at once, before anything is awaited.
         None: use `read`, which waits for what there is to wait for and translates failures."""
 
-    async def write(self, fn: Callable[[Txn], T]) -> T:
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         """Run `fn` and return its result once its writes are durable. If `fn` raises, none of them happen.
 
         Functions run one after the other, each seeing what the ones before it wrote: serialisable by construction.
+        What makes room (`is_freeing`) is written also when the disk is too full for anything else.
         """
 
     def keep(self) -> Kept:

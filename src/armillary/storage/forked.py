@@ -26,7 +26,7 @@ class ForkedStore:
     def at_hand(self) -> View | None:
         return self._txn(Layer())
 
-    async def write(self, fn: Callable[[Txn], T]) -> T:
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         layer = Layer()
         result = fn(self._txn(layer))
         self._layer.absorb(layer)

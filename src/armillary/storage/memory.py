@@ -56,7 +56,7 @@ class MemoryStore:
         self._engine.check_open()
         return self._map
 
-    async def write(self, fn: Callable[[Txn], T]) -> T:
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         self._engine.check_open()
         layer = Layer()
         stored = self._map

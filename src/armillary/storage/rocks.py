@@ -401,8 +401,8 @@ class RocksStore:
         version = self._engine.published
         return None if version is None else VersionView(version, self._prefix)
 
-    async def write(self, fn: Callable[[Txn], T]) -> T:
-        return await self._engine.submit(self._prefix, fn)
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
+        return await self._engine.submit(self._prefix, fn, is_freeing)
 
     def keep(self) -> Kept:
         return KeptView(self._engine.writable().keep(), self._prefix)

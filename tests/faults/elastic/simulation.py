@@ -218,7 +218,7 @@ class SimulatedStore:
     def loader(self) -> Loader:
         return SimulatedLoader(self._engine, self._number)
 
-    async def write(self, fn: Callable[[Txn], T]) -> T:
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         result: T = await self._engine.enqueue(self._number, fn)
         return result
 

@@ -151,7 +151,7 @@ def _parse_unknown(target: bytes) -> Route:
     words = path.split(b"/")
     if len(words) == 6 and (words[4], words[5]) == _KEY_DELETE:
         container = parse_route(b"/" + b"/".join(words[:4]))
-        if container.resource_type == "colls":
+        if container.resource_type == "colls" and container.kind is RouteKind.RESOURCE:
             return container._replace(kind=RouteKind.KEY_DELETE, verbs=("POST",))
     if words[:2] == [b"offers", b"offers"]:
         # A client that takes an offer's link for its rid asks for this, and hears of a bad request from the service.
