@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from armillary import limits
 from armillary.account import items
+from armillary.account.ahead import Ahead, RecordOf, portion
 from armillary.account.container import Container
 from armillary.account.items import Answer
 from armillary.clock import Clock
@@ -25,7 +25,6 @@ from armillary.partition.records import Record, Repeated
 
 Change = Callable[[Document], Document | None]
 Match = Callable[[Document], bool]
-RecordOf = Callable[[range], Record]
 
 
 # One document.
@@ -112,6 +111,11 @@ def last_number(container: Container, session: bytes) -> int:
 class ManyAnswer:
     outcomes: list[Outcome | Failure] = field(default_factory=list)  # for each operation, as far as they were run
     charge_ru: float = 0.0
+    has_failed: bool = False
+
+    def add(self, outcomes: list[Outcome]) -> None:
+        self.outcomes += outcomes
+        self.charge_ru += sum([each.charge_ru for each in outcomes])
 
 
 async def write_many(
@@ -119,50 +123,69 @@ async def write_many(
     operations: Sequence[Operation],
     *,
     stops: bool,
+    at_once: bool = False,
     ask: Ask | None = None,
     record_of: RecordOf | None = None,
 ) -> ManyAnswer:
     """Independent operations in the order given, many in one transaction: each succeeds or fails for itself, and the
     first to fail is the last to run if it `stops`. Throttling and whatever ends all raises only if nothing was done;
     otherwise it is the outcome of those that were not. `record_of` numbers operations, named by their places: each is
-    then done once, and REPEATED if it was before."""
+    then done once, and REPEATED if it was before. `at_once`: several transactions may be under way at a time."""
     answer = ManyAnswer()
-    at = 0
-    while at < len(operations):
+    if not at_once or container.faults is not None or len(operations) <= 1:
+        await _write_in_turn(container, operations, answer, len(operations), stops, ask, record_of)
+        return answer
+    ahead = Ahead(container, operations, ask, record_of, is_chained=stops)
+    try:
+        while len(answer.outcomes) < len(operations) and not (stops and answer.has_failed):
+            end, outcomes = await ahead.take()
+            try:
+                if isinstance(outcomes, Failure):
+                    raise outcomes
+                if outcomes is None:
+                    await _write_in_turn(container, operations, answer, end, stops, ask, record_of)
+                else:
+                    answer.add(outcomes)
+            except Failure as failure:
+                if not answer.outcomes and not await ahead.has_done():
+                    raise
+                answer.charge_ru += failure.charge_ru
+                answer.outcomes += [failure] * (1 if stops else end - len(answer.outcomes))
+                answer.has_failed = True
+    finally:
+        await ahead.end()
+    return answer
+
+
+async def _write_in_turn(
+    container: Container,
+    operations: Sequence[Operation],
+    answer: ManyAnswer,
+    end: int,
+    stops: bool,
+    ask: Ask | None,
+    record_of: RecordOf | None,
+) -> None:
+    """One transaction after the other, from the first that has no answer yet up to `end`."""
+    while (at := len(answer.outcomes)) < end:
         try:
             if container.faults is not None:
                 record = record_of(range(at, at + 1)) if record_of is not None else None
                 done, failure = await _write_one(container, operations[at], ask, record)
             else:
-                batch = _portion(container, operations, at)
+                batch = portion(container, operations, at, end)
                 done, failure = await _write_portion(container, batch, ask, at, record_of)
         except Failure as failed:
             if not answer.outcomes:
                 raise
             done, failure = [], failed
-        answer.outcomes += done
-        answer.charge_ru += sum([each.charge_ru for each in done])
-        at += len(done)
+        answer.add(done)
         if failure is not None:
             answer.outcomes.append(failure)
             answer.charge_ru += failure.charge_ru
-            at += 1
+            answer.has_failed = True
             if stops:
                 break
-    return answer
-
-
-def _portion(container: Container, operations: Sequence[Operation], at: int) -> Sequence[Operation]:
-    """The next operations that go to one partition, as many as a transaction takes."""
-    partition = container.partition_for(operations[at].epk)
-    end, size_bytes = at, 0
-    while end < len(operations) and end - at < limits.MANY_OPERATIONS_MAX and size_bytes < limits.MANY_BYTES_MAX:
-        operation = operations[end]
-        if end > at and container.partition_for(operation.epk) is not partition:
-            break
-        size_bytes += len(operation.draft.text) if operation.draft is not None else 0
-        end += 1
-    return operations[at:end]
 
 
 async def _write_portion(
@@ -195,7 +218,7 @@ async def _write_portion(
                 raise partition.meter.charge(failed, batch[0].epk, ticket, ask) from None
             partition.meter.release(ticket, ask)
             await partition.released()  # and on to whoever owns the keys then, perhaps not all of them
-            owned = _portion(container, batch, 0)
+            owned = portion(container, batch, 0, len(batch))
             failure = failure if len(owned) == len(batch) else None
             batch = owned
             continue

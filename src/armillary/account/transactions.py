@@ -6,7 +6,7 @@ wins, and the other one is told at once, or when it commits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import NoReturn
 from weakref import WeakKeyDictionary
@@ -47,9 +47,13 @@ class _Fork(Partition):
         return outcome
 
     async def write_all(
-        self, operations: Sequence[Operation], record: Record | None = None, guard: Guard | None = None
+        self,
+        operations: Sequence[Operation],
+        record: Record | None = None,
+        guard: Guard | None = None,
+        on_run: Callable[[], None] | None = None,
     ) -> list[Outcome]:
-        assert record is None and guard is None, "what a transaction does is recorded when it commits"
+        assert record is None and guard is None and on_run is None, "what it does is recorded when it commits"
         if len(self.operations) + len(operations) > limits.MONGO_TRANSACTION_OPERATIONS_MAX:
             raise Failure(
                 Kind.TOO_LARGE,

@@ -138,11 +138,23 @@ class Partition:
         return outcome
 
     async def write_all(
-        self, operations: Sequence[Operation], record: Record | None = None, guard: Guard | None = None
+        self,
+        operations: Sequence[Operation],
+        record: Record | None = None,
+        guard: Guard | None = None,
+        on_run: Callable[[], None] | None = None,
     ) -> list[Outcome]:
         """All operations in one transaction, or none: raises MemberFailed naming the first that cannot be done. With a
-        record they are done once, whoever asks again: then raises Repeated. A guard looks first, and may refuse."""
-        outcomes, writer, kept = await self._store.write(lambda txn: self._run_all(txn, operations, record, guard))
+        record they are done once, whoever asks again: then raises Repeated. A guard looks first, and may refuse.
+        `on_run` is told when all went well, before they are durable and perhaps more than once."""
+
+        def run(txn: Txn) -> tuple[list[Outcome], Writer, bytes | None]:
+            done = self._run_all(txn, operations, record, guard)
+            if on_run is not None:
+                on_run()
+            return done
+
+        outcomes, writer, kept = await self._store.write(run)
         self._remember(writer)
         if record is not None and kept is not None:
             self.records.note(record.key, kept)

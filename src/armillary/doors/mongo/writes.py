@@ -168,7 +168,9 @@ async def write_all(
         return []
     scoped = await call.scoped(container, operations[0].key)
     try:
-        answer = await bson_items.write_many(scoped, operations, stops=stops, record_of=record_of)
+        answer = await bson_items.write_many(
+            scoped, operations, stops=stops, at_once=call.transaction is None, record_of=record_of
+        )
     except Failure as failure:
         if failure.kind is not Kind.THROTTLED:
             raise
