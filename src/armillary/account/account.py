@@ -17,6 +17,7 @@ from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.account.reshaping import Reshaper
 from armillary.account.rules import INDEXES, definition_of, new_rules
+from armillary.account.snapshots import Snapshots
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
@@ -52,6 +53,7 @@ class Account:
         self.faults = Faults()
         self.budgets = Budgets(self)
         self.reshaper = Reshaper(self)
+        self.snapshots = Snapshots(self)
         self.jail = Jail()  # where scripts run; nothing runs there until one does
         self.function_caller = Caller()  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
@@ -87,6 +89,7 @@ class Account:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.snapshots.close()
         await self.reshaper.close()
         await self.jail.close()
         self.function_caller.leave()
@@ -232,6 +235,17 @@ class Account:
             running.cancel()
         task = self._restating[container.record.rid] = asyncio.create_task(self._restate(container))
         task.add_done_callback(_report)
+
+    def settle_rules(self, container: Container) -> None:
+        """A container's record and partitions are others than before: go on with what they need."""
+        rid = container.record.rid
+        running = self._restating.pop(rid, None)
+        if running is not None:
+            running.cancel()
+        for place in [each for each in self._looks if each[0] == rid and each[1] not in container.partitions]:
+            del self._looks[place]
+        if container.is_restating:
+            self.restate(container)
 
     async def _restate(self, container: Container) -> None:
         while True:

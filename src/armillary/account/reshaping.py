@@ -124,6 +124,25 @@ class Reshaper:
         self._watch(container, [container.partitions[each] for each in reshape.parents])
         await self._account.catalog.collect_garbage()
 
+    async def hold_still(self, container: Container) -> _Reservation:
+        """Keep a container's ranges as they are until what is returned is left. What goes on is taken back."""
+        while True:
+            for reshape in [each for each in self.running(container) if not each.is_done]:
+                if reshape.is_switching:
+                    await self.finished(reshape)
+                else:
+                    await self.cancel(reshape)
+            try:
+                return _Reservation(self._reserved, container, tuple(container.partitions))
+            except Failure:
+                await asyncio.sleep(0)  # one is about to begin
+
+    def replaced(self, container: Container, parents: Iterable[Partition]) -> None:
+        """Other partitions serve a container. The former ones wait for those who still read them."""
+        self._retirement.add(container, parents)
+        self._account.budgets.assign(container)
+        self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
+
     def running(self, container: Container | None = None) -> list[Reshape]:
         return [each for each in self._running.values() if container is None or each.container is container]
 
@@ -349,9 +368,7 @@ class Reshaper:
         """Children serve. The parents wait for those who still read them."""
         container = reshape.container
         self._reserved -= {(container.record.rid, parent.range.id) for parent in parents}
-        self._retirement.add(container, parents)
-        self._account.budgets.assign(container)
-        self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
+        self.replaced(container, parents)
 
     # Wishes.
 

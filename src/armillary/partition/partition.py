@@ -23,6 +23,7 @@ from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.presence import LOOKING, NOTHING, PRESENCE_KEY, RESTATING, Presence, load_presence
 from armillary.partition.records import Record, Records, check_new, put_record
+from armillary.partition.rewind import Rewinder
 from armillary.partition.schema import Schema
 from armillary.partition.sizes import unpack_size
 from armillary.partition.writer import PathPrefixes, Writer
@@ -172,6 +173,20 @@ class Partition:
         result, writer = await self._store.write(run)
         self._remember(writer)
         return result
+
+    async def rewind(self, past: View) -> None:
+        """Undo what was written since a snapshot of this store was taken, or raise TooMuch."""
+        past_head = self.head_in(past)
+
+        def run(txn: Txn) -> Writer:
+            self._check_open()
+            presence = None if self._is_look_beginning else self._presence
+            rewinder = Rewinder(txn, self._schema, self.head_in(txn), self._paths, presence, self._clock.now_s())
+            rewinder.rewind(past, past_head)
+            return rewinder
+
+        self._remember(await self._store.write(run))
+        self.times = LogTimes()  # entries came back in between
 
     def rehearse(self, txn: Txn, operation: Operation) -> Outcome:
         """What an operation would do, done to a transaction that is not the store's: scripts see their own writes

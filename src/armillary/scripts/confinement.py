@@ -1,0 +1,87 @@
+"""How a cell gives up what it could reach: first by limits and flags of its process, then by a filter that leaves it the
+handful of system calls that an interpreter needs to compute and to speak over its two pipes. Stands for itself, since
+a cell imports nothing of the server's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+
+ADDRESS_SPACE_BYTES = 1 << 30
+_NICENESS = 5
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+_SECCOMP_MODE_FILTER = 2
+_SIGKILL = 9
+
+# Programs of the packet filter, as the kernel takes them: load a word, compare, test bits, return.
+_INSTRUCTION = struct.Struct("=HBBI")
+_LOAD, _IF_EQUAL, _IF_BITS, _RETURN = 0x20, 0x15, 0x45, 0x06
+_ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # EPERM
+_CALL_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32  # places in what a filter is shown
+_EXECUTABLE = 4
+
+# For each machine: its name for the kernel; calls that are harmless; those that map memory; and the one that sets limits.
+_MACHINES = {
+    "x86_64": (
+        0xC000003E,
+        # read write poll munmap brk sigaction sigprocmask sigreturn select yield mremap madvise getpid exit gettimeofday
+        # getrusage times sigaltstack futex restart clock_gettime exit_group pselect getrandom
+        (0, 1, 7, 11, 12, 13, 14, 15, 23, 24, 25, 28, 39, 60, 96, 98, 100, 131, 202, 219, 228, 231, 270, 318),
+        (9, 10),
+        302,
+    ),
+    "aarch64": (
+        0xC00000B7,
+        # read write pselect ppoll exit exit_group futex clock_gettime yield restart sigaltstack sigaction sigprocmask
+        # sigreturn times getrusage gettimeofday getpid brk munmap mremap madvise getrandom
+        (63, 64, 72, 73, 93, 94, 98, 113, 124, 128, 132, 134, 135, 139, 153, 165, 169, 172, 214, 215, 216, 233, 278),
+        (222, 226),
+        261,
+    ),
+}
+
+
+def give_up_everything() -> None:
+    """No file, no socket and no process can be had from here on, whatever the engine is made to do."""
+    library = ctypes.CDLL(None)
+    library.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # where the server ends, cells do
+    library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    os.closerange(3, 1024)
+    os.nice(_NICENESS)  # the server goes first
+    for name, most in (
+        (resource.RLIMIT_NOFILE, 0),  # the two pipes stay; nothing can be opened
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_AS, ADDRESS_SPACE_BYTES),
+    ):
+        resource.setrlimit(name, (most, most))
+    program = filter_program(os.uname().machine)
+    if program is not None:  # elsewhere, and where the kernel has no filters, the limits above must do
+        kept = ctypes.create_string_buffer(program, len(program))
+        count = len(program) // _INSTRUCTION.size
+        header = struct.pack("@HP", count, ctypes.addressof(kept))
+        library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(header), 0, 0)
+
+
+def filter_program(machine: str) -> bytes | None:
+    """Calls that are not named fail as not permitted; those of another architecture end the process."""
+    if machine not in _MACHINES:
+        return None
+    architecture, harmless, mapping, limiting = _MACHINES[machine]
+    steps = [(_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL)]
+    steps.append((_LOAD, 0, 0, _CALL_NUMBER))
+    for number in harmless:
+        steps += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+    for number in mapping:  # memory that cannot be executed
+        steps += [(_IF_EQUAL, 0, 4, number), (_LOAD, 0, 0, _THIRD_ARGUMENT), (_IF_BITS, 1, 0, _EXECUTABLE)]
+        steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
+    # The limits of this process, which cannot be raised.
+    steps += [(_IF_EQUAL, 0, 4, limiting), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_IF_EQUAL, 0, 1, 0)]
+    steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
+    steps.append((_RETURN, 0, 0, _REFUSE))
+    return b"".join([_INSTRUCTION.pack(*step) for step in steps])
