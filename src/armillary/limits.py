@@ -135,6 +135,7 @@ FAULT_DELAY_MS_MAX = 60_000
 SWEEP_ITEMS_MAX = 200  # expired items looked at in one go
 SWEEP_EVERY_S = 1.0
 TOMBSTONE_SECONDS = 7 * 86_400  # how long a delete stays visible in a partition's log
+FORGET_VERSIONS_MAX = 1_000  # of all versions that are kept for a time: dropped in one go
 CHANGES_BY_KEY_ITEMS = 1_000  # a change feed of no more items looks at all of them rather than at the log
 EMPTY_PAGE_SECONDS_MAX = 30.0  # how long a change feed goes on while it has found nothing; clients wait 65 s
 CHANGE_STRETCHES_MAX = 200  # partitions in one change feed position: they must fit a header

@@ -11,14 +11,6 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 SCRIPT = "function () { getContext().getResponse().setBody(1); }"
 
 
-async def drain(rows: Any) -> None:
-    [row async for row in rows]
-
-
-async def all_versions(container: Any) -> None:
-    await drain(container.query_items_change_feed(mode="AllVersionsAndDeletes"))
-
-
 async def trigger_of_a_patch(container: Any) -> None:
     await container.scripts.create_trigger({"id": "t", "body": SCRIPT, "triggerType": "Pre", "triggerOperation": "All"})
     patch = [{"op": "set", "path": "/n", "value": 1}]
@@ -31,7 +23,6 @@ async def function_in_a_condition(container: Any) -> None:
 
 
 FEATURES = {
-    "the change feed of all versions and deletes": all_versions,
     "triggers of patches": trigger_of_a_patch,
     "user-defined functions in conditions of patches": function_in_a_condition,
 }

@@ -70,7 +70,7 @@ class Reader:
     pages: list[int] = field(default_factory=list)
 
     def take(self, page: ChangePage) -> None:
-        for lsn, stored in page.items:
+        for lsn, stored, _ in page.items:
             item, header = orjson.loads(payload_of(stored)), unpack_header(stored)
             assert header.lsn == lsn
             assert lsn >= self.lsns.get(header.epk, 0), "changes of one key are out of order"

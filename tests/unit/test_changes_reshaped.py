@@ -50,7 +50,7 @@ class Consumer:
                 raise
             self._work.insert(0, (low, high, position, None))
             return await self.turn(account, container, page_items)
-        for lsn, stored in page.items:
+        for lsn, stored, _ in page.items:
             self.note(lsn, stored)
         self._work.append((low, high, page.continuation, range_id))
         return len(page.items)
@@ -78,7 +78,7 @@ class Crowd(Consumer):
     async def turn(self, account: Account, container: Container, page_items: int) -> int:
         page = await read_changes(account, container, FeedOptions(continuation=self._position, page_items=page_items))
         self._position = page.continuation
-        for lsn, stored in page.items:
+        for lsn, stored, _ in page.items:
             self.note(lsn, stored)
         return len(page.items)
 

@@ -107,6 +107,28 @@ async def test_change_feed(call: Caller) -> None:
     assert (await changes(call, if_modified_since="Fri, 01 Jan 2100 00:00:00 GMT"))[0] == 304
 
 
+async def test_change_feed_of_all_versions(call: Caller) -> None:
+    definition = {"id": "all", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
+    await call("POST", "/dbs/db/colls", definition | {"changeFeedPolicy": {"retentionDuration": 10}})
+    path, key = "/dbs/db/colls/all/docs", {"x_ms_documentdb_partitionkey": '["a"]'}
+    mode = {"a_im": "Full-Fidelity Feed", "x_ms_cosmos_changefeed_wire_format_version": "2021-09-15"}
+    status, _, response = await call("GET", path, if_none_match="*", **mode)
+    position = dict(response.headers)[b"etag"].decode()
+    assert status == 304
+    await call("POST", path, {"id": "1", "pk": "a", "n": 1}, **key)
+    await call("PUT", f"{path}/1", {"id": "1", "pk": "a", "n": 2}, **key)
+    await call("DELETE", f"{path}/1", **key)
+    status, body, response = await call("GET", path, if_none_match=position, **mode)
+    assert (status, body["_count"]) == (200, 3)
+    created, replaced, deleted = body["Documents"]
+    assert created.keys() == {"current", "metadata"}
+    assert (created["current"]["n"], replaced["previous"]["n"], replaced["current"]["n"]) == (1, 1, 2)
+    assert (deleted["current"], deleted["previous"]["n"]) == ({}, 2)
+    assert [each["metadata"]["operationType"] for each in body["Documents"]] == ["create", "replace", "delete"]
+    position = dict(response.headers)[b"etag"].decode()
+    assert (await call("GET", path, if_none_match=position, **mode))[0] == 304
+
+
 async def test_change_feed_of_several_partitions(call: Caller) -> None:
     definition = {"id": "wide", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
     await call("POST", "/dbs/db/colls", definition, x_ms_offer_throughput="20000")
@@ -131,7 +153,12 @@ async def test_change_feed_of_several_partitions(call: Caller) -> None:
 @pytest.mark.parametrize(
     ("headers", "text"),
     [
-        ({"a_im": "Full-Fidelity Feed"}, "not supported yet"),
+        ({"a_im": "Full-Fidelity Feed"}, "begins now"),
+        ({"a_im": "Full-Fidelity Feed", "if_none_match": "*"}, "must be enabled"),
+        (
+            {"a_im": "Full-Fidelity Feed", "x_ms_cosmos_changefeed_wire_format_version": "2020"},
+            "in the form 2021-09-15, not '2020'",
+        ),
         ({"a_im": "Everything"}, "A-IM"),
         ({"if_none_match": '"57"'}, "ahead"),
         ({"if_none_match": '"x"'}, "If-None-Match"),

@@ -323,6 +323,7 @@ class Account:
             return  # whoever copies a log needs its tombstones
         await upkeep.forget_records(partition, now_s)
         await upkeep.forget_events(partition, now_s)
+        await upkeep.forget_versions(partition, container.schema, now_s)
         if swept < partition.lsn:
             self._swept_lsn[place] = await upkeep.forget_tombstones(partition, swept, now_s)
         if place in self._looks:

@@ -1,5 +1,6 @@
-"""The change feed in its latest-version form: what was written since a place in the log or a time, each item once, as
-it is now, in the order of writing inside a partition; deleted and expired items are not in it.
+"""The change feed: what was written since a place in the log or a time, in the order of writing inside a partition.
+In its latest-version form it has each item once, as it is now, and no deleted or expired ones; where a container keeps
+all versions it can be had with each of them, and deletes.
 
 A page is of one logical partition, one physical one, a stretch of the hash space, or the whole container. It ends with
 a transaction, never inside one. How that is written on the wire is the door's part.
@@ -19,11 +20,11 @@ from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.account.feeds import FeedOptions
 from armillary.account.items import check_session
-from armillary.errors import Failure
+from armillary.errors import Failure, bad_request
 from armillary.model import charges
 from armillary.model.encoding import ItemHeader, payload_of
 from armillary.partition.budget import READ_DEPOSIT
-from armillary.partition.changes import Changed, ChangeReader, Room, Step
+from armillary.partition.changes import Changed, ChangeReader, Room, Step, VersionReader
 from armillary.partition.partition import Partition
 
 
@@ -43,10 +44,16 @@ async def read_changes(
     *,
     is_from_now: bool = False,
     since_s: int | None = None,
+    has_all_versions: bool = False,
 ) -> ChangePage:
     """The next page after `options.continuation`, or from the beginning; `is_from_now`: nothing, but where to go on.
     With `since_s` only what was written in that second or later."""
-    walk = _Walk(account, container, options, since_s)
+    if has_all_versions and not container.schema.versions_number:
+        raise bad_request(
+            f"All Versions and Deletes change feed must be enabled for the container '{container.name}': give it a "
+            'changeFeedPolicy with a retention, e.g. {"retentionDuration": 10} for ten minutes.'
+        )
+    walk = _Walk(account, container, options, since_s, VersionReader if has_all_versions else ChangeReader)
     if container.faults is not None:
         await walk.meet_faults(container.faults)
     await walk.run(is_from_now=is_from_now)
@@ -56,7 +63,14 @@ async def read_changes(
 class _Walk:
     """One page's way through the stretches."""
 
-    def __init__(self, account: Account, container: Container, options: FeedOptions, since_s: int | None) -> None:
+    def __init__(
+        self,
+        account: Account,
+        container: Container,
+        options: FeedOptions,
+        since_s: int | None,
+        reader_type: type[ChangeReader],
+    ) -> None:
         self._account = account
         self._container = container
         self._options = options
@@ -70,7 +84,7 @@ class _Walk:
             positions = change_positions.decode(options.continuation, account.secret, rid, low, high)
         has_expiry = container.schema.rules.default_ttl is not None
         self._readers = [
-            ChangeReader(
+            reader_type(
                 container.partitions[key_range.id],
                 max(stretch.low, key_range.low),
                 min(stretch.high, key_range.high),

@@ -30,6 +30,7 @@ from armillary.partition.schema import Cap, Schema
 from armillary.storage.engine import Engine
 
 WATCHED = "watched"  # in the state of a container that change streams were opened on
+VERSIONS = "versions"  # how often all versions began to be kept, in the state of a container
 IMAGES = "images"  # in what the MongoDB door keeps: documents are told as they were before
 CAP = "cap"  # likewise: bytes and documents that a capped collection holds at most
 _HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
@@ -44,6 +45,7 @@ class Container:
             key = replace(key, takes_objects=True)
         self.record = record
         self.database = database
+        self.policies = ContainerPolicies.parse(body)
         self.key = key
         self.schema = Schema(
             rid=record.rid,
@@ -57,12 +59,12 @@ class Container:
             keeps_images=IMAGES in record.state.get(MONGO, {}),
             cap=_cap_of(record),
         )
+        self._adopt_versions()
         self.form = json_form(self.schema)  # of its items, to the doors that read JSON
         self.map = PartitionMap([key_range_of(each) for each in record.state["ranges"]])
         self._clock = clock
         self._engine = engine
         self.partitions = {each.id: self.new_partition(each) for each in self.map.ranges}
-        self.policies = ContainerPolicies.parse(body)
         self.faults: Faults | None = None  # None, unless there are rules of faults
         self.is_retired = False  # it was deleted
         self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents stood against, by name
@@ -82,6 +84,15 @@ class Container:
     async def open(self) -> None:
         for partition in self.partitions.values():
             await partition.open()
+        await self.keep_versions()
+
+    async def keep_versions(self) -> None:
+        """Partitions begin to keep all versions, or cease to."""
+        for partition in self.partitions.values():
+            try:
+                await partition.keep_versions()
+            except Failure:
+                continue  # it is being split, or the disk is full: upkeep comes again
 
     def retire(self) -> None:
         """The container was deleted: requests that still hold it must not write into its stores."""
@@ -97,7 +108,13 @@ class Container:
         self.schema.rules = present_rules(record, self.key)
         self.schema.keeps_events = WATCHED in record.state
         self.adopt_kept()
+        self._adopt_versions()
         self._rename()
+
+    def _adopt_versions(self) -> None:
+        minutes = self.policies.change_feed_minutes or 0
+        self.schema.versions_number = self.record.state.get(VERSIONS, 1) if minutes else 0
+        self.schema.versions_seconds = 60 * minutes
 
     def adopt_kept(self) -> None:
         """Take over what the MongoDB door keeps in the record."""

@@ -9,7 +9,7 @@ from armillary import limits
 from armillary.account import throughput as throughputs
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
-from armillary.account.container import Container, new_ranges
+from armillary.account.container import VERSIONS, Container, new_ranges
 from armillary.account.offers import check_fixed, new_offer, offer_of, refuse_if_serverless
 from armillary.account.rules import new_rules
 from armillary.account.throughput import Throughput
@@ -95,9 +95,18 @@ async def replace_container(account: Account, container: Container, given: Any, 
         _, body = container_body(given, is_old_client=is_fixed)
         check_replacement(present.body, body)
         is_ruled_anew = any(present.body.get(each) != body.get(each) for each in ("indexingPolicy", "defaultTtl"))
-        state = (lambda state: new_rules(state, present.body)) if is_ruled_anew else None
+        has_versions = container.schema.versions_number > 0
+
+        def state(state: Body) -> Body:
+            if is_ruled_anew:
+                state = new_rules(state, present.body)
+            if not has_versions and "changeFeedPolicy" in body:  # whatever was kept before has a gap behind it
+                state = {**state, VERSIONS: state.get(VERSIONS, 1) + 1}
+            return state
+
         changed = await account.catalog.replace(present, body, state=state, if_match=if_match)
         container.adopt(changed)
+        await container.keep_versions()
         if is_ruled_anew:
             account.restate(container)
         return changed

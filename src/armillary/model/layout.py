@@ -13,6 +13,8 @@ numeric order. Everything that reads or writes a partition's bytes builds its ke
 | sizes   | epk                               | count, bytes, partition key   | limits and storage pictures            |
 | records | session + number + statement      | time, answers                 | writes that may be sent again          |
 | events  | lsn + step in transaction + rid   | what was done to a document   | change streams of watched collections  |
+| versions| lsn + step in transaction + rid   | what a write did to an item   | the change feed of all versions        |
+| images  | lsn + step in transaction + rid   | an item as it was stored then | the same: versions that were replaced  |
 | meta    | name                              | ...                           | head (lsn, counters), path dictionary  |
 
 An effective partition key (epk) is prefix-free inside one container (fixed length for hash V2 and MultiHash, self-
@@ -25,6 +27,7 @@ from __future__ import annotations
 ITEMS, IDS, MEMBERS, TERMS, CHANGES, UNIQUE, EXPIRY, SIZES, META = b"i", b"k", b"l", b"t", b"c", b"u", b"e", b"s", b"m"
 RECORDS = b"r"
 EVENTS = b"v"
+VERSIONS, IMAGES = b"w", b"x"
 
 RID_BYTES = 8
 PATH_BYTES = 4
@@ -62,6 +65,10 @@ def change_key(lsn: int, step: int = 0, rid: int = 0) -> bytes:
 
 def event_key(lsn: int, step: int = 0, rid: int = 0) -> bytes:
     return EVENTS + (lsn << 80 | step << 64 | rid).to_bytes(18, "big")
+
+
+def version_key(lsn: int, step: int = 0, rid: int = 0) -> bytes:
+    return VERSIONS + (lsn << 80 | step << 64 | rid).to_bytes(18, "big")
 
 
 def unique_key(epk: bytes, constraint_number: int, values: bytes) -> bytes:

@@ -1,11 +1,11 @@
-"""Reading a partition's log as a feed: the items of a stretch of keys as they were last written, in the order of their
-lsn, a slice of time after the other. What one transaction wrote is given whole or not at all. Which stretches there are
-and what a page holds is the account's business; what the entries look like is the log's.
+"""Reading a partition's log as a feed: the items of a stretch of keys as they were last written, or all their versions,
+in the order of their lsn, a slice of time after the other. What one transaction wrote is given whole or not at all.
+Which stretches there are and what a page holds is the account's business; what the entries look like is the log's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,9 +13,10 @@ from armillary import limits
 from armillary.errors import bad_request
 from armillary.model import layout
 from armillary.model.encoding import ItemHeader, unpack_header
-from armillary.partition import log
+from armillary.partition import log, versions
 from armillary.partition.partition import Partition
 from armillary.partition.sizes import unpack_size
+from armillary.partition.versions import Version
 from armillary.storage.engine import View
 
 IsDue = Callable[[], bool]
@@ -25,7 +26,8 @@ _CHECK_TIME_EVERY = 32  # entries between two looks at the clock
 
 class Changed(NamedTuple):
     lsn: int
-    stored: bytes  # the item with its header
+    stored: bytes  # the item with its header; of a deleted one, as it was before
+    version: Version | None = None  # what was done to it, where all versions are read
 
 
 class Room(NamedTuple):
@@ -89,10 +91,8 @@ class ChangeReader:
             at = min(max(at, self.partition.times.older_until(self._since_s)), last_lsn)
         found: list[Changed] = []
         size_bytes = examined = 0
-        for lsn, items in self._transactions(view, at, last_lsn):
-            kept = [Changed(lsn, stored) for stored in items if not self._needs_header or self._is_wanted(stored)]
+        for lsn, kept, looked_at, kept_bytes in self._kept(view, at, last_lsn):
             if kept:
-                kept_bytes = sum([len(each.stored) for each in kept])
                 is_over = len(found) + len(kept) > room.items or size_bytes + kept_bytes > room.size_bytes
                 if is_over and (found or not room.is_whole):
                     return Step(found, size_bytes, at, False, True), last_lsn
@@ -101,12 +101,19 @@ class ChangeReader:
             at = lsn
             if len(found) >= room.items:
                 return Step(found, size_bytes, at, at == last_lsn, True), last_lsn
-            examined += 1 + len(items)
+            examined += 1 + looked_at
             if examined >= _CHECK_TIME_EVERY:
                 examined = 0
                 if is_due():
                     return Step(found, size_bytes, at, at == last_lsn, False), last_lsn
         return Step(found, size_bytes, last_lsn, True, False), last_lsn
+
+    def _kept(self, view: View, after_lsn: int, last_lsn: int) -> Iterator[tuple[int, list[Changed], int, int]]:
+        """The changes of each transaction that are wanted, how many there are in all, and the bytes of the former."""
+        is_wanted = self._is_wanted if self._needs_header else None
+        for lsn, items in self._transactions(view, after_lsn, last_lsn):
+            kept = [Changed(lsn, stored) for stored in items if is_wanted is None or is_wanted(stored)]
+            yield lsn, kept, len(items), sum([len(each.stored) for each in kept])
 
     def _is_wanted(self, stored: bytes) -> bool:
         header = unpack_header(stored)
@@ -137,3 +144,23 @@ class ChangeReader:
                 return None
             keys.append(key[1:])
         return keys
+
+
+class VersionReader(ChangeReader):
+    """The same with all versions, deleted ones included, as far as they are kept."""
+
+    def _kept(self, view: View, after_lsn: int, last_lsn: int) -> Iterator[tuple[int, list[Changed], int, int]]:
+        since_lsn = versions.since(view, self.partition.versions_number)
+        if since_lsn is None or after_lsn < since_lsn:
+            raise bad_request(
+                f"The change feed of all versions and deletes goes back to {since_lsn}, behind the position "
+                f"{after_lsn}: what was done between is older than the retentionDuration of the container's "
+                "changeFeedPolicy, or was done before it had one. Start again from now."
+            )
+        is_wanted = None if self._is_whole else self._is_in_stretch
+        for lsn, done in versions.transactions(view, after_lsn, last_lsn, is_wanted):
+            kept = [Changed(lsn, each.current or each.previous or b"", each) for each in done]
+            yield lsn, kept, len(done), sum([each.size_bytes for each in done])
+
+    def _is_in_stretch(self, entry: versions.Entry) -> bool:
+        return self.low <= entry.epk < self.high

@@ -13,7 +13,7 @@ from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON, ItemHeader, paylo
 from armillary.model.keys import to_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
-from armillary.partition import log
+from armillary.partition import log, versions
 from armillary.partition.events import unpack_event
 from armillary.partition.presence import NOTHING, load_presence
 from armillary.partition.records import unpack_record
@@ -33,6 +33,8 @@ SPACES = (
     layout.SIZES,
     layout.TERMS,
     layout.UNIQUE,
+    layout.VERSIONS,
+    layout.IMAGES,
 )
 
 
@@ -72,6 +74,7 @@ class _Check:
         yield from self._check_sizes()
         yield from self._check_records()
         yield from self._check_events()
+        yield from self._check_versions()
         for space, name in ((layout.IDS, "ids"), (layout.MEMBERS, "members"), (layout.TERMS, "terms")):
             yield from self._check_count(space, name)
         yield from self._check_count(layout.UNIQUE, "unique values")
@@ -216,6 +219,33 @@ class _Check:
                 continue
             if event.lsn > self._head.lsn:
                 yield f"event {event.lsn} is beyond the head, {self._head.lsn}"
+
+    def _check_versions(self) -> Iterator[str]:
+        """Each version is found where it should be, and all are there of items written since they are kept."""
+        number = self._schema.versions_number
+        since = versions.since(self._view, number) if number else None
+        if since is None:
+            return
+        images = written = 0
+        for key, value in self._view.scan(layout.VERSIONS, layout.space_end(layout.VERSIONS)):
+            entry = versions.unpack_entry(key, value)
+            images += entry.before_key is not None
+            what = f"version {entry.lsn} of item {int.from_bytes(entry.place[-8:], 'big')}"
+            if entry.lsn > self._head.lsn:
+                yield f"{what} is beyond the head, {self._head.lsn}"
+            if not self._range.low <= entry.epk < self._range.high:
+                yield f"{what} lies outside the partition's range"
+            if entry.before_key is not None and self._view.get(entry.before_key) is None:
+                yield f"{what} lacks the image of what it replaced"
+            change = self._view.get(layout.CHANGES + entry.place)
+            written += change == log.WRITTEN and entry.lsn > since
+            if entry.is_write and change != log.WRITTEN and self._view.get(entry.image_key) is None:
+                yield f"{what} is neither an image nor an item"
+        if images != self._counts[layout.IMAGES]:
+            yield f"there are {self._counts[layout.IMAGES]} images, the versions account for {images}"
+        entries = self._view.scan(layout.change_key(since + 1), layout.space_end(layout.CHANGES))
+        if written != (expected := sum(value == log.WRITTEN for _, value in entries)):
+            yield f"{expected} items were written since versions are kept, there are versions of {written}"
 
     def _check_count(self, space: bytes, name: str) -> Iterator[str]:
         if self._counts[space] != self._expected[space]:

@@ -16,7 +16,7 @@ from armillary.model import layout
 from armillary.model.encoding import unpack_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
-from armillary.partition import events, log
+from armillary.partition import events, log, versions
 from armillary.partition.capped import CappedWriter
 from armillary.partition.log_times import LogTimes
 from armillary.partition.meter import Meter
@@ -53,6 +53,7 @@ class Partition:
         self.times = LogTimes()
         self.records = Records()
         self.events_noted = 0  # since they were last looked through
+        self.versions_number = 0  # of the keeping of versions that has begun here; 0: none has
         self._shut: Failure | None = None  # why nothing may be written now
         self._gate: asyncio.Event | None = None  # set when a hold is over
         self.is_moved = False  # others own its keys by now: what is read here may be old
@@ -71,6 +72,7 @@ class Partition:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
         self._presence = await self._store.read(load_presence)
         await self._store.read(self.records.load)
+        self.versions_number = await self._store.read(versions.begun_number)
         # Written before there was a presence, or a look was under way when the server stopped.
         self.wants_look = self.head.item_count > 0 and (self._presence is None or self._presence.stage == LOOKING)
 
@@ -324,6 +326,28 @@ class Partition:
             for key in keys:
                 txn.delete(key)
             txn.put(events.SINCE_KEY, last_lsn.to_bytes(8, "big"))
+
+        await self._store.write(run)
+
+    async def keep_versions(self) -> None:
+        """All versions are kept from now on, or none any more, as the schema says."""
+        number = self._schema.versions_number
+
+        def run(txn: Txn) -> None:
+            self._check_open()
+            if number:
+                versions.begin(txn, number, self.head_in(txn).lsn)
+            else:
+                versions.clear(txn)
+
+        if number != self.versions_number:
+            await self._store.write(run)
+            self.versions_number = number
+
+    async def forget_versions(self, old: Sequence[versions.Entry]) -> None:
+        def run(txn: Txn) -> None:
+            self._check_open()
+            versions.forget(txn, old, self.versions_number)
 
         await self._store.write(run)
 

@@ -21,7 +21,7 @@ from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import FIXED_HEADER_BYTES, epk_of
 from armillary.model.resources import first_item_number
-from armillary.partition import events, log
+from armillary.partition import events, log, versions
 from armillary.partition.adoption import Adopter
 from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Partition
 from armillary.partition.presence import PRESENCE_KEY, SETTLED, Presence, load_presence
@@ -33,7 +33,9 @@ Rest = Callable[[], Awaitable[None]]
 
 _BY_KEY = (layout.IDS, layout.MEMBERS, layout.SIZES, layout.UNIQUE)  # spaces in the order of effective keys
 _BY_NUMBER = (layout.CHANGES, layout.EXPIRY)  # spaces whose keys end in the item's number
-COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, layout.TERMS, layout.META, layout.RECORDS, layout.EVENTS)
+_KEPT_VERSIONS = (layout.VERSIONS, layout.IMAGES)  # spaces whose entries say themselves whose they are
+_REST = (layout.TERMS, layout.META, layout.RECORDS, layout.EVENTS)
+COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, *_KEPT_VERSIONS, *_REST)
 _PATHS = layout.path_key("")
 _NOBODY = 255
 
@@ -54,6 +56,7 @@ class Target:
     paths: PathPrefixes = field(default_factory=dict)  # as far as they are remembered
     places: dict[int, bytes] = field(default_factory=dict)  # by parent: where its log goes on that was not applied
     stored_places: dict[int, bytes] = field(default_factory=dict)  # the same as the store has it; may be behind
+    version_places: dict[int, bytes] = field(default_factory=dict)  # by parent: where the versions go on
 
 
 @dataclass(slots=True)
@@ -116,6 +119,8 @@ class Transfer:
                 yield from self._copy_by_number(each, space, loaders)
             for space in _BY_KEY:
                 yield from self._copy_by_key(each, space, loaders)
+            for space in _KEPT_VERSIONS:
+                yield from self._copy_versions(each, space, loaders)
             if len(self.sources) == 1:
                 yield from self._copy_alike(each, _PATHS, loaders)
                 for target in self.targets:
@@ -177,6 +182,14 @@ class Transfer:
                 loader.put(portion)
                 yield
 
+    def _copy_versions(self, kept: Kept, space: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
+        for portion in _portions(kept.scan(space, layout.space_end(space))):
+            parts: list[list[tuple[bytes, bytes]]] = [[] for _ in loaders]
+            for pair in portion:
+                parts[bisect_right(self._lows, versions.owner_epk(pair)) - 1].append(pair)
+            _put(loaders, parts)
+            yield
+
     def _copy_alike(self, kept: Kept, prefix: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
         for portion in _portions(kept.scan(prefix, layout.prefix_end(prefix))):
             for loader in loaders:
@@ -216,6 +229,9 @@ class Transfer:
         places = {
             source.range.id: layout.change_key(head.lsn + 1) for source, head in zip(self.sources, heads, strict=True)
         }
+        version_places = {
+            source.range.id: layout.version_key(head.lsn + 1) for source, head in zip(self.sources, heads, strict=True)
+        }
 
         def run(txn: Txn) -> None:
             self.check_rules()
@@ -225,9 +241,12 @@ class Transfer:
                 txn.put(PRESENCE_KEY, presence.pack())
             for range_id, place in places.items():
                 txn.put(_place_key(range_id), place)
+            for range_id, place in version_places.items():
+                txn.put(_version_place_key(range_id), place)
 
         await target.store.write(run)
         target.places, target.stored_places = places, dict(places)
+        target.version_places = version_places
 
     def check_rules(self) -> None:
         if self._schema.rules.number != self.rules_number or self._schema.older_rules:
@@ -239,17 +258,20 @@ class Transfer:
         """Whether the children were copied before, so that there is only to catch up."""
         for target in self.targets:
 
-            def load(view: View) -> tuple[log.Head, dict[int, bytes], bytes | None]:
-                places = {
-                    source.range.id: place
-                    for source in self.sources
-                    if (place := view.get(_place_key(source.range.id))) is not None
-                }
-                return log.load_head(view, 0, 0), places, view.get(RULES_KEY)
+            def load(view: View) -> tuple[log.Head, dict[int, bytes], dict[int, bytes], bytes | None]:
+                places, version_places = (
+                    {
+                        each.range.id: place
+                        for each in self.sources
+                        if (place := view.get(key(each.range.id))) is not None
+                    }
+                    for key in (_place_key, _version_place_key)
+                )
+                return log.load_head(view, 0, 0), places, version_places, view.get(RULES_KEY)
 
-            target.head, target.places, rules_number = await target.store.read(load)
+            target.head, target.places, target.version_places, rules_number = await target.store.read(load)
             is_ruled_alike = rules_number == self._schema.rules.number.to_bytes(2, "big")
-            if len(target.places) < len(self.sources) or not is_ruled_alike:
+            if min(len(target.places), len(target.version_places)) < len(self.sources) or not is_ruled_alike:
                 return False
             target.stored_places = dict(target.places)
         self.rules_number = self._schema.rules.number
@@ -260,9 +282,12 @@ class Transfer:
     def behind(self) -> int:
         """About how many transactions of the parents the children lack."""
         return sum(
-            max(0, source.lsn + 1 - log.change_lsn(min(target.places[source.range.id] for target in self.targets)))
+            max(0, source.lsn + 1 - min(log.change_lsn(place) for place in self._places_in(source.range.id)))
             for source in self.sources
         )
+
+    def _places_in(self, range_id: int) -> list[bytes]:
+        return [each for target in self.targets for each in (target.places[range_id], target.version_places[range_id])]
 
     async def catch_up(self, rest: Rest, entries_max: int = limits.CATCH_UP_ENTRIES_MAX) -> int:
         """Apply the next changes, as many as fit a moment. Returns how many there were. After a failure, `resume` finds
@@ -284,8 +309,35 @@ class Transfer:
             for target in self.targets:
                 target.places[range_id] = max(target.places[range_id], _after(changes[-1][0]))
             applied += len(changes)
+        applied += await self._catch_up_versions(rest, entries_max)
         self.progress.changes_applied += applied
         return applied
+
+    async def _catch_up_versions(self, rest: Rest, entries_max: int) -> int:
+        """The same for the versions that were kept since: an item that was written twice has two of them."""
+        applied = 0
+        for source in self.sources:
+            range_id = source.range.id
+            start = min(target.version_places[range_id] for target in self.targets)
+            taken, end = await source.store.read(lambda view, start=start: _versions(view, start, entries_max))  # type: ignore[misc]
+            if taken:
+                await rest()
+                await _all([self._apply_versions(target, range_id, taken) for target in self.targets])
+                applied += len(taken)
+            for target in self.targets:
+                target.version_places[range_id] = max(target.version_places[range_id], end)
+        return applied
+
+    async def _apply_versions(self, target: Target, range_id: int, taken: Sequence[versions.Packed]) -> None:
+        place = target.version_places[range_id]
+
+        def run(txn: Txn) -> None:
+            for each in taken:
+                if target.low <= each.epk < target.high and each.key >= place:
+                    versions.put_packed(txn, each)
+            txn.put(_version_place_key(range_id), _after(taken[-1].key))
+
+        await target.store.write(run)
 
     async def _apply(self, target: Target, range_id: int, changes: Sequence[tuple[bytes, bytes, bytes | None]]) -> None:
         place = target.places[range_id]
@@ -338,6 +390,8 @@ class Transfer:
         records = [pair for source in self.sources for pair in await source.store.read(_records)]
         noted = [pair for source in self.sources for pair in await source.store.read(events.all_entries)]
         sinces = [await source.store.read(events.since) for source in self.sources]
+        number = self._schema.versions_number
+        kept_since = [await source.store.read(lambda view: versions.since(view, number)) for source in self.sources]
         lsn = max(head.lsn for head in heads)
         assert sum(head.item_count for head in heads) == sum(target.head.item_count for target in self.targets)
         assert sum(head.size_bytes for head in heads) == sum(target.head.size_bytes for target in self.targets)
@@ -350,6 +404,7 @@ class Transfer:
                 for key, value in records:
                     txn.put(key, value)
                 _put_events(txn, target, noted, sinces)
+                versions.begin_from(txn, number, lsn, kept_since)
                 return head
 
             target.head = await target.store.write(run)
@@ -397,12 +452,24 @@ def _changes(view: View, start: bytes, entries_max: int) -> list[tuple[bytes, by
     return changes
 
 
+def _versions(view: View, start: bytes, entries_max: int) -> tuple[list[versions.Packed], bytes]:
+    """The next entries of kept versions, and how far that is."""
+    taken = versions.entries_from(view, start, entries_max, limits.CATCH_UP_BYTES_MAX)
+    if taken:
+        return taken, _after(taken[-1].key)
+    return [], layout.version_key(log.load_head(view, 0, 0).lsn + 1)
+
+
 def _has_items(kept: Kept, source: Partition) -> bool:
     return log.load_head(kept, 0, source.lsn).item_count > 0
 
 
 def _place_key(range_id: int) -> bytes:
     return layout.META + b"reshape/" + range_id.to_bytes(4, "big")
+
+
+def _version_place_key(range_id: int) -> bytes:
+    return layout.META + b"reshape-versions/" + range_id.to_bytes(4, "big")
 
 
 def _after(key: bytes) -> bytes:

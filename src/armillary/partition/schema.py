@@ -62,6 +62,8 @@ class Schema:
     keeps_events: bool = False  # somebody watches: what is done to documents is kept
     keeps_images: bool = False  # with what they were before
     cap: Cap | None = None  # what the one partition holds at most; None: as much as there is room
+    versions_number: int = 0  # all versions of items are kept, and this is how often that began; 0: they are not
+    versions_seconds: int = 0  # how long
 
     def rules_of(self, header: ItemHeader) -> Rules:
         rules = self.rules

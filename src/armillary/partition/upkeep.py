@@ -11,7 +11,7 @@ from itertools import islice
 from armillary import limits
 from armillary.model import documents, layout
 from armillary.model.encoding import payload_of, unpack_header
-from armillary.partition import events, log
+from armillary.partition import events, log, versions
 from armillary.partition.operations import MemberFailed, Operation, Verb
 from armillary.partition.partition import Partition
 from armillary.partition.presence import Presence, paths_of
@@ -80,6 +80,22 @@ async def forget_events(partition: Partition, now_s: float) -> None:
     keys, last_lsn = await partition.read(lambda view: events.too_many(view, now_s))
     if keys:
         await partition.forget_events(keys, last_lsn)
+
+
+async def forget_versions(partition: Partition, schema: Schema, now_s: float) -> None:
+    """Begin or end the keeping of all versions where that is still to be done, and drop those that are too old."""
+    number = schema.versions_number
+    if number != partition.versions_number:
+        await partition.keep_versions()
+    if not number:
+        return
+    oldest_s, most = now_s - schema.versions_seconds, limits.FORGET_VERSIONS_MAX
+    while True:
+        old = await partition.read(lambda view: versions.too_old(view, number, oldest_s, most))
+        if old:
+            await partition.forget_versions(old)
+        if len(old) < most:
+            return
 
 
 async def apply_rules(partition: Partition, schema: Schema) -> None:

@@ -25,9 +25,10 @@ from armillary.model.encoding import (
 from armillary.model.indexing import ItemTerms, count_charged
 from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
-from armillary.partition import events, log
+from armillary.partition import events, log, versions
 from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
 from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence, of_first_item
+from armillary.partition.refusals import precondition_failed, taken
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
 from armillary.partition.uniqueness import Entries, entries_in, entries_of, has_unique, move_entries
@@ -92,7 +93,7 @@ class Writer:
         found = self._find(operation, removing_expired=True)
         if found is not None:
             charge_ru = charges.failed_write_ru(len(found[1]))
-            raise _precondition_failed(charge_ru) if operation.if_none_match == "*" else _taken(made.item_id, charge_ru)
+            raise precondition_failed(charge_ru) if operation.if_none_match == "*" else taken(made.item_id, charge_ru)
         return self._insert(operation, made)
 
     def _upsert(self, operation: Operation) -> Outcome:
@@ -103,7 +104,7 @@ class Writer:
             return self._insert(operation, made)
         number, stored = found
         if operation.if_none_match == "*":
-            raise _precondition_failed(charges.failed_write_ru(len(stored)))
+            raise precondition_failed(charges.failed_write_ru(len(stored)))
         return self._overwrite(operation, number, stored, made)
 
     def _replace(self, operation: Operation) -> Outcome:
@@ -117,7 +118,7 @@ class Writer:
     def _rename(self, operation: Operation, item_id: str, number: int) -> None:
         """Give an item another id in its logical partition; it stays the same item, with the same rid."""
         if self._find(replace(operation, item_id=item_id), removing_expired=True) is not None:
-            raise _taken(item_id, charges.failed_write_ru())
+            raise taken(item_id, charges.failed_write_ru())
         self._txn.delete(layout.id_key(operation.epk, operation.item_id))
         self._txn.put(layout.id_key(operation.epk, item_id), number.to_bytes(8, "big"))
 
@@ -127,7 +128,7 @@ class Writer:
         self._check_etag(operation, number, stored)
         document = documents.json_document(stored, self._schema)
         if operation.condition is not None and not operation.condition(document):
-            raise _precondition_failed(charges.failed_write_ru(len(stored)))
+            raise precondition_failed(charges.failed_write_ru(len(stored)))
         key = self._schema.key
         patched = operation.patch.apply(document, key.steps if key is not None else ())
         made = draft(self._schema, patched, int(self._now_s), operation.directive)
@@ -223,7 +224,7 @@ class Writer:
             return
         header = unpack_header(stored)
         if wanted != items.etag(number, header.lsn, header.step, header.ts):
-            raise _precondition_failed(charges.failed_write_ru(len(stored)))
+            raise precondition_failed(charges.failed_write_ru(len(stored)))
 
     def _current_draft(self, operation: Operation) -> Draft:
         made = operation.draft
@@ -267,6 +268,8 @@ class Writer:
         self._put_expiry(header, number)
         if self._schema.keeps_events:
             self._note_event(events.INSERT, epk, number, None, made.bson())
+        if self._schema.versions_number:
+            self._note_version(versions.CREATED, epk, number, None)
         terms = made.terms.charged + self._schema.unique.count
         charge_ru = charges.create_ru(len(payload), terms)
         answered = payload if made.format == FORMAT_JSON else made.text
@@ -301,6 +304,8 @@ class Writer:
         self._put_expiry(header, number)
         if self._schema.keeps_events:
             self._note_event(events.kind_of(operation), epk, number, documents.bson_document(stored), made.bson())
+        if self._schema.versions_number:
+            self._note_version(versions.REPLACED, epk, number, stored)
         charge_ru = charges.replace_ru(len(before_payload), len(payload), changed)
         answered = payload
         if made.format != FORMAT_JSON:
@@ -327,6 +332,9 @@ class Writer:
         self._resize_stored(epk, -1, -len(payload))
         if self._schema.keeps_events:
             self._note_event(events.DELETE, epk, number, documents.bson_document(stored), None)
+        if self._schema.versions_number:
+            deleted = versions.EXPIRED if kind == log.ITEM_EXPIRED else versions.DELETED
+            self._note_version(deleted, epk, number, stored)
         return terms.charged + self._schema.unique.count
 
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
@@ -351,6 +359,11 @@ class Writer:
         noted = events.noted(self._schema, kind, epk, before, after, self._now_s)
         events.put_event(self._txn, self._lsn, self._steps - 1, number, noted)
         self.event_count += 1
+
+    def _note_version(self, kind: int, epk: bytes, number: int, stored: bytes | None) -> None:
+        """The same where all versions are kept; `stored` is the item as it was before."""
+        place = (self._lsn, self._steps - 1, number)
+        versions.put_version(self._txn, kind, int(self._now_s), place, epk, stored)
 
     def _next_step(self) -> int:
         self.head.lsn = self._lsn
@@ -480,21 +493,3 @@ class Writer:
         self._put_expiry(after, number)
         self._txn.put(layout.item_key(number), pack_item(after, payload))
         self._txn.put(layout.HEAD_KEY, self.head.pack())  # restating may number new paths
-
-
-def _taken(item_id: str, charge_ru: float) -> Failure:
-    return Failure(
-        Kind.CONFLICT,
-        "Entity with the specified id already exists in the system: "
-        f"an item with id '{item_id}' is in this logical partition.",
-        charge_ru=charge_ru,
-    )
-
-
-def _precondition_failed(charge_ru: float) -> Failure:
-    return Failure(
-        Kind.PRECONDITION_FAILED,
-        "One of the specified pre-condition is not met: the item is not in the state that the request's etag or "
-        "condition asks for. Read it again and retry.",
-        charge_ru=charge_ru,
-    )

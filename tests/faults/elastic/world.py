@@ -38,7 +38,7 @@ class World(logging.Handler):
         self.clock = SimulatedClock(loop, seed)
         self.place = Place("db", "items")
         self.history = History(itertools.count(1).__next__)
-        self._engine = SimulatedEngine(seed)
+        self.engine = SimulatedEngine(seed)
         self._stopping = asyncio.Event()
         self._own: set[asyncio.Task[Any]] = set()  # tasks that are not the product's
 
@@ -50,11 +50,11 @@ class World(logging.Handler):
         assert self.place.account is not None
         return self.place.account
 
-    async def open(self, throughput_ru: int) -> None:
+    async def open(self, throughput_ru: int, **policies: Any) -> None:
         self._note_own()
-        account = await Account.open(self._engine, self.clock, self._settings)
+        account = await Account.open(self.engine, self.clock, self._settings)
         database = await containers.create_database(account, {"id": "db"}, None)
-        await containers.create_container(account, database, dict(DEFINITION), Throughput(throughput_ru))
+        await containers.create_container(account, database, DEFINITION | policies, Throughput(throughput_ru))
         self.place.put(account)
         await prepare(self.port(), self.history, self.seed, BALLAST_BYTES, self.keys)
 
@@ -96,14 +96,14 @@ class World(logging.Handler):
         self._count_ranges(self.account)
         self.history.die()
         self.history.tally["crashes"] += 1
-        self._engine = self._engine.crash(self.dice.getrandbits(32))
+        self.engine = self.engine.crash(self.dice.getrandbits(32))
         self.place.die()
         for task in asyncio.all_tasks() - self._own:
             task.cancel()
 
     async def restart(self) -> None:
         await asyncio.sleep(self.dice.uniform(0, 0.05))
-        self.place.put(await Account.open(self._engine, self.clock, self._settings))
+        self.place.put(await Account.open(self.engine, self.clock, self._settings))
         self.history.live()
 
     # A run.
@@ -139,8 +139,8 @@ class World(logging.Handler):
             {f"reader {number}": each.pages for number, each in enumerate((*followers, late))},
         )
         await self.account.close()
-        await self._engine.close()
-        problems = [str(problem) async for problem in check_account(self._engine, self.clock)]
+        await self.engine.close()
+        problems = [str(problem) async for problem in check_account(self.engine, self.clock)]
         assert not history.violations and not problems, self.report(problems)
 
     def _count_ranges(self, account: Account) -> None:

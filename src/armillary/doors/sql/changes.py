@@ -4,6 +4,9 @@ back in If-None-Match; an answer without changes is 304."""
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
+from typing import Any
+
+import orjson
 
 from armillary.account.changes import read_changes
 from armillary.account.container import Container
@@ -13,18 +16,22 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call, HeaderList
 from armillary.doors.sql.lists import container_paths
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.documents import json_text
+from armillary.model.documents import json_document, json_text
 from armillary.model.encoding import payload_of
 from armillary.model.resources import ResourceType
+from armillary.model.values import UNDEFINED
 from armillary.net.http import Response
 from armillary.partition.changes import Changed
+from armillary.partition.versions import CREATED, DELETED, EXPIRED, REPLACED, Version
 
 _LATEST_VERSION, _ALL_VERSIONS = b"incremental feed", b"full-fidelity feed"
+_FORM = "2021-09-15"  # what was done stands beside the item; clients know no other by now
 _NOW = "*"
+_OPERATIONS = {CREATED: "create", REPLACED: "replace", DELETED: "delete", EXPIRED: "delete"}
 
 
 async def read_change_feed(call: Call, container: Container, options: FeedOptions) -> Response:
-    _check_mode(call.headers[h.CHANGE_FEED])
+    has_all_versions = _has_all_versions(call)
     if options.continuation is not None:
         raise bad_request(
             "A change feed goes on from the etag of the last answer, in If-None-Match; leave out x-ms-continuation."
@@ -32,9 +39,21 @@ async def read_change_feed(call: Call, container: Container, options: FeedOption
     since_s = _since_s(call)
     position = h.text(call.headers, h.IF_NONE_MATCH)
     is_from_now = position == _NOW
+    if has_all_versions and (position is None or since_s is not None):
+        raise bad_request(
+            "A change feed of all versions and deletes begins now (If-None-Match: *) or at the etag of an earlier "
+            "answer, not at the beginning or at a time."
+        )
     if position is not None and not is_from_now:
         options.continuation = position[1:-1] if len(position) > 1 and position[0] == position[-1] == '"' else position
-    page = await read_changes(call.account, container, options, is_from_now=is_from_now, since_s=since_s)
+    page = await read_changes(
+        call.account,
+        container,
+        options,
+        is_from_now=is_from_now,
+        since_s=since_s,
+        has_all_versions=has_all_versions,
+    )
     extra: HeaderList = [
         (b"etag", b'"%b"' % page.continuation.encode("ascii")),
         (b"x-ms-session-token", h.render_session_tokens(page.lsns)),
@@ -51,16 +70,25 @@ async def read_change_feed(call: Call, container: Container, options: FeedOption
     return call.answer_feed(page.charge_ru, container.rid_text, ResourceType.ITEM.feed, rows, None, extra, parts)
 
 
-def _check_mode(given: bytes) -> None:
+def _has_all_versions(call: Call) -> bool:
+    """Which of the two modes is asked for."""
+    given = call.headers[h.CHANGE_FEED]
     mode = given.strip().lower()
-    if mode == _ALL_VERSIONS:
+    if mode == _LATEST_VERSION:
+        return False
+    if mode != _ALL_VERSIONS:
+        shown = given[:100].decode("ascii", "replace")
+        raise bad_request(
+            f"The header A-IM has the invalid value '{shown}'; it must be Incremental Feed or Full-Fidelity Feed."
+        )
+    form = h.text(call.headers, h.CHANGE_FEED_FORM)
+    if form not in (None, _FORM):
         raise Failure(
             Kind.UNSUPPORTED,
-            "The change feed of all versions and deletes (A-IM: Full-Fidelity Feed) is not supported yet.",
+            f"Change feeds of all versions are written in the form {_FORM}, not '{form[:100]}' "
+            f"({h.CHANGE_FEED_FORM.decode()}).",
         )
-    if mode != _LATEST_VERSION:
-        shown = given[:100].decode("ascii", "replace")
-        raise bad_request(f"The header A-IM has the invalid value '{shown}'; it must be Incremental Feed.")
+    return True
 
 
 def _since_s(call: Call) -> int | None:
@@ -81,5 +109,33 @@ def _since_s(call: Call) -> int | None:
 
 
 def _row(changed: Changed, container: Container) -> bytes:
-    """The item with its lsn, which is no part of what is stored: the text of an item ends with a brace."""
+    if changed.version is not None:
+        return version_row(changed.version, container)
+    # The item with its lsn, which is no part of what is stored: the text of an item ends with a brace.
     return b'%b,"_lsn":%d}' % (json_text(changed.stored, container.schema)[:-1], changed.lsn)
+
+
+def version_row(version: Version, container: Container) -> bytes:
+    """What was done to an item, with how it became and how it was."""
+    entry, schema = version.entry, container.schema
+    metadata: dict[str, Any] = {"operationType": _OPERATIONS[entry.kind], "lsn": entry.lsn, "crts": entry.changed_s}
+    parts = [b'{"current":%b' % (json_text(version.current, schema) if version.current is not None else b"{}")]
+    if version.previous is not None:
+        metadata["previousImageLSN"] = entry.before_lsn
+        parts.append(b'"previous":%b' % json_text(version.previous, schema))
+        if version.current is None:
+            metadata |= _deleted(version.previous, container)
+    if entry.kind == EXPIRED:
+        metadata["timeToLiveExpired"] = True
+    parts.append(b'"metadata":%b}' % orjson.dumps(metadata))
+    return b",".join(parts)
+
+
+def _deleted(stored: bytes, container: Container) -> dict[str, Any]:
+    """Which item a delete is about, as the service says it: by its id and the values of its partition key."""
+    document = json_document(stored, container.schema)
+    named: dict[str, Any] = {"id": document["id"]}
+    if container.key is not None:
+        values = zip(container.key.paths, container.key_of(document), strict=False)
+        named["partitionKey"] = {path[1:]: value for path, value in values if value is not UNDEFINED}
+    return named
