@@ -112,7 +112,7 @@ def _is_rewindable(container: Container, past: Record) -> bool:
         and not schema.older_rules
         and not past.state.get("older_rules")
         and not schema.keeps_events
-        and not getattr(schema, "versions_number", 0)
+        and not schema.versions_number
         and schema.cap is None
     )
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 from armillary import limits
 from armillary.model import layout
-from armillary.partition import log, versions
+from armillary.partition import log
 from armillary.partition.adoption import Adopter
 from armillary.storage.engine import View
 
@@ -45,5 +45,4 @@ class Rewinder(Adopter):
         # What was deleted so long ago that its tombstone is gone cannot be undone.
         if (self.head.item_count, self.head.size_bytes) != (past_head.item_count, past_head.size_bytes):
             raise TooMuch
-        versions.undo(txn, past_head.lsn)
         self.finish()

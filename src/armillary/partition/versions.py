@@ -117,15 +117,6 @@ def forget(txn: Txn, old: Sequence[Entry], number: int) -> None:
         txn.put(SINCE_KEY, Since(number, old[-1].lsn).pack())
 
 
-def undo(txn: Txn, lsn: int) -> None:
-    """Drop the versions after an lsn: their items are as they were then."""
-    for key, value in list(txn.scan(layout.version_key(lsn + 1), layout.space_end(layout.VERSIONS))):
-        txn.delete(key)
-        before_key = unpack_entry(key, value).before_key
-        if before_key is not None:
-            txn.delete(before_key)
-
-
 # Reading.
 
 
