@@ -268,6 +268,7 @@ RESHAPE_POLL_SECONDS = 0.05
 RETIRED_SECONDS = 30.0  # how long the parents' stores are kept after a cut-over
 RETIRED_SECONDS_MAX = 900.0  # longer, while somebody reads them
 SNAPSHOTS_MAX = 64  # in memory: each keeps what was deleted since from being given back to the disk
+SNAPSHOT_PART_BYTES = MB  # of a file, before it is compressed: making one holds the loop for some 10 ms
 REWIND_ENTRIES_MAX = 1_000  # changes that a restored snapshot undoes in one transaction; beyond, it is copied
 PAST_RANGES_MAX = 256  # ranges that were split or merged away and whose keys are remembered
 TINY_PARTITION_BYTES = MB  # with less in it, a partition is divided at the middle of its hashes

@@ -7,89 +7,25 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
+from support.kept_house import KeptHouse, document, fill, open_house
 
 from armillary import limits
-from armillary.account import containers, items, offers, restoring
-from armillary.account.account import Account
-from armillary.account.check import check_account
-from armillary.account.container import Container
-from armillary.account.items import ItemOptions
+from armillary.account import containers, offers, restoring
 from armillary.account.throughput import Throughput
-from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
-from armillary.model import documents, layout
 from armillary.model.resources import ResourceType
-from armillary.storage.engine import Engine, View
-from armillary.storage.memory import MemoryEngine
-from armillary.storage.rocks import RocksEngine
-
-KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
-
-
-class House:
-    def __init__(self, engine: Engine, account: Account, clock: VirtualClock) -> None:
-        self.engine, self.account, self.clock = engine, account, clock
-
-    async def create(self, name: str = "c", throughput_ru: int = 400, **policies: Any) -> Container:
-        database = self.account.catalog.find(ResourceType.DATABASE, b"", "db")
-        if database is None:
-            database = await containers.create_database(self.account, {"id": "db"}, None)
-        body = {"id": name, "partitionKey": KEY, **policies}
-        return await containers.create_container(self.account, database, body, Throughput.manual(throughput_ru))
-
-    async def put(self, container: Container, *documents: dict[str, Any]) -> None:
-        for document in documents:
-            options = ItemOptions(key=container.key_of(document))
-            await items.upsert(container, dict(document), options, self.clock)
-
-    async def delete(self, container: Container, item_id: str, key: str) -> None:
-        await items.delete(container, item_id, ItemOptions(key=(key,)))
-
-    def container(self, name: str = "c") -> Container:
-        return self.account.container("db", name)
-
-    async def contents(self, name: str = "c") -> list[bytes]:
-        """All items as they are answered, with system properties."""
-        container, found = self.container(name), []
-        for partition in container.partitions.values():
-
-            def all_items(view: View) -> list[bytes]:
-                return [stored for _, stored in view.scan(layout.ITEMS, layout.space_end(layout.ITEMS))]
-
-            stored = await partition.read(all_items)
-            found += [documents.json_text(each, container.schema) for each in stored]
-        return sorted(found)
-
-    async def check(self) -> None:
-        problems = [problem async for problem in check_account(self.engine, self.clock)]
-        assert problems == []
 
 
 @pytest.fixture(params=["memory", "rocks"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
-    clock = VirtualClock()
-    engine: Engine = (
-        MemoryEngine() if request.param == "memory" else await RocksEngine.open(tmp_path / "data", "relaxed")
-    )
-    account = await Account.open(engine, clock)
-    yield House(engine, account, clock)
-    await account.close()
-    await engine.close()
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KeptHouse]:
+    async with open_house(request.param, tmp_path / "data") as house:
+        yield house
 
 
-def document(number: int, size: int = 0) -> dict[str, Any]:
-    return {"id": f"i{number}", "pk": f"k{number % 7}", "n": number, "text": "x" * size}
-
-
-async def fill(house: House, container: Container, count: int = 40) -> None:
-    await house.put(container, *(document(number) for number in range(count)))
-
-
-async def test_changes_are_undone(house: House) -> None:
+async def test_changes_are_undone(house: KeptHouse) -> None:
     container = await house.create(throughput_ru=20_000)
     await fill(house, container)
     before = await house.contents()
@@ -106,7 +42,7 @@ async def test_changes_are_undone(house: House) -> None:
     await house.check()
 
 
-async def test_a_second_time_is_like_the_first(house: House) -> None:
+async def test_a_second_time_is_like_the_first(house: KeptHouse) -> None:
     container = await house.create()
     await fill(house, container)
     before = await house.contents()
@@ -118,7 +54,7 @@ async def test_a_second_time_is_like_the_first(house: House) -> None:
     await house.check()
 
 
-async def test_much_is_copied(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_much_is_copied(house: KeptHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", 5)
     container = await house.create(throughput_ru=20_000)
     await fill(house, container)
@@ -141,7 +77,7 @@ async def test_much_is_copied(house: House, monkeypatch: pytest.MonkeyPatch) -> 
     await house.check()
 
 
-async def test_writers_go_on_meanwhile(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writers_go_on_meanwhile(house: KeptHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", 0)
     monkeypatch.setattr(limits, "COPY_PORTION_ENTRIES", 5)
     container = await house.create(throughput_ru=20_000)
@@ -170,7 +106,7 @@ async def test_writers_go_on_meanwhile(house: House, monkeypatch: pytest.MonkeyP
     await house.check()
 
 
-async def test_a_container_that_was_deleted_or_made_anew_is_back(house: House) -> None:
+async def test_a_container_that_was_deleted_or_made_anew_is_back(house: KeptHouse) -> None:
     container = await house.create()
     await fill(house, container)
     rid, before = container.rid_text, await house.contents()
@@ -191,7 +127,7 @@ async def test_a_container_that_was_deleted_or_made_anew_is_back(house: House) -
     await house.check()
 
 
-async def test_a_database_that_was_deleted_is_back(house: House) -> None:
+async def test_a_database_that_was_deleted_is_back(house: KeptHouse) -> None:
     container = await house.create(throughput_ru=20_000)
     await fill(house, container)
     before = await house.contents()
@@ -207,7 +143,7 @@ async def test_a_database_that_was_deleted_is_back(house: House) -> None:
     await house.check()
 
 
-async def test_policies_scripts_and_throughput_are_back(house: House) -> None:
+async def test_policies_scripts_and_throughput_are_back(house: KeptHouse) -> None:
     container = await house.create()
     await fill(house, container)
     catalog, body = house.account.catalog, dict(container.record.body)
@@ -235,7 +171,7 @@ async def test_policies_scripts_and_throughput_are_back(house: House) -> None:
     await house.check()
 
 
-async def test_splits_since_are_undone(house: House) -> None:
+async def test_splits_since_are_undone(house: KeptHouse) -> None:
     container = await house.create()
     await fill(house, container)
     before = await house.contents()
@@ -255,7 +191,7 @@ async def test_splits_since_are_undone(house: House) -> None:
     await house.check()
 
 
-async def test_there_is_an_end_to_their_number(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_is_an_end_to_their_number(house: KeptHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SNAPSHOTS_MAX", 1)
     await house.create()
     snapshots = house.account.snapshots
@@ -271,7 +207,7 @@ async def test_there_is_an_end_to_their_number(house: House, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_is_done_since(house: House, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_whatever_is_done_since(house: KeptHouse, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Any writes, any number of snapshots, in any order."""
     print(f"seed {seed}")
     dice = random.Random(seed)

@@ -46,6 +46,10 @@ def load_head(view: View, first_number: int, first_lsn: int) -> Head:
     stored = view.get(layout.HEAD_KEY)
     if stored is None:
         return new_head(first_number, first_lsn)
+    return unpack_head(stored)
+
+
+def unpack_head(stored: bytes) -> Head:
     return Head(*_HEAD.unpack(stored))
 
 
