@@ -124,7 +124,27 @@ class StoredGraph:
     ) -> Callable[[], Awaitable[list[Given]]]:
         if wanted.references is None:
             return self._scan(wanted, read, is_edges=is_edges)
-        return self._referred(wanted.references, read)
+        return self._referred(self._placed(wanted), read)
+
+    def _placed(self, wanted: Wanted) -> Sequence[Reference]:
+        """References with the partitions that has() says they are in: points instead of questions to everybody."""
+        references = wanted.references or ()
+        if self.partition_key is None or all(each.partition is not ANYWHERE for each in references):
+            return references
+        for condition in wanted.conditions:
+            if condition.key == self.partition_key and condition.predicate.name in ("eq", "within"):
+                value = condition.predicate.value
+                values = value if condition.predicate.name == "within" else [value]
+                values = list({(isinstance(each, bool), each): each for each in values}.values())
+                if all(_is_key_value(each) for each in values):
+                    return [
+                        placed
+                        for each in references
+                        for placed in (
+                            [Reference(each.id, one) for one in values] if each.partition is ANYWHERE else [each]
+                        )
+                    ]
+        return references
 
     def _scan(
         self, wanted: Wanted, read: Callable[[bytes], Given | None], *, is_edges: bool

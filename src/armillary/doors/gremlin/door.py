@@ -22,6 +22,7 @@ from armillary.doors.gremlin import traversals
 from armillary.doors.gremlin.authentication import Keys, authenticate
 from armillary.doors.gremlin.client import Client, Principal
 from armillary.doors.gremlin.errors import MALFORMED
+from armillary.doors.gremlin.ids import OrderedIds
 from armillary.doors.gremlin.messages import Request, Responder, read_request
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
@@ -43,6 +44,7 @@ class GremlinDoor:
         self.account = account
         self.settings = settings
         self.programs = traversals.Programs()
+        self.ids = OrderedIds(account.clock)
         self._keys = keys
         self._requests = 0
         self._start = account.clock.guid()[:24]

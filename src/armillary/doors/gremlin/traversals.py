@@ -13,6 +13,7 @@ from armillary import limits
 from armillary.account.graphs import StoredGraph, element_id
 from armillary.clock import Clock
 from armillary.doors.gremlin.client import Client
+from armillary.doors.gremlin.ids import OrderedIds
 from armillary.doors.gremlin.messages import Request, Responder
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.gremlin.grammar import Statement, parse
@@ -29,11 +30,11 @@ _CACHED_CHARACTERS_MAX = 4_000  # longer scripts are not likely to come again
 class World:
     """What a run needs of the world (`languages/gremlin/graph.py`)."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, ids: OrderedIds) -> None:
         self._client = client
         self._clock = clock
         self.elapsed_s = clock.elapsed_s
-        self.guid = clock.guid
+        self.guid = ids.new
 
     def random(self) -> float:
         return int.from_bytes(self._clock.random_bytes(7), "big") / 2**56
@@ -86,7 +87,7 @@ async def evaluate(door: GremlinDoor, client: Client, request: Request, graph: S
     if not isinstance(bindings, dict) or not all(isinstance(name, str) for name in bindings):
         raise bad_request("Bindings are a map from names to values.")
     statements = door.programs.of_script(text, bindings, graph.partition_key)
-    world = World(client, door.account.clock)
+    world = World(client, door.account.clock, door.ids)
     for statement, program in statements[:-1]:
         if program is not None:
             pages = await answer(statement, _results(door, request, program, graph, world))
@@ -105,7 +106,7 @@ async def run_bytecode(door: GremlinDoor, client: Client, request: Request, grap
     if not isinstance(traversal, Traversal):
         raise bad_request("A request with bytecode has it as 'gremlin'.")
     program = compile_traversal(traversal, partition_key=graph.partition_key, element_id=element_id)
-    results = _results(door, request, program, graph, World(client, door.account.clock))
+    results = _results(door, request, program, graph, World(client, door.account.clock, door.ids))
     await _send(client, results.pull, request, out)
 
 

@@ -97,6 +97,8 @@ class ByTraversal(By):
 
 
 def property_value(value: Any, key: str) -> Any:
+    if key in ("id", "label") and (type(value) is Vertex or type(value) is Edge):
+        return value.id if key == "id" else value.label  # as they are called in stored items
     if type(value) is Vertex:
         values = (value.properties or {}).get(key)
         return values[0].value if values else MISSING

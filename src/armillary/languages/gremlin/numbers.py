@@ -4,6 +4,7 @@ nothing are nothing. For sum(), mean(), fold(seed, op) and sack(op); math() comp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from decimal import Decimal, DecimalException
 from typing import Any, Final
@@ -105,34 +106,54 @@ def _chosen(left: Any, right: Any, wanted: int) -> Any:
     return right if found == -wanted else left
 
 
-def total(values: Iterable[tuple[Any, int]]) -> Any:
-    """The sum of values, each so many times; None of nothing."""
-    result: Any = None
-    for value, bulk in values:
-        if value is None:
-            continue
-        part = multiply(value, Long(bulk)) if bulk != 1 else _number(value, "sum()")
-        result = part if result is None else add(result, part)
-    return result
+class Total:
+    """A sum in the making. What doubles lose by rounding is kept beside it (Neumaier), so that the sum of stored values
+    does not depend on the order in which partitions give them."""
+
+    __slots__ = ("_lost", "_sum", "count")
+
+    def __init__(self) -> None:
+        self._sum: Any = None
+        self._lost = 0.0
+        self.count = 0
+
+    def add(self, value: Any, bulk: int = 1, step: str = "sum()") -> None:
+        part = multiply(value, Long(bulk)) if bulk != 1 else _number(value, step)
+        self.count += bulk
+        before = self._sum
+        if before is None:
+            self._sum = part
+            return
+        self._sum = after = add(before, part)
+        if type(after) is float and type(part) is float and type(before) is float:
+            self._lost += (before - after) + part if abs(before) >= abs(part) else (part - after) + before
+
+    @property
+    def result(self) -> Any:
+        """None of nothing."""
+        if self._lost and math.isfinite(self._lost) and type(self._sum) is float:
+            return self._sum + self._lost
+        return self._sum
+
+    @property
+    def mean(self) -> Any:
+        """None of nothing."""
+        found = self.result
+        if found is None:
+            return None
+        try:
+            return float(found) / self.count if isinstance(found, int) else divide(found, Long(self.count))
+        except OverflowError:
+            raise execution("The mean is beyond the range of doubles.") from None
 
 
-def average(values: Iterable[tuple[Any, int]]) -> Any:
-    result: Any = None
-    count = 0
+def total(values: Iterable[tuple[Any, int]], step: str = "sum()") -> Total:
+    """The sum of values, each so many times."""
+    found = Total()
     for value, bulk in values:
-        if value is None:
-            continue
-        count += bulk
-        part = multiply(_number(value, "mean()"), Long(bulk)) if bulk != 1 else _number(value, "mean()")
-        result = part if result is None else add(result, part)
-    if result is None:
-        return None
-    if isinstance(result, Decimal):
-        return result / count
-    try:
-        return float(result) / count
-    except OverflowError:
-        raise execution("The mean is beyond the range of doubles.") from None
+        if value is not None:
+            found.add(value, bulk, step)
+    return found
 
 
 def _both(left: Any, right: Any) -> Any:

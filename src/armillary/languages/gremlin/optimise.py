@@ -97,7 +97,8 @@ def _references(condition: Condition) -> tuple[Reference, ...] | None:
     if isinstance(condition.predicate, IdPredicate):
         return tuple(condition.predicate.references)
     if condition.predicate.name == "eq":
-        return (Reference(condition.predicate.value),)
+        value = condition.predicate.value
+        return (Reference(value),) if value is not None else ()
     return None
 
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from armillary import limits
-from armillary.clock import Dice
 from armillary.languages.gremlin.build import TraversalBuilder
+from armillary.languages.gremlin.dice import SeededDice
 from armillary.languages.gremlin.elements import BulkSet
 from armillary.languages.gremlin.errors import compilation, execution, too_much
 from armillary.languages.gremlin.grammar import Statement
@@ -94,7 +94,8 @@ class Results:
             run.sack_merge = OPERATIONS[settings.sack_merge] if settings.sack_merge is not None else None
         run.is_merging = program.needs_path < WHOLE_PATH and (settings.sack is NO_SACK or run.sack_merge is not None)
         if settings.seed is not None:
-            run.random = Dice(settings.seed).number
+            dice = SeededDice(settings.seed)
+            run.random, run.random_below = dice.number, dice.below
         self.run = run
         for step in program.registering:
             step.register(run)

@@ -46,6 +46,7 @@ class Run:
         self.graph = graph
         self.environment = environment
         self.random = environment.random
+        self.random_below: Callable[[int], int] = lambda limit: int(self.random() * limit)
         self.traverser_type: type[Traverser] = PathTraverser if keeps_whole_path else Traverser
         self.batch = batch
         self.deadline_s = deadline_s

@@ -168,7 +168,7 @@ class BarrierStep(GatheringStep):
 
     async def gathered(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         if self.normalises:
-            total = numbers.total((each.sack, each.bulk) for each in batch)
+            total = numbers.total((each.sack, each.bulk) for each in batch).result
             for each in batch:
                 each.sack = float(each.sack) / float(total) if total else 0.0
             return batch

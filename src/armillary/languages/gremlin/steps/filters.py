@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from armillary.languages.gremlin.elements import Edge, Property, Vertex, VertexProperty
 from armillary.languages.gremlin.errors import compilation, fail_step
@@ -61,7 +61,7 @@ def meets(element: Any, condition: Condition) -> bool:
             return key in element and holds(element[key])
         return any(holds(value) for value in values_of(element, key))
     if not isinstance(element, Vertex | Edge | VertexProperty | Property):
-        return False
+        return isinstance(element, dict) and _entry_meets(element, condition)
     if key is T.id:
         if isinstance(element, Property):
             return False
@@ -71,6 +71,17 @@ def meets(element: Any, condition: Condition) -> bool:
     if key is T.key:
         return isinstance(element, VertexProperty | Property) and condition.predicate.holds(element.key)
     return isinstance(element, VertexProperty | Property) and condition.predicate.holds(element.value)
+
+
+def _entry_meets(entries: dict[Any, Any], condition: Condition) -> bool:
+    """has('id', …) and has('label', …) of a map are about its entries."""
+    assert isinstance(condition.key, T)
+    name, predicate = condition.key.value, condition.predicate
+    if name not in entries:
+        return False
+    if isinstance(predicate, IdPredicate):
+        return any(each.id == entries[name] for each in predicate.references)
+    return predicate.holds(entries[name])
 
 
 class IdPredicate(P):
@@ -89,6 +100,9 @@ class IdPredicate(P):
         )
 
 
+_TOKENS: Final[dict[Any, T]] = {"id": T.id, "label": T.label}
+
+
 def id_condition(values: list[Any], builder: Builder) -> Condition:
     if len(values) == 1 and isinstance(values[0], P):
         return Condition(T.id, _as_ids(values[0], builder))
@@ -98,8 +112,8 @@ def id_condition(values: list[Any], builder: Builder) -> Condition:
 def _as_ids(predicate: P, builder: Builder) -> P:
     def change(value: Any) -> Any:
         if isinstance(value, list):
-            return [builder.element_id(each) for each in value]
-        return builder.element_id(value)
+            return [change(each) for each in value]
+        return builder.element_id(value) if value is not None else None
 
     if predicate.name == "within":
         return IdPredicate(builder.references(predicate.value, flattens_always=True))
@@ -129,6 +143,8 @@ def _has(builder: Builder, arguments: Arguments) -> Step:
         else:
             steps = builder.pipeline(Traversal([], [Instruction("values", [str(key_or_token)]), *value.steps]))
         return TraversalFilter("has", steps)
+    if isinstance(key_or_token, str) and key_or_token in _TOKENS:  # elements have no properties of these names
+        key_or_token = _TOKENS[key_or_token]
     if isinstance(key_or_token, T):
         if key_or_token is T.id:
             return HasStep([id_condition([value], builder)])
@@ -258,8 +274,8 @@ class CoinStep(PlainStep):
         for each in batch:
             bulk = 0
             if each.bulk < 1000:
-                bulk = sum(run.random() < self.probability for _ in range(each.bulk))
-            elif run.random() < self.probability:
+                bulk = sum(run.random() <= self.probability for _ in range(each.bulk))
+            elif run.random() <= self.probability:
                 bulk = each.bulk
             if bulk:
                 each.bulk = bulk

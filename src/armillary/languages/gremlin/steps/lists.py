@@ -15,12 +15,22 @@ from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.values import identity, map_key, text_of, unique
 
 
-def values_of(value: Any, step: str, what: str) -> list[Any]:
+def _values_of(value: Any) -> list[Any] | None:
     if isinstance(value, Path):
         return value.objects
-    if isinstance(value, list):
-        return value
-    raise execution(f"{what} type for {step}() must be an iterable or array, not {type(value).__name__}.")
+    return value if isinstance(value, list) else None
+
+
+def _incoming(value: Any, step: str) -> list[Any]:
+    found = _values_of(value)
+    if found is None:
+        if value is None:
+            raise execution(f"Incoming traverser for {step} step can't be null.")
+        raise execution(
+            f"{step} step can only take an array or an Iterable type for incoming traversers, "
+            f"encountered {type(value).__name__}."
+        )
+    return found
 
 
 class ListStep(WaitingStep):
@@ -47,10 +57,14 @@ class ListStep(WaitingStep):
         name = self.name
         if name == "merge" and isinstance(value, dict):
             if not isinstance(other, dict):
-                raise execution("merge() of a map takes a map.")
+                raise execution(
+                    f"merge step expected provided argument to evaluate to a Map, encountered {type(other).__name__}."
+                )
             return {**value, **{map_key(key): each for key, each in pairs(other)}}
-        mine = values_of(value, name, "Incoming traverser")
-        others = values_of(other, name, "Argument")
+        mine = _incoming(value, name)
+        others = _values_of(other)
+        if others is None:
+            raise self._refusal(other)
         size = len(mine) * len(others) if name == "product" else len(mine) + len(others)
         if size > limits.GREMLIN_LIST_MAX:
             raise too_much(f"A list has at most {limits.GREMLIN_LIST_MAX} values.")
@@ -71,14 +85,24 @@ class ListStep(WaitingStep):
             + [each for each in others if identity(each) not in ours]
         )
 
+    def _refusal(self, other: Any) -> Exception:
+        if not isinstance(self.other, Pipeline):
+            return execution(f"{self.name} step type mismatch: expected argument to be Iterable but got Map.")
+        met = "not null" if other is None else f"encountered {type(other).__name__}"
+        return execution(f"traversal argument for {self.name} step must yield an iterable type, {met}.")
+
 
 @builds("combine", "merge", "difference", "disjunct", "intersect", "product")
 def _list(builder: Builder, arguments: Arguments) -> Step:
     value = arguments.take()
     if isinstance(value, Traversal):
         return ListStep(arguments.step, builder.pipeline(value))
+    if value is None:
+        raise compilation(f"Argument provided for {arguments.step} step can't be null.")
     if not isinstance(value, list | dict):
-        raise compilation(f"Argument type for {arguments.step}() must be an iterable or array, not {value!r}.")
+        raise compilation(
+            f"{arguments.step} step can only take an array or an Iterable as an argument, encountered {value!r}."
+        )
     return ListStep(arguments.step, value)
 
 
@@ -91,7 +115,7 @@ class ConjoinStep(PlainStep):
     def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         found = []
         for each in batch:
-            texts = [text_of(one) for one in values_of(each.value, "conjoin", "Incoming traverser") if one is not None]
+            texts = [text_of(one) for one in _incoming(each.value, "conjoin") if one is not None]
             if sum(map(len, texts)) + len(self.separator) * len(texts) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
                 raise too_much(f"A text has at most {limits.GREMLIN_TEXT_CHARACTERS_MAX} characters.")
             found.append(each.to(self.separator.join(texts)))

@@ -107,7 +107,7 @@ class MergeStep(WaitingStep):
                 if value is None or not isinstance(value, str):
                     raise execution(f"{self.name}() does not allow a label of {value!r}.")
                 if not value or value.startswith("~"):
-                    raise execution("Label can not be a hidden key or empty.")
+                    raise execution(f"Label can not be a hidden key: {value}." if value else "Label can not be empty.")
             if key is T.id and value is None:
                 raise execution(f"{self.name}() does not allow a null id.")
             if isinstance(key, Direction) and value is None:
@@ -121,9 +121,7 @@ class MergeStep(WaitingStep):
         self.check(extra, Merge.onCreate)
         for key, value in merge.items():
             if key in extra and not _is_same(value, extra[key]):
-                raise execution(
-                    f"option(onCreate) cannot override values from {self.name}() argument: ({_shown(key)})."
-                )
+                raise execution(f"option(onCreate) cannot override values from merge() argument: ({_shown(key)}).")
         return {**merge, **extra}
 
     async def matched(self, element: Vertex | Edge, traverser: Traverser, run: Run) -> list[Resolved]:
@@ -256,7 +254,9 @@ class MergeEdgeStep(MergeStep):
             matches = run.known(await pages())
             value = matches[0] if matches else None
         if value is None and is_needed:
-            raise execution(f"Vertex does not exist for mergeE: the {direction.value} vertex was not found.")
+            raise execution(
+                f"Vertex id could not be resolved from mergeE: the {direction.value} vertex does not exist."
+            )
         return await stored_vertex(value, "mergeE()", run) if value is not None else None
 
     async def _merged(self, merge: Map, traverser: Traverser, run: Run) -> list[Edge]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from armillary.languages.gremlin.by import Bys, make_by
 from armillary.languages.gremlin.elements import Edge, Entry, Property, Vertex, VertexProperty
@@ -43,6 +43,9 @@ class TokenStep(PlainStep):
 @builds("id", "label", "key", "value")
 def _token(builder: Builder, arguments: Arguments) -> Step:
     return TokenStep(T(arguments.step))
+
+
+_OWN_NAMES: Final = frozenset(("id", "label"))
 
 
 class ValuesStep(PlainStep):
@@ -86,9 +89,23 @@ class ValuesStep(PlainStep):
         if self.matches_nothing:
             return found
         gives_values = self.gives_values
+        if gives_values and self.keys and not _OWN_NAMES.isdisjoint(self.keys):
+            return self._with_tokens(batch)
         for each in batch:
             for one in properties_of(each.value, self.keys, self.name):
                 found.append(each.to(one.value if gives_values else one))
+        return found
+
+    def _with_tokens(self, batch: Batch) -> Batch:
+        """values('id') and values('label') are the element's own, as they are called in stored items."""
+        found: Batch = []
+        for each in batch:
+            element = each.value
+            for key in self.keys:
+                if key in _OWN_NAMES and (type(element) is Vertex or type(element) is Edge):
+                    found.append(each.to(element.id if key == "id" else element.label))
+                else:
+                    found += [each.to(one.value) for one in properties_of(element, (key,), self.name)]
         return found
 
 

@@ -82,12 +82,10 @@ class NumberStep(ReducingStep):
                 continue
             if state is _NULL:
                 state = None
-            if name == "sum":
-                part = numbers.total(((value, each.bulk),))
-                state = part if state is None else numbers.add(state, part)
-            elif name == "mean":
-                part = numbers.total(((value, each.bulk),))
-                state = (part, each.bulk) if state is None else (numbers.add(state[0], part), state[1] + each.bulk)
+            if name in ("sum", "mean"):
+                if state is None:
+                    state = numbers.Total()
+                state.add(value, each.bulk, f"{name}()")
             elif state is None:
                 _comparable(value, name)
                 state = value
@@ -98,16 +96,9 @@ class NumberStep(ReducingStep):
     def result(self, state: Any) -> tuple[Any, ...]:
         if state is None or state is _NULL:
             return () if state is None else (None,)
-        if self.name == "mean":
-            return (_mean(*state),)
+        if isinstance(state, numbers.Total):
+            return (state.mean if self.name == "mean" else state.result,)
         return (state,)
-
-
-def _mean(total: Any, count: int) -> Any:
-    try:
-        return numbers.divide(total, Long(count)) if not isinstance(total, int) else float(total) / count
-    except OverflowError:
-        raise execution("The mean is beyond the range of doubles.") from None
 
 
 def _comparable(value: Any, name: str) -> None:
@@ -206,8 +197,8 @@ def _extreme(choose: Callable[[Any, Any], Any], name: str) -> Callable[[list[Any
 
 
 _LOCAL: Final[dict[str, Callable[[list[Any]], Any]]] = {
-    "sum": lambda values: numbers.total(_each_once(values)),
-    "mean": lambda values: numbers.average(_each_once(values)),
+    "sum": lambda values: numbers.total(_each_once(values)).result,
+    "mean": lambda values: numbers.total(_each_once(values), "mean()").mean,
     "min": _extreme(numbers.lesser, "min"),
     "max": _extreme(numbers.greater, "max"),
 }

@@ -223,7 +223,7 @@ class LocalSampleStep(PlainStep):
             return left
         found: list[Any] = []
         while len(found) < self.count:
-            found.append(left.pop(int(run.random() * len(left))))
+            found.append(left.pop(run.random_below(len(left))))
         return found
 
 

@@ -39,6 +39,8 @@ from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser
 from armillary.languages.gremlin.values import is_number, text_of
 
+_TAKES_TEXT: Final = "() step can only take string as argument"
+
 
 class TextStep(PlainStep):
     """One text to another value."""
@@ -62,7 +64,8 @@ class TextStep(PlainStep):
         if value is None:
             return None
         if not isinstance(value, str) or isinstance(value, Uuid):
-            raise execution(f"The {self.name}() step can only take string as argument, not {type(value).__name__}.")
+            taken = "(local) step can only take string or list of strings" if self.is_local else _TAKES_TEXT
+            raise execution(f"The {self.name}{taken}, not {type(value).__name__}.")
         return self.change(value)
 
 
