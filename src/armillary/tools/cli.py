@@ -16,6 +16,7 @@ from armillary import __version__
 from armillary.errors import Failure
 from armillary.tools.commands import parsers
 from armillary.tools.settings import OPTIONS, Option, Settings, resolve
+from armillary.tools.transfer import arguments as transfers
 
 REFUSED = 2
 
@@ -45,6 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from armillary.tools.commands.run import run_command
 
             return run_command(command, parsed, settings)
+        if command in transfers.NAMES:
+            # The key of the other endpoint is no setting of a server.
+            parsed.setdefault("remote_key", os.environ.pop(transfers.KEY_VARIABLE, None))
+            settings = _settings({name: value for name, value in parsed.items() if name in ("data", "config", "key")})
+            from armillary.tools.transfer.command import run_transfer
+
+            return run_transfer(command, parsed, settings)
         assert command == "version"
         print(f"armillary {__version__}")
         return 0
@@ -78,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("data", "host", "config"):
         _add(trust, OPTIONS[name])
     parsers.add_parsers(commands, _command)
+    transfers.add_parsers(commands, _command)
     _command(commands, "version", "print the version")
     return parser
 

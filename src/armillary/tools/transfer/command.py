@@ -1,0 +1,179 @@
+"""`armillary import` and `armillary export`: put source, transforms and sink together, show how far they have come, and
+say what came of it. Exit codes: 0 all rows, 1 some were bad and the rest is done, 2 refused or broken off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import uvloop
+
+from armillary.errors import Failure, bad_request
+from armillary.net.certificate import CERTIFICATE_FILE
+from armillary.tools.commands.names import container_path
+from armillary.tools.control_file import local_host, read_control
+from armillary.tools.screen import Screen, count, units
+from armillary.tools.settings import Settings
+from armillary.tools.transfer.arguments import PARALLEL
+from armillary.tools.transfer.checkpoint import Checkpoint
+from armillary.tools.transfer.cosmos import ContainerLink, CosmosEndpoint
+from armillary.tools.transfer.cosmos_sink import CosmosSink
+from armillary.tools.transfer.cosmos_source import CosmosSource
+from armillary.tools.transfer.pipeline import BadRows, Pipeline, Totals
+from armillary.tools.transfer.places import Reading, sink_of, source_of
+from armillary.tools.transfer.rows import Document, Sink, Source
+from armillary.tools.transfer.transforms import Transforms
+
+SOME_BAD: Final = 1
+_PARALLEL_MAX: Final = 1000
+_PAGES_AT_ONCE: Final = 12
+_TRANSFORMS: Final = ("synthetic_key", "id", "rename", "type", "drop", "csv_text", "bson_exact", "format")
+
+
+def run_transfer(name: str, arguments: dict[str, Any], settings: Settings) -> int:
+    return uvloop.run(_run(name, arguments, settings))
+
+
+async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
+    parallel = arguments.get("parallel", PARALLEL)
+    if not 1 <= parallel <= _PARALLEL_MAX:
+        raise bad_request(f"--parallel is {parallel}; expected a number from 1 to {_PARALLEL_MAX}.")
+    certificate = None if settings.is_in_memory else settings.directory / CERTIFICATE_FILE
+    how = Reading(
+        format=arguments.get("format"),
+        remote_key=arguments["remote_key"],
+        is_text="csv_text" in arguments,
+        is_exact="bson_exact" in arguments,
+        parallel=parallel,
+        certificate=certificate,
+    )
+    transforms = Transforms(
+        renames=arguments.get("rename", ()),
+        types=arguments.get("type", ()),
+        synthetic_keys=arguments.get("synthetic_key", ()),
+        item_id=arguments.get("id"),
+        drops=arguments.get("drop", ()),
+    )
+    _, database, _, container = container_path(arguments["container"])
+    endpoint = CosmosEndpoint(_server_url(settings, arguments.get("url")), settings.key, certificate)
+    place = ContainerLink(database, container)
+    source: Source
+    sink: Sink
+    if name == "import":
+        source, sink = source_of(arguments["place"], how), CosmosSink(endpoint, place, parallel)
+    else:
+        source, sink = CosmosSource(endpoint, place), sink_of(arguments["place"], how)
+    if name == "import" and "partition_key" in arguments:
+        await endpoint.ensure_container(place, arguments["partition_key"], arguments.get("throughput"))
+    elif "throughput" in arguments:
+        raise bad_request("--throughput is for a container that is made: give its --partition-key too.")
+    identity = _identity(name, arguments, source)
+    state = Path(arguments.get("state") or f"armillary-{name}-{_short(identity)}.state")
+    checkpoint = Checkpoint(state, identity, is_restart="restart" in arguments or not sink.is_resumable)
+    bad = Path(arguments.get("bad") or state.with_suffix(".bad.jsonl"))
+    return await _carry(
+        name, arguments, Parts(source, sink, transforms, checkpoint, BadRows(bad, checkpoint.bad_bytes))
+    )
+
+
+class Parts:
+    """Of a run."""
+
+    def __init__(
+        self, source: Source, sink: Sink, transforms: Transforms, checkpoint: Checkpoint, bad_rows: BadRows
+    ) -> None:
+        self.source, self.sink, self.transforms = source, sink, transforms
+        self.checkpoint, self.bad_rows = checkpoint, bad_rows
+
+
+async def _carry(name: str, arguments: dict[str, Any], parts: Parts) -> int:
+    screen = Screen(is_json="json" in arguments or (arguments["place"] == "-" and name == "export"))
+    checkpoint = parts.checkpoint
+    begun_s, rows_before = time.monotonic(), checkpoint.rows
+    said = f"{name} {arguments['container']}"
+    with screen.progress(said) as update:
+
+        def progress(totals: Totals, share: float | None) -> None:
+            rate = (totals.rows - rows_before) / max(time.monotonic() - begun_s, 1e-3)
+            bad = f", {count(totals.bad_rows)} bad" if totals.bad_rows else ""
+            charge = f", {units(totals.charge_ru)} RU" if totals.charge_ru else ""
+            update(share or 0.0, f"{said}: {count(totals.rows)} rows{bad}, {count(rate)}/s{charge}")
+
+        pipeline = Pipeline(
+            parts.source,
+            parts.sink,
+            parts.transforms,
+            checkpoint,
+            parts.bad_rows,
+            pages_at_once=_PAGES_AT_ONCE,
+            progress=progress,
+        )
+        totals = await _or_said(pipeline.run, checkpoint)
+    checkpoint.forget()
+    taken_s = time.monotonic() - begun_s
+    _report(screen, arguments, parts, totals, rows_before, taken_s)
+    return SOME_BAD if totals.bad_rows else 0
+
+
+async def _or_said(run: Callable[[], Any], checkpoint: Checkpoint) -> Totals:
+    """A run that breaks off says how it is taken up again."""
+    try:
+        totals: Totals = await run()
+        return totals
+    except Failure as failure:
+        if checkpoint.source is not None:
+            failure.message += " What was done so far is remembered: the same command goes on from there."
+        raise
+
+
+def _report(
+    screen: Screen, arguments: dict[str, Any], parts: Parts, totals: Totals, rows_before: int, taken_s: float
+) -> None:
+    rate = (totals.rows - rows_before) / max(taken_s, 1e-3)
+    if "json" in arguments:
+        screen.content(
+            {
+                "rows": totals.rows,
+                "badRows": totals.bad_rows,
+                "badFile": str(parts.bad_rows.path) if totals.bad_rows else None,
+                "chargeRu": round(totals.charge_ru, 2),
+                "seconds": round(taken_s, 3),
+                "rowsPerSecond": round(rate, 1),
+                "resumed": parts.checkpoint.is_resumed,
+            }
+        )
+        return
+    if screen.is_json:
+        return  # standard output carries the items
+    charge = f" for {units(totals.charge_ru)} RU" if totals.charge_ru else ""
+    screen.say(f"{count(totals.rows)} rows in {taken_s:.1f} s ({count(rate)}/s){charge}.")
+    if totals.bad_rows:
+        screen.say(f"{count(totals.bad_rows)} bad rows, with the reasons, are in {parts.bad_rows.path}.")
+
+
+def _server_url(settings: Settings, url: str | None) -> str:
+    if url is not None:
+        return url
+    found = None if settings.is_in_memory else read_control(settings.directory).url
+    host = local_host(settings.host)
+    return found or f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
+
+
+def _identity(name: str, arguments: dict[str, Any], source: Source) -> Document:
+    """What must be the same for a run to be resumed. No key is in it."""
+    place: str = arguments["place"]
+    place = place.partition("@")[2] if place.startswith("mongodb") and "@" in place else place
+    how = {each: arguments[each] for each in _TRANSFORMS if each in arguments}
+    found: Document = {"command": name, "place": place, "container": arguments["container"], "source": source.identity}
+    return orjson.loads(orjson.dumps(found | {"arguments": how}))  # type: ignore[no-any-return]
+
+
+def _short(identity: Document) -> str:
+    """The same for a file that has grown: that is then said, not begun anew unseen."""
+    kept = {name: identity[name] for name in ("command", "place", "container")}
+    return sha256(orjson.dumps(kept)).hexdigest()[:10]

@@ -1,0 +1,148 @@
+"""Moves rows from a source through the transforms to a sink. Several pages are under way at once; they are counted, and
+remembered as done, in the order of the source, so that a place is behind everything that was done before it. Bad rows
+go to a file, with number and reason, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from armillary.tools.transfer.checkpoint import Checkpoint
+from armillary.tools.transfer.json_files import FileWriting
+from armillary.tools.transfer.rows import BadRow, Page, Row, Sink, Source, Written
+from armillary.tools.transfer.transforms import Transforms
+
+
+class Totals(NamedTuple):
+    rows: int
+    bad_rows: int
+    charge_ru: float
+
+
+class Progress(Protocol):
+    def __call__(self, totals: Totals, share: float | None) -> None: ...
+
+
+class BadRows:
+    """The file of bad rows: made when there is the first one."""
+
+    def __init__(self, path: Path, size_bytes: int) -> None:
+        """`size_bytes`: of what an earlier part of the run has written for good."""
+        self.path = path
+        self._file: FileWriting | None = None
+        if size_bytes and path.exists():
+            self._open(size_bytes)
+        else:
+            path.unlink(missing_ok=True)  # of an earlier run
+
+    def _open(self, size_bytes: int | None) -> FileWriting:
+        self._file = FileWriting(self.path)
+        self._file.open(size_bytes)
+        return self._file
+
+    def write(self, bad: list[BadRow]) -> None:
+        if bad:
+            file = self._file or self._open(None)
+            file.write(b"".join([each.to_json() for each in sorted(bad)]))
+
+    def synced_bytes(self) -> int:
+        return self._file.synced_bytes() if self._file is not None else 0
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class _Running(NamedTuple):
+    page: Page
+    bad: list[BadRow]  # before the sink had a look
+    task: asyncio.Task[Written]
+
+
+class Pipeline:
+    def __init__(
+        self,
+        source: Source,
+        sink: Sink,
+        transforms: Transforms,
+        checkpoint: Checkpoint,
+        bad_rows: BadRows,
+        *,
+        pages_at_once: int,
+        progress: Progress = lambda totals, share: None,
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._transforms = transforms
+        self._checkpoint = checkpoint
+        self._bad_rows = bad_rows
+        self._pages_at_once = 1 if sink.is_ordered else pages_at_once
+        self._progress = progress
+        self._running: deque[_Running] = deque()
+
+    @property
+    def totals(self) -> Totals:
+        done = self._checkpoint
+        return Totals(done.rows, done.bad_rows, done.charge_ru)
+
+    async def run(self) -> Totals:
+        is_complete = False
+        await self._sink.open(self._checkpoint.sink)
+        try:
+            async for page in _closing(self._source.pages(self._checkpoint.source)):
+                self._begin(page)
+                while len(self._running) >= self._pages_at_once or (self._running and self._running[0].task.done()):
+                    await self._finish_first()
+            while self._running:
+                await self._finish_first()
+            is_complete = True
+        finally:
+            for each in self._running:
+                each.task.cancel()
+            await asyncio.gather(*[each.task for each in self._running], return_exceptions=True)
+            await self._sink.close(is_complete=is_complete)
+            self._bad_rows.close()
+            await self._source.close()
+        return self.totals
+
+    def _begin(self, page: Page) -> None:
+        rows: list[Row] = []
+        bad: list[BadRow] = []
+        for each in page.rows:
+            row = self._transforms.apply(each) if isinstance(each, Row) else each
+            if isinstance(row, Row):
+                rows.append(row)
+            else:
+                bad.append(row)
+        self._running.append(_Running(page, bad, asyncio.create_task(self._sink.write(rows))))
+
+    async def _finish_first(self) -> None:
+        page, bad, task = self._running[0]
+        written = await task
+        self._running.popleft()
+        bad += written.bad
+        self._bad_rows.write(bad)
+        done = self._checkpoint
+        done.rows += written.rows
+        done.bad_rows += len(bad)
+        done.charge_ru += page.charge_ru + written.charge_ru
+        done.source = page.position
+        if self._sink.is_resumable and done.is_due:
+            done.sink, done.bad_bytes = self._sink.position(), self._bad_rows.synced_bytes()
+            done.save()
+        self._progress(self.totals, page.share)
+
+
+async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
+    """Readers end what they have begun, also when nobody reads on."""
+    try:
+        async for page in pages:
+            yield page
+    finally:
+        close: Callable[[], object] | None = getattr(pages, "aclose", None)
+        if close is not None:
+            await close()  # type: ignore[misc]

@@ -1,0 +1,94 @@
+"""What is carried from a source to a sink: rows by their number, bad ones with the reason, pages with the place behind
+them. Where rows come from and go to is known to the modules of each form; `pipeline.py` moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import orjson
+
+Position: TypeAlias = Any  # JSON; what it means is the business of whoever gave it
+Document: TypeAlias = dict[str, Any]
+
+EXCERPT_CHARACTERS = 2000
+PAGE_ROWS = 1000
+
+
+class Row(NamedTuple):
+    number: int  # in the source, from 1
+    document: Document
+    text: bytes | None = None  # the JSON that it came as, if it is still that
+
+
+class BadRow(NamedTuple):
+    number: int
+    reason: str
+    excerpt: str
+
+    def to_json(self) -> bytes:
+        return orjson.dumps({"row": self.number, "reason": self.reason, "content": self.excerpt}) + b"\n"
+
+
+class Page(NamedTuple):
+    """What is read, written and remembered together."""
+
+    rows: Sequence[Row | BadRow]
+    position: Position  # behind its rows
+    share: float | None  # of the source that has been read by then, where that is known
+    charge_ru: float = 0.0  # of reading it
+
+
+class Written(NamedTuple):
+    rows: int
+    charge_ru: float
+    bad: list[BadRow]
+
+
+class Source(Protocol):
+    identity: Document  # tells whether it is still the same one when a run is resumed
+
+    def pages(self, position: Position | None) -> AsyncIterator[Page]: ...
+
+    async def close(self) -> None: ...
+
+
+class Sink(Protocol):
+    # Whether pages must come one after the other: a file. Else several are written at once.
+    is_ordered: bool
+    # Whether a run can go on where it stopped; a form that has to be written in one go cannot.
+    is_resumable: bool
+
+    async def open(self, position: Position | None) -> None: ...
+
+    async def write(self, rows: list[Row]) -> Written: ...
+
+    def position(self) -> Position:
+        """How far it has got, once that is safe."""
+        ...
+
+    async def close(self, *, is_complete: bool) -> None: ...
+
+
+def bad_row(number: int, reason: str, content: object) -> BadRow:
+    if isinstance(content, bytes):
+        text = content.decode("utf-8", "replace")
+    elif isinstance(content, str):
+        text = content
+    else:
+        try:
+            text = orjson.dumps(content, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        except TypeError:
+            text = repr(content)
+    return BadRow(number, reason, text[:EXCERPT_CHARACTERS])
+
+
+def json_text(row: Row) -> bytes:
+    """A row as JSON; raises ValueError for what JSON cannot carry."""
+    if row.text is not None:
+        return row.text
+    try:
+        return orjson.dumps(row.document)
+    except TypeError as error:
+        raise ValueError(f"it cannot be written as JSON: {error}") from None

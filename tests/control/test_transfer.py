@@ -1,0 +1,212 @@
+"""`armillary import` and `armillary export` as processes, against real servers: every kind of endpoint, throughput that
+does not suffice, and kill -9 in the middle."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.cosmos import CosmosClient
+from azure.data.tables import TableServiceClient
+from control.conftest import Operator, Start
+from pymongo import MongoClient
+from support.process import KEY, clean_environment, run_armillary
+
+ROWS = 2500
+
+
+def rows(count: int = ROWS) -> list[dict[str, Any]]:
+    return [
+        {"id": f"r{number}", "deviceId": f"device-{number % 50}", "date": 2016 + number % 3, "value": number / 4}
+        for number in range(count)
+    ]
+
+
+def write_lines(path: Path, items: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return path
+
+
+def transfer(operator: Operator, directory: Path, *arguments: str, code: int = 0, key: str = KEY) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "armillary", *arguments, "--data", str(operator.directory), "--json"],
+        env=clean_environment() | {"ARMILLARY_REMOTE_KEY": key},
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout) if code < 2 else done.stderr
+
+
+def stored(operator: Operator, name: str) -> list[dict[str, Any]]:
+    database, _, container = name.partition("/")
+    with CosmosClient(operator.server.url, KEY) as client:
+        found = client.get_database_client(database).get_container_client(container).read_all_items()
+        items = [{key: value for key, value in item.items() if not key.startswith("_")} for item in found]
+    return sorted(items, key=lambda item: item["id"])
+
+
+def expected(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(items, key=lambda item: item["id"])
+
+
+def test_synthetic_keys_bad_rows_and_the_way_back(operator: Operator, name: str, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.jsonl", rows())
+    with source.open("a") as file:
+        file.write('{"broken\n{"deviceId": "d", "date": 1}\n{"id": "no-date", "deviceId": "d"}\n')
+    # 4 partitions: each request goes to one of them.
+    command = "--partition-key /pk --throughput 20000 --synthetic-key /pk={deviceId}-{date}"
+    said = transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/readings", *command.split(), code=1)
+    assert (said["rows"], said["badRows"], said["resumed"]) == (ROWS, 3, False)
+    assert said["chargeRu"] > ROWS
+    bad = [json.loads(line) for line in (tmp_path / said["badFile"]).read_text().splitlines()]
+    assert [each["row"] for each in bad] == [ROWS + 1, ROWS + 2, ROWS + 3]
+    assert "no 'id'" in bad[1]["reason"] and "'date' is needed" in bad[2]["reason"]
+    wanted = [item | {"pk": f"{item['deviceId']}-{item['date']}"} for item in rows()]
+    assert stored(operator, f"{name}/readings") == expected(wanted)
+    assert not list(tmp_path.glob("*.state"))
+    for ending in ("json", "csv"):
+        told = transfer(operator, tmp_path, "export", f"{name}/readings", f"out.{ending}", "--drop", "pk")
+        assert told["rows"] == ROWS
+        transfer(operator, tmp_path, "import", f"out.{ending}", f"{name}/{ending}", "--partition-key", "/deviceId")
+        assert stored(operator, f"{name}/{ending}") == expected(rows())
+    # Once more: nothing is there twice.
+    transfer(operator, tmp_path, "import", "out.csv", f"{name}/csv")
+    assert len(stored(operator, f"{name}/csv")) == ROWS
+
+
+def test_another_endpoint(operator: Operator, start_operator: Start, name: str, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", rows(1100))
+    transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/here", "--partition-key", "/deviceId")
+    other = start_operator()
+    here = f"cosmos:{operator.server.url}/{name}/here"
+    transfer(other, tmp_path, "import", here, "far/there", "--partition-key", "/deviceId", "--throughput", "20000")
+    assert stored(other, "far/there") == expected(rows(1100))
+    operator.command("containers", "create", f"{name}/fixed", "--fixed")
+    transfer(other, tmp_path, "export", "far/there", f"cosmos:{operator.server.url}/{name}/fixed")
+    assert stored(operator, f"{name}/fixed") == expected(rows(1100))
+    refused = transfer(other, tmp_path, "import", here, "far/there", code=2, key="d3Jvbmc=")
+    assert "authorization" in refused
+    refused = transfer(other, tmp_path, "import", f"{here}-not", "far/there", code=2)
+    assert "Not Found" in refused or "does not exist" in refused
+
+
+def test_mongodb_and_tables(operator: Operator, name: str, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", rows(600))
+    transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/items", "--partition-key", "/deviceId")
+    mongo = operator.server.doors["mongo"].replace(
+        "://", f"://localhost:{KEY.replace('/', '%2F').replace('+', '%2B')}@"
+    )
+    address = f"{mongo}/{name}.copied?authSource=admin&directConnection=true"
+    transfer(operator, tmp_path, "export", f"{name}/items", address)
+    with MongoClient[Any](address) as client:
+        found = list(client[name]["copied"].find({}, sort=[("_id", 1)]))
+    assert found == [{"_id": item.pop("id"), **item} for item in expected(rows(600))]
+    transfer(operator, tmp_path, "import", address, f"{name}/back", "--partition-key", "/deviceId")
+    assert stored(operator, f"{name}/back") == expected(rows(600))
+
+    table = f"table:{operator.server.doors['table']}/localhost/{name.replace('-', '')}"
+    transfer(operator, tmp_path, "export", f"{name}/items", table, "--rename", "deviceId=PartitionKey")
+    with TableServiceClient(
+        operator.server.doors["table"] + "/localhost", credential=AzureNamedKeyCredential("localhost", KEY)
+    ) as service:
+        entity = service.get_table_client(name.replace("-", "")).get_entity("device-7", "r7")
+    assert (entity["date"], entity["value"]) == (2017, 1.75)
+    changes = "--partition-key /deviceId --rename PartitionKey=deviceId --drop RowKey"
+    transfer(operator, tmp_path, "import", table, f"{name}/entities", *changes.split())
+    assert stored(operator, f"{name}/entities") == expected(rows(600))
+
+
+def test_throughput_that_does_not_suffice(operator: Operator, name: str, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", rows(300))
+    operator.command("containers", "create", f"{name}/small", "--partition-key", "/deviceId", "--throughput", "600")
+    operator.ask("PUT", f"databases/{name}/containers/small/mode", {"mode": "enforce"})
+    said = transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/small")
+    assert (said["rows"], said["badRows"]) == (300, 0)
+    partitions = operator.json("partitions", f"{name}/small")["partitions"]
+    assert sum(each["refused"] for each in partitions) > 0
+    assert stored(operator, f"{name}/small") == expected(rows(300))
+
+
+@pytest.mark.parametrize("direction", ["import", "export"])
+def test_kill_in_the_middle_and_resume(operator: Operator, name: str, tmp_path: Path, direction: str) -> None:
+    """The process is stopped as soon as it has kept a state, and killed; the same command then completes the work."""
+    count = 8000
+    write_lines(tmp_path / "in.jsonl", [*rows(count - 1), {"deviceId": "x"}])
+    imported = ("import", "in.jsonl", f"{name}/c", "--partition-key", "/deviceId", "--parallel", "1")
+    if direction == "export":
+        transfer(operator, tmp_path, *imported, code=1)
+    arguments = imported if direction == "import" else ("export", f"{name}/c", "out.jsonl")
+    state = tmp_path / "run.state"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KEEPS_ITS_STATE, *arguments, "--state", str(state), "--data", str(operator.directory)],
+        env=clean_environment(),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    for _ in range(3):
+        assert process.stdout.readline() == b"kept\n"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert state.exists()
+    code = 1 if direction == "import" else 0
+    said = transfer(operator, tmp_path, *arguments, "--state", str(state), code=code)
+    assert said["resumed"]
+    assert said["rows"] == count - 1
+    if direction == "import":
+        bad = (tmp_path / said["badFile"]).read_text().splitlines()
+        assert said["badRows"] == len(bad) == 1 and json.loads(bad[0])["row"] == count
+        assert stored(operator, f"{name}/c") == expected(rows(count - 1))
+    else:
+        lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        assert sorted(lines, key=lambda item: item["id"]) == expected(rows(count - 1))
+    assert not state.exists()
+
+
+# The command itself, but it keeps its state after every page and says so.
+_KEEPS_ITS_STATE = """
+import sys
+from armillary.tools import cli
+from armillary.tools.transfer import checkpoint
+
+class Eager(checkpoint.Checkpoint):
+    is_due = True
+    def save(self):
+        super().save()
+        print("kept", flush=True)
+
+from armillary.tools.transfer import command
+command.Checkpoint = Eager
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_refusals(operator: Operator, name: str, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in.jsonl", rows(3))
+    assert "does not exist" in transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/none", code=2)
+    assert "needs a key" in _refused(operator, tmp_path, "import", f"cosmos:{operator.server.url}/a/b", "a/b")
+    assert "--format" in _refused(operator, tmp_path, "import", "in.txt", "a/b")
+    assert "cannot be read" in _refused(operator, tmp_path, "import", "none.jsonl", "a/b")
+    assert "--parallel" in _refused(operator, tmp_path, "import", "in.jsonl", "a/b", "--parallel", "0")
+    assert "does not answer" in _refused(operator, tmp_path, "import", "in.jsonl", "a/b", "--url", "http://127.0.0.1:9")
+
+
+def _refused(operator: Operator, directory: Path, *arguments: str) -> str:
+    done = run_armillary(
+        *[str(directory / each) if each.startswith(("in.", "none.")) else each for each in arguments],
+        "--data",
+        str(operator.directory),
+    )
+    assert done.returncode == 2 and not done.stdout
+    return done.stderr
