@@ -4,8 +4,13 @@ on anything but itself, each ends within its bound, and the next one finds every
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import errno
 import os
+import select
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from itertools import product
 from pathlib import Path
@@ -15,7 +20,10 @@ import pytest
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.scripts.jail import Ended, Jail, Perform
+from armillary.scripts import confinement
+from armillary.scripts.confinement import filter_program
+from armillary.scripts.jail import Begin, Ended, Jail, Perform
+from armillary.scripts.run import Role, Script, result_of
 
 ATTEMPTS = [
     "Function('return this')().process",
@@ -94,6 +102,55 @@ ATTEMPTS = [
     "queueMicrotask(() => { throw 1 })",
     "Promise.reject(1)",
     "class E extends Error {}; throw new E('x')",
+    "let r = new FinalizationRegistry((f) => f()); for (let i = 0; i < 1e4; i++) r.register({}, () => { throw 1; })",
+    "let w = new WeakRef(new Array(1e6)); while (w.deref()) w = new WeakRef(new Array(10))",
+    "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)",
+    "Atomics.waitAsync(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1e9).value.then(() => { throw 1; })",
+    "import('file:///proc/self/environ').then((m) => __.response.setBody(m), (e) => __.response.setBody(String(e)))",
+    "Object.getPrototypeOf(async function* () {}).constructor('yield import(\"os\")')().next()",
+    "Object.getPrototypeOf(async () => {}).constructor('return globalThis.process')()",
+    "__.response.setBody(new Proxy([], {get(t, n) { return n === 'length' ? 2 ** 53 : 1; }}))",
+    "__.response.setBody(new Proxy({}, {getOwnPropertyDescriptor() { throw 1; }, ownKeys() { return ['a']; }}))",
+    "__.response.setBody({toJSON() { return {toJSON: this.toJSON, a: {toJSON: this.toJSON}}; }})",
+    "var b = {toJSON() { return [b, b]; }}; __.response.setBody(b)",
+    "__.response.setBody({get a() { throw new Error(499, 'thrown by a getter'); }})",
+    "var s = []; s[2 ** 32 - 2] = 1; __.response.setBody(s)",
+    "var s = []; s.length = 2 ** 32 - 1; s.map((x) => x); s.join()",
+    "JSON.parse('['.repeat(1e6))",
+    "JSON.parse('{\"a\":'.repeat(1e5) + '1' + '}'.repeat(1e5))",
+    "JSON.stringify(1n)",
+    "2n ** (2n ** 40n)",
+    "(1n << 100000000n).toString()",
+    "class A extends Array { static get [Symbol.species]() { return function () { return new Proxy([], {}); }; } } A.from([1]).map((x) => x)",  # noqa: E501
+    "Array.prototype.splice = Array.prototype.concat = Array.prototype.slice = function () { return this; }",
+    "Symbol.prototype[Symbol.toPrimitive] = null; String(Symbol.iterator)",
+    "Object.prototype.__defineGetter__('results', () => [{number: 0, body: 1}])",
+    "Object.prototype.error = {number: 1}; Object.prototype.body = 2",
+    "Object.defineProperty(Object.prototype, 'objects', {get() { throw 1; }})",
+    "globalThis.eval = () => { throw 1; }; getContext()",
+    "delete globalThis.getContext; delete globalThis.__; delete globalThis.Error; new Error('x')",
+    "Object.freeze(globalThis); __.x = 1; getContext = 2",
+    "structuredClone({})",
+    "new (class { #a = 1; static { throw 1; } })()",
+    "label: for (const x of {[Symbol.iterator]: () => ({next: () => ({done: false})})}) { x; }",
+    "for (const x of new Proxy([], {get() { return () => { throw 1; }; }})) {}",
+    "Reflect.ownKeys(new Proxy({}, {ownKeys() { return new Array(1e7).fill('a'); }}))",
+    "new Intl.NumberFormat()",
+    "new Date(8.64e15).toLocaleString().repeat(1e8)",
+    "'a'.replace(/a/g, () => 'b'.repeat(1e9))",
+    "'x'.match(new RegExp('(x+x+)+y'.repeat(1000)))",
+    "new RegExp('(?:'.repeat(1e5))",
+    "new Function('a'.repeat(1e7))",
+    "eval('('.repeat(1e5))",
+    "Error.captureStackTrace({}); Error.prototype.stack; throw Object.create(Error.prototype)",
+    "throw Object.assign(new Error('x'), {number: 2 ** 53, stack: 'x'.repeat(1e6)})",
+    "throw new AggregateError([new Error('a')], 'b')",
+    "__.chain().map((d) => d).value({}, () => { throw 1; }); __.filter(1)",
+    "__.queryDocuments(__.getSelfLink(), {query: 'SELECT 1', parameters: new Array(1e6).fill({name: '@a'})})",
+    "ErrorCodes.BadRequest = 1",
+    "new ArrayBuffer(8, {maxByteLength: 2 ** 40}).resize(2 ** 39)",
+    "Iterator.from({next() { return {done: false}; }}).toArray()",
+    "Array.fromAsync([1]).then(() => { throw 1; })",
 ]
 # Where the attempt is made: at once, behind a call, in a callback, in a promise.
 PLACES = [
@@ -110,12 +167,19 @@ ENDLESS = [
     "(function next() { __.readDocuments(__.getSelfLink(), next) || next(); })()",
     "[1, 2].sort(() => { for (;;); })",
     "`${{toString() { for (;;); }}}`",
+    "JSON.stringify({toJSON() { for (;;); }})",
+    "__.response.setBody({get a() { for (;;); }})",
+    "__.response.setBody(new Proxy([], {get(t, n) { return n === 'length' ? 2 ** 32 : 1; }}))",
+    "(async () => { for (;;) await null; })()",
+    "(function* () { for (;;) yield 1; })().forEach((x) => x)",
+    "(function next() { return Promise.resolve().then(next); })()",
 ]
 GIVEN = {
     "arguments": [],
     "selfLink": "dbs/d/colls/c/",
     "altLink": "dbs/n/colls/c",
-    "mayReadResponse": True,
+    "hasResponse": True,
+    "unitsMax": 1_000_000,
     "operationsMax": 1000,
     "batchMax": 100,
     "acceptedForMs": 4000,
@@ -131,29 +195,36 @@ async def jail() -> AsyncIterator[Jail]:
     await jail.close()
 
 
-async def nothing(asked: Any) -> list[Any]:
-    return [{"number": each.get("number"), "body": [], "options": {}} for each in asked if isinstance(each, dict)]
+async def nothing(asked: Any) -> Any:
+    results = [{"number": each.get("number"), "body": [], "options": {}} for each in asked if isinstance(each, dict)]
+    return {"results": results, "unitsLeft": 1_000_000}
 
 
 async def run(jail: Jail, source: str, cpu_s: float = 2.0, perform: Perform = nothing) -> Ended:
-    begin = {
-        "source": source,
-        "given": GIVEN,
-        "cpu_s": cpu_s,
-        "memory_bytes": 32 * limits.MB,
-        "message_bytes_max": limits.SCRIPT_MESSAGE_BYTES_MAX,
-    }
-    return await jail.run(begin, perform)
+    return await jail.run(Begin(source, GIVEN, cpu_s, 32 * limits.MB), perform)
+
+
+def refusal_of(ended: Ended) -> Failure | None:
+    try:
+        result_of(Script("attempt", "", Role.PROCEDURE), ended)
+    except Failure as failure:
+        return failure
+    return None
 
 
 async def test_escapes(jail: Jail) -> None:
+    """Each ends in its bound, as an answer or as a refusal that says why; the next finds everything as it was."""
     before = (await run(jail, NAMES)).told["responseBody"]
     count = 0
     for attempt, place in product(ATTEMPTS, PLACES):
-        ended = await run(jail, place % attempt, cpu_s=0.1)
+        ended = await run(jail, place % attempt, cpu_s=0.05)
         assert ended.stopped != "lost", attempt
+        failure = refusal_of(ended)
+        if failure is not None:
+            assert failure.kind in (Kind.SCRIPT_FAILED, Kind.TOO_LARGE), attempt
+            assert failure.message.strip() and len(failure.message) < 10_000, attempt
         count += 1
-    assert count >= 300
+    assert count >= 500
     assert (await run(jail, NAMES)).told["responseBody"] == before
 
 
@@ -184,11 +255,99 @@ async def test_a_cell_has_nothing(jail: Jail) -> None:
     for name in ("Max open files", "Max processes", "Max file size", "Max core file size"):
         assert rows[name][:2] == ["0", "0"], name
     assert int(rows["Max address space"][1]) <= 1 << 30
-    assert "NoNewPrivs:\t1" in told_of(process_id, "status")
+    status = told_of(process_id, "status")
+    assert "NoNewPrivs:\t1" in status
+    if filter_program(os.uname().machine) is not None:
+        assert "Seccomp:\t2" in status
+    assert os.readlink(f"/proc/{process_id}/cwd").endswith(" (deleted)")
 
 
 def told_of(process_id: int, name: str) -> list[str]:
     return Path(f"/proc/{process_id}/{name}").read_text().splitlines()
+
+
+# What is left of a program that has given up everything: each line prints what the kernel said to a call.
+FORBIDDEN = """
+import ctypes, os, sys, socket
+from importlib.machinery import SourceFileLoader
+confinement = SourceFileLoader("confinement", sys.argv[1]).load_module()
+library = ctypes.CDLL(None, use_errno=True)
+parent, limiting = os.getppid(), 302 if os.uname().machine == "x86_64" else 261
+confinement.give_up_everything()
+def tried(name, *arguments):
+    done = getattr(library, name)(*arguments)
+    return (name, done, ctypes.get_errno())
+path = ctypes.c_char_p(b"/etc/passwd")
+found = [
+    tried("open", path, 0), tried("openat", -100, path, 0), tried("stat", path, ctypes.create_string_buffer(999)),
+    tried("socket", 1, 1, 0), tried("socketpair", 1, 1, 0, ctypes.create_string_buffer(8)), tried("fork"),
+    tried("execve", path, None, None), tried("kill", parent, 0), tried("kill", os.getpid(), 0),
+    tried("ptrace", 16, parent, 0, 0), tried("unlink", path), tried("mkdir", path, 0), tried("chdir", path),
+    tried("chmod", path, 0), tried("rename", path, path), tried("link", path, path), tried("symlink", path, path),
+    tried("dup", 0), tried("pipe", ctypes.create_string_buffer(8)), tried("memfd_create", path, 0),
+    tried("eventfd", 0, 0), tried("epoll_create", 1), tried("setuid", 0), tried("setgid", 0), tried("setsid"),
+    tried("personality", 0), tried("mount", path, path, None, 0, None), tried("unshare", 0x10000000),
+    tried("nice", -1), tried("shmget", 1, 4096, 0o1000), tried("process_vm_readv", parent, None, 0, None, 0, 0),
+    tried("prctl", 4, 1, 0, 0, 0), tried("mmap", None, 4096, 5, 0x22, -1, 0),
+    tried("syscall", limiting, parent, 7, None, None),
+    tried("ioctl", 0, 0x5412, ctypes.c_char_p(b"x")),
+]
+os.write(1, repr(found).encode())
+"""
+
+
+@pytest.mark.skipif(filter_program(os.uname().machine) is None, reason="no filter for this machine")
+async def test_forbidden_calls() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore", "-c", FORBIDDEN, confinement.__file__, stdin=PIPE, stdout=PIPE
+    )
+    assert process.stdin is not None
+    answered, _ = await process.communicate()
+    found = ast.literal_eval(answered.decode())
+    assert len(found) > 30
+    for name, returned, error in found:
+        refused = (returned in (-1, 2**64 - 1), error)
+        assert refused == (True, errno.EPERM), name
+
+
+async def test_cells_end_with_their_server(tmp_path: Path) -> None:
+    """Killed in the middle of a script, a server leaves neither processes nor directories."""
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = await asyncio.create_subprocess_exec(sys.executable, str(program), stdout=PIPE, env=environment)
+    assert process.stdout is not None
+    process_ids = [int(each) for each in (await process.stdout.readline()).split()]
+    assert len(process_ids) == 3
+    watched = [os.pidfd_open(process_id) for process_id in process_ids]
+    process.kill()
+    await process.wait()
+    for each in watched:
+        assert await asyncio.to_thread(select.select, [each], [], [], 30) == ([each], [], [])
+        os.close(each)
+    assert os.listdir(tmp_path) == ["server.py"]
+
+
+SERVER = """
+import asyncio
+from armillary.scripts.functions import Caller
+from armillary.scripts.jail import Begin, Jail
+
+async def main():
+    jail, caller, begun = Jail(), Caller(), asyncio.Event()
+    given = {"arguments": [], "operationsMax": 9, "batchMax": 9, "acceptedForMs": 4000, "unitsMax": 9}
+    async def perform(asked):
+        begun.set()
+        await asyncio.sleep(600)
+    endless = asyncio.create_task(jail.run(Begin("function () { while (true) {} }", given), perform))
+    waiting = asyncio.create_task(jail.run(Begin("function () { __.readDocuments('x'); }", given), perform))
+    await caller.ready()
+    await begun.wait()
+    print(*jail.process_ids, caller.process_id, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
 
 
 async def test_nothing_is_left_when_it_closes(jail: Jail) -> None:
@@ -206,10 +365,10 @@ async def test_who_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     begun = asyncio.Event()
     goes_on = asyncio.Event()
 
-    async def perform(_: Any) -> list[Any]:
+    async def perform(asked: Any) -> Any:
         begun.set()
         await goes_on.wait()
-        return [{"number": 0, "body": [], "options": {}}]
+        return await nothing(asked)
 
     source = "function () { __.readDocuments(__.getSelfLink(), () => __.response.setBody(1)); }"
     first = asyncio.create_task(run(jail, source, perform=perform))

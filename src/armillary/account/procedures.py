@@ -17,7 +17,7 @@ from armillary.account.items import Session, check_session
 from armillary.errors import Failure, Kind
 from armillary.model.keys import Key
 from armillary.model.resources import ResourceType
-from armillary.partition.budget import WRITE_DEPOSIT, Ask
+from armillary.partition.budget import HUNDREDTHS, WRITE_DEPOSIT, Ask
 from armillary.partition.partition import Partition
 from armillary.scripts.functions import QueryFunctions
 from armillary.scripts.run import Role, Script, Setting, run_script
@@ -80,7 +80,8 @@ async def in_transaction(
     while True:
         partition = container.partition_for(epk)
         ticket = partition.admit(WRITE_DEPOSIT, ask)
-        transaction = ScriptTransaction(partition, _home(account, container, key, epk), account.clock)
+        home = _home(account, container, key, epk)
+        transaction = ScriptTransaction(partition, home, account.clock, _units_ru(partition))
         try:
             result = await run(transaction)
         except Failure as failure:
@@ -100,6 +101,14 @@ async def in_transaction(
         if lost is not None:
             raise lost
         return result, partition, charge_ru
+
+
+def _units_ru(partition: Partition) -> float:
+    """What a run may spend: where budgets are enforced, what its partition is given in the time that a run may take."""
+    meter = partition.meter
+    if not meter.is_enforcing or meter.budget is None:
+        return limits.SCRIPT_UNITS_MAX_RU
+    return min(limits.SCRIPT_UNITS_MAX_RU, meter.budget.limit / HUNDREDTHS * limits.SCRIPT_SECONDS_MAX)
 
 
 def query_functions(account: Account, container: Container) -> QueryFunctions:

@@ -43,7 +43,7 @@ class Calls:
         self._clock = clock
         self._functions = functions
 
-    async def perform(self, asked: Any) -> list[Any]:
+    async def perform(self, asked: Any) -> Answer:
         """Do what the script has queued, in order; each succeeds or fails for itself."""
         if not isinstance(asked, list):
             raise _broken()
@@ -54,7 +54,7 @@ class Calls:
             if self._clock.elapsed_s() > slice_end_s:
                 await asyncio.sleep(0)
                 slice_end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
-        return answers
+        return {"results": answers, "unitsLeft": self._transaction.units_left_ru}
 
     async def _perform(self, asked: Any) -> Answer:
         if not isinstance(asked, dict) or not isinstance(asked.get("number"), int):
@@ -90,9 +90,9 @@ class Calls:
     async def _store(self, verb: Verb, link: str, options: Document, asked: Document) -> Answer:
         self._transaction.check_collection(link)
         document = _document(asked)
-        if "id" not in document and options.get("disableAutomaticIdGeneration") is not True:
+        if not document.get("id") and options.get("disableAutomaticIdGeneration") is not True:
             document = {**document, "id": self._clock.guid()}
-        operation = self._transaction.stored(verb, document, None, None, _directive(options))
+        operation = self._transaction.stored(verb, document, None, _text(options, "etag"), _directive(options))
         return await self._written(operation)
 
     async def _replace(self, link: str, options: Document, asked: Document) -> Answer:
@@ -106,18 +106,19 @@ class Calls:
         item_id = await self._transaction.item_id_of(link)
         operation = Operation(Verb.DELETE, home.epk, home.key, item_id, if_match=_text(options, "etag"))
         await self._transaction.write(operation)
-        return {"options": {}}
+        return {"options": {"statusCode": 204}}
 
     async def _written(self, operation: Operation) -> Answer:
         outcome = await self._transaction.write(operation)
-        return {"body": orjson.Fragment(outcome.payload or b"null"), "options": {}}
+        status = 201 if outcome.result is Result.CREATED else 200
+        return {"body": orjson.Fragment(outcome.payload or b"null"), "options": {"statusCode": status}}
 
     async def _read(self, link: str, options: Document, asked: Document) -> Answer:
         item_id = await self._transaction.item_id_of(link)
         outcome = await self._transaction.read(item_id, _text(options, "ifNoneMatch"))
         if outcome.result is Result.NOT_MODIFIED:
-            return {"options": {"notModified": True}}
-        return {"body": orjson.Fragment(outcome.payload or b"null"), "options": {}}
+            return {"options": {"notModified": True, "statusCode": 304}}
+        return {"body": orjson.Fragment(outcome.payload or b"null"), "options": {"statusCode": 200}}
 
     async def _feed(self, link: str, options: Document, asked: Document) -> Answer:
         self._transaction.check_collection(link)
@@ -151,7 +152,7 @@ class Calls:
 _PAGES = {"pageSize", "continuation"}
 _OPTIONS: dict[str, set[str]] = {
     "create": {"disableAutomaticIdGeneration", "indexAction"},
-    "upsert": {"disableAutomaticIdGeneration", "indexAction"},
+    "upsert": {"disableAutomaticIdGeneration", "etag", "indexAction"},
     "read": {"ifNoneMatch"},
     "replace": {"etag", "indexAction"},
     "delete": {"etag"},
@@ -202,5 +203,7 @@ def _page_items(options: Document) -> int:
 
 
 def _page(page: Page) -> Answer:
-    options = {"continuation": page.continuation} if page.continuation is not None else {}
+    options: Answer = {"statusCode": 200}
+    if page.continuation is not None:
+        options["continuation"] = page.continuation
     return {"body": orjson.Fragment(b"[" + b",".join(page.rows) + b"]"), "options": options}

@@ -1,21 +1,24 @@
 """What runs inside the jail: a program of its own that imports nothing of the server's, gives up everything it could
 reach, and then runs one script after the other, each in a fresh context of the engine. It speaks frames over its two
-pipes (a length, a letter, JSON); what the words of the JSON mean is between `prelude.js` and `transaction.py`.
+pipes (a length, a letter, JSON); what the words of the JSON mean is between `prelude.js` and `calls.py`.
 
-    S  ->  a script begins: source, arguments, limits      O  <-  operations that the script waits for
-    R  ->  results of the operations                       E  <-  the script ended, well or by its own error
-    C  ->  a call of a function, in a context of many      D  ->  such a context is no longer needed
-    Q  ->  instead of results: the script is over          X  <-  the engine ended it: time, memory or syntax
+    S  ->  a script begins: its source and limits, a line end,   O  <-  operations that the script waits for
+           and what it is given                                  E  <-  the script ended, well or by its own error
+    R  ->  results of the operations                             X  <-  the engine ended it: time, memory or syntax
+    C  ->  a call of a function, in a context of many
+    D  ->  such a context is no longer needed
+    Q  ->  instead of results: the script is over
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import resource
+import select
 import struct
 import sys
 import time
@@ -23,71 +26,80 @@ from typing import Any
 
 USER_LINE_OFFSET = 1_000  # lines before a user's source, so that its lines in a stack are told from the prelude's
 
+_find_function = re.compile(r"^[ \t]*(?:async[ \t]+)?function\s*([A-Za-z_$][\w$]*)\s*\(", re.MULTILINE)
 _HEAD = struct.Struct(">IB")
+_READ_BYTES = 1 << 16
 _STACK_BYTES_MAX = 1 << 20
-_ADDRESS_SPACE_BYTES = 1 << 30
 _CPU_GRACE_S = 3
-_NICENESS = 5
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_SIGKILL = 9
+_WORLDS_READY = 3
+_QUIET_S = 0.002
 
 
-def main(engine_path: str, prelude_path: str) -> None:
-    engine = _load_engine(engine_path)
-    with open(prelude_path, encoding="utf-8") as file:
-        prelude = file.read()
-    prepared = _prepared(engine, prelude)
-    _give_up_everything()
-    _write(b"E", b"ready")
+def main(engine_path: str, directory: str) -> None:
+    engine = _load(importlib.machinery.ExtensionFileLoader("_quickjs", engine_path))
+    confinement = _load(importlib.machinery.SourceFileLoader("confinement", os.path.join(directory, "confinement.py")))
+    sources = []
+    for name in ("prelude.js", "objects.js", "library.js"):
+        with open(os.path.join(directory, name), encoding="utf-8") as file:
+            sources.append(file.read())
+    confinement.give_up_everything()
+    pipes = _Pipes()
+    pipes.write(b"E", b"ready")
+    worlds: list[_World] = []
     contexts: dict[int, tuple[Any, dict[str, Any]]] = {}
+    is_for_functions = False  # of queries: then no worlds for scripts are needed
     while True:
-        letter, body = _read()
+        if not is_for_functions:
+            _prepare(pipes, engine, sources, worlds)
+        letter, body = pipes.read()
         if letter == b"S":
-            _run(*prepared, json.loads(body))
-            prepared = _prepared(engine, prelude)
+            _run(pipes, worlds.pop() if worlds else _World(engine, sources), body)
         elif letter == b"C":
-            _call(engine, contexts, json.loads(body))
+            is_for_functions = True
+            worlds.clear()
+            _call(pipes, engine, contexts, json.loads(body))
         elif letter == b"D":
             contexts.pop(int(body), None)
         else:
             os._exit(1)
 
 
-def _load_engine(path: str) -> Any:
-    loader = importlib.machinery.ExtensionFileLoader("_quickjs", path)
-    spec = importlib.util.spec_from_loader("_quickjs", loader)
+def _load(loader: Any) -> Any:
+    spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
-    engine = importlib.util.module_from_spec(spec)
-    loader.exec_module(engine)
-    return engine
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
-def _give_up_everything() -> None:
-    """No file, no socket and no process can be had from here on, whatever the engine is made to do."""
-    library = ctypes.CDLL(None)
-    library.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
-    library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    os.closerange(3, 1024)
-    os.nice(_NICENESS)  # the server goes first
-    for name, most in (
-        (resource.RLIMIT_NOFILE, 0),  # the two pipes stay; nothing can be opened
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_AS, _ADDRESS_SPACE_BYTES),
-    ):
-        resource.setrlimit(name, (most, most))
+class _World:
+    """A context for one script, with the object model in it."""
+
+    def __init__(self, engine: Any, sources: list[str]) -> None:
+        prelude, objects, library = sources
+        self.context = engine.Context()
+        self.context.set_max_stack_size(_STACK_BYTES_MAX)
+        self.step = self.context.eval(prelude)(objects, library)
+        self.warmth = 0  # how many of the other two sources it has compiled
 
 
-def _prepared(engine: Any, prelude: str) -> tuple[Any, Any]:
-    """A context for the next script, which need not wait for it to be made."""
-    context = engine.Context()
-    context.set_max_stack_size(_STACK_BYTES_MAX)
-    return context, context.eval(prelude)
+def _prepare(pipes: _Pipes, engine: Any, sources: list[str], worlds: list[_World]) -> None:
+    """Have worlds ready for the scripts to come, and compile more for them when it is quiet."""
+    while len(worlds) < _WORLDS_READY and not pipes.has_more():
+        worlds.insert(0, _World(engine, sources))
+    for warmth in range(2):
+        for world in reversed(worlds):
+            if world.warmth == warmth:
+                if pipes.has_more(_QUIET_S):
+                    return
+                world.step("warm", "", None)
+                world.warmth += 1
 
 
-def _run(context: Any, step: Any, begin: dict[str, Any]) -> None:
+def _run(pipes: _Pipes, world: _World, body: bytes) -> None:
+    head, _, given = body.partition(b"\n")
+    begin = json.loads(head)
+    context, step = world.context, world.step
     left_s = begin["cpu_s"]
     used_s = time.process_time()
     # The engine watches the time itself; this is for the day when it does not.
@@ -96,7 +108,10 @@ def _run(context: Any, step: Any, begin: dict[str, Any]) -> None:
     context.set_memory_limit(begin["memory_bytes"])
 
     def timed(call: Any, *arguments: Any) -> Any:
-        context.set_time_limit(max(0.001, ends_s - time.process_time()))
+        left_s = ends_s - time.process_time()
+        if left_s <= 0:  # short jobs that follow each other for ever are never interrupted
+            raise TimeoutError("interrupted")
+        context.set_time_limit(left_s)
         return call(*arguments)
 
     def settle() -> None:
@@ -105,7 +120,7 @@ def _run(context: Any, step: Any, begin: dict[str, Any]) -> None:
 
     try:
         function = timed(_compiled, context, begin["source"])
-        timed(step, "begin", json.dumps(begin["given"]), function)
+        timed(step, "begin", given.decode(), function)
         while True:
             settle()
             told = timed(step, "drain", "", None)
@@ -114,17 +129,17 @@ def _run(context: Any, step: Any, begin: dict[str, Any]) -> None:
                 raise ValueError("the script has broken its own surroundings")
             text = told[1:].encode("utf-8", "replace")
             if told[0] == "E":
-                _write(b"E", text)
+                pipes.write(b"E", text)
                 return
             if len(text) > begin["message_bytes_max"]:
                 raise ValueError("more is written at once than the limit allows")
-            _write(b"O", text)
-            letter, body = _read()
+            pipes.write(b"O", text)
+            letter, body = pipes.read()
             if letter != b"R":
                 return  # the host has had enough of it
             timed(step, "results", body.decode(), None)
     except Exception as error:  # the script's doing, whatever it is
-        _write(b"X", json.dumps({"message": str(error)}).encode())
+        pipes.write(b"X", _described(error))
 
 
 _FUNCTION = """(function (script) {
@@ -133,7 +148,7 @@ _FUNCTION = """(function (script) {
 })"""
 
 
-def _call(engine: Any, contexts: dict[int, tuple[Any, dict[str, Any]]], asked: dict[str, Any]) -> None:
+def _call(pipes: _Pipes, engine: Any, contexts: dict[int, tuple[Any, dict[str, Any]]], asked: dict[str, Any]) -> None:
     number, name = asked["context"], asked["name"]
     if number not in contexts:
         context = engine.Context()
@@ -145,9 +160,15 @@ def _call(engine: Any, contexts: dict[int, tuple[Any, dict[str, Any]]], asked: d
         context.set_time_limit(asked["cpu_s"])
         if "source" in asked:
             functions[name] = context.eval(_FUNCTION)(_compiled(context, asked["source"]))
-        _write(b"E", functions[name](asked["arguments"]).encode("utf-8", "replace"))
+        pipes.write(b"E", functions[name](asked["arguments"]).encode("utf-8", "replace"))
     except Exception as error:  # the function's doing
-        _write(b"X", json.dumps({"message": str(error)}).encode())
+        pipes.write(b"X", _described(error))
+
+
+def _described(error: Exception) -> bytes:
+    # Where there was no memory left, there was none for an error that says so either.
+    message = "InternalError: out of memory" if str(error).strip() == "null" else str(error)
+    return json.dumps({"message": message}).encode()
 
 
 def _compiled(context: Any, source: str) -> Any:
@@ -175,31 +196,41 @@ def _compiled(context: Any, source: str) -> Any:
 
 
 def _first_name(source: str) -> str | None:
-    _, found, rest = source.partition("function ")
-    name = rest.partition("(")[0].strip() if found else ""
-    return name if name.isidentifier() else None
+    found = _find_function.search(source)
+    return found[1] if found is not None else None
 
 
-def _read() -> tuple[bytes, bytes]:
-    length, letter = _HEAD.unpack(_exactly(_HEAD.size))
-    return bytes([letter]), _exactly(length)
+class _Pipes:
+    """Frames from and to the server."""
 
+    def __init__(self) -> None:
+        self._unread = b""
 
-def _exactly(count: int) -> bytes:
-    parts = []
-    while count:
-        part = os.read(0, min(count, 1 << 20))
-        if not part:
-            os._exit(0)  # the server is gone
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+    def has_more(self, seconds: float = 0) -> bool:
+        """Whether something is there, or comes in so many seconds."""
+        return bool(self._unread or select.select([0], [], [], seconds)[0])
 
+    def read(self) -> tuple[bytes, bytes]:
+        length, letter = _HEAD.unpack(self._exactly(_HEAD.size))
+        return bytes([letter]), self._exactly(length)
 
-def _write(letter: bytes, body: bytes) -> None:
-    rest = memoryview(_HEAD.pack(len(body), letter[0]) + body)
-    while rest:
-        rest = rest[os.write(1, rest) :]
+    def _exactly(self, count: int) -> bytes:
+        parts = [self._unread]
+        missing = count - len(self._unread)
+        while missing > 0:
+            part = os.read(0, max(_READ_BYTES, min(missing, 1 << 20)))
+            if not part:
+                os._exit(0)  # the server is gone
+            parts.append(part)
+            missing -= len(part)
+        text = b"".join(parts)
+        self._unread = text[count:]
+        return text[:count]
+
+    def write(self, letter: bytes, body: bytes) -> None:
+        rest = memoryview(_HEAD.pack(len(body), letter[0]) + body)
+        while rest:
+            rest = rest[os.write(1, rest) :]
 
 
 if __name__ == "__main__":

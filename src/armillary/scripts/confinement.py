@@ -1,6 +1,6 @@
-"""How a cell gives up what it could reach: first by limits and flags of its process, then by a filter that leaves it the
-handful of system calls that an interpreter needs to compute and to speak over its two pipes. Stands for itself, since
-a cell imports nothing of the server's.
+"""How a cell gives up what it could reach: first by limits and flags of its process, then by a filter that leaves it
+the handful of system calls that an interpreter needs to compute and to speak over its two pipes. Stands for itself,
+since a cell imports nothing of the server's.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # EPERM
 _CALL_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32  # places in what a filter is shown
 _EXECUTABLE = 4
 
-# For each machine: its name for the kernel; calls that are harmless; those that map memory; and the one that sets limits.
+# For each machine: its name for the kernel, calls that are harmless, those that map memory, and the one that sets
+# limits.
 _MACHINES = {
     "x86_64": (
         0xC000003E,
-        # read write poll munmap brk sigaction sigprocmask sigreturn select yield mremap madvise getpid exit gettimeofday
-        # getrusage times sigaltstack futex restart clock_gettime exit_group pselect getrandom
+        # read write poll munmap brk sigaction sigprocmask sigreturn select yield mremap madvise getpid exit
+        # gettimeofday getrusage times sigaltstack futex restart clock_gettime exit_group pselect getrandom
         (0, 1, 7, 11, 12, 13, 14, 15, 23, 24, 25, 28, 39, 60, 96, 98, 100, 131, 202, 219, 228, 231, 270, 318),
         (9, 10),
         302,

@@ -10,7 +10,6 @@ import os
 import select
 import struct
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 
 import orjson
@@ -18,7 +17,7 @@ import orjson
 from armillary import limits
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.values import UNDEFINED, Value
-from armillary.scripts.jail import cell_command
+from armillary.scripts.jail import cell_command, nowhere
 from armillary.scripts.run import Role, Script, stopped
 
 _HEAD = struct.Struct(">IB")
@@ -30,7 +29,6 @@ class Caller:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._next_context = 0
         self.generation = 0  # counts processes: contexts go with theirs
 
@@ -42,6 +40,10 @@ class Caller:
     @property
     def _is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def process_id(self) -> int | None:
+        return self._process.pid if self._process is not None else None
 
     def new_context(self) -> int:
         self._next_context += 1
@@ -55,7 +57,7 @@ class Caller:
             self._write(letter, body)
             return self._read(limits.SCRIPT_FUNCTION_SECONDS_MAX * _PATIENCE)
         except (OSError, EOFError):
-            self.close()
+            self.leave()
             raise Failure(Kind.TIMED_OUT, "the process that it ran in ended") from None
 
     def tell(self, letter: bytes, body: bytes) -> None:
@@ -63,26 +65,25 @@ class Caller:
             try:
                 self._write(letter, body)
             except OSError:
-                self.close()
+                self.leave()
 
     def _start(self) -> None:
-        self.close()
-        if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="armillary-jail-")
-        self._process = subprocess.Popen(  # noqa: S603 (our own program)
-            cell_command(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-            cwd=self._directory.name,
-            bufsize=0,
-        )
+        self.leave()
+        with nowhere() as directory:
+            self._process = subprocess.Popen(  # noqa: S603 (our own program)
+                cell_command(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd=directory,
+                bufsize=0,
+            )
         self.generation += 1
         try:
             self._read(limits.SCRIPT_START_SECONDS_MAX)
         except (OSError, EOFError):
-            self.close()
+            self.leave()
             raise Failure(Kind.UNAVAILABLE, "The process for functions did not start.") from None
 
     def _write(self, letter: bytes, body: bytes) -> None:
@@ -109,7 +110,8 @@ class Caller:
             count -= len(part)
         return b"".join(parts)
 
-    def close(self) -> None:
+    def leave(self) -> None:
+        """End the process. Another is started when somebody asks again."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -117,13 +119,6 @@ class Caller:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
-
-    def leave(self) -> None:
-        """For good."""
-        self.close()
-        if self._directory is not None:
-            self._directory.cleanup()
-            self._directory = None
 
 
 class QueryFunctions:

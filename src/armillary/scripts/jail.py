@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import struct
 import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Awaitable, Callable
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import orjson
 
@@ -22,15 +24,45 @@ from armillary.errors import Failure, Kind
 
 _HEAD = struct.Struct(">IB")
 _HERE = Path(__file__).parent
+_NOT_JSON = "Error: what the script says is not JSON in UTF-8: lone surrogates have no place in it"
 
-Perform = Callable[[Any], Awaitable[list[Any]]]  # what a script asks for -> results, in order
+Perform = Callable[[Any], Awaitable[Any]]  # what a script asks for -> what it is answered
 
 
 def cell_command() -> list[str]:
     """How a cell is started: without the server's modules, environment and settings."""
     engine = importlib.util.find_spec("_quickjs")
     assert engine is not None and engine.origin is not None, "the engine is a dependency"
-    return [sys.executable, "-I", "-S", str(_HERE / "cell.py"), engine.origin, str(_HERE / "prelude.js")]
+    return [sys.executable, "-I", "-S", str(_HERE / "cell.py"), engine.origin, str(_HERE)]
+
+
+@contextmanager
+def nowhere() -> Iterator[str]:
+    """A directory to start a cell in. It is gone as soon as the cell is there, so nothing is left of it, whoever is
+    killed, and nothing can be made in it."""
+    directory = tempfile.mkdtemp(prefix="armillary-jail-")
+    try:
+        yield directory
+    finally:
+        os.rmdir(directory)
+
+
+class Begin(NamedTuple):
+    """What a cell is told of a script: its source and bounds, and what the script is given."""
+
+    source: str
+    given: dict[str, Any]
+    cpu_s: float = limits.SCRIPT_ENGINE_SECONDS_MAX
+    memory_bytes: int = limits.SCRIPT_MEMORY_BYTES_MAX
+
+    def encode(self) -> bytes:
+        head = {
+            "source": self.source,
+            "cpu_s": self.cpu_s,
+            "memory_bytes": self.memory_bytes,
+            "message_bytes_max": limits.SCRIPT_MESSAGE_BYTES_MAX,
+        }
+        return orjson.dumps(head) + b"\n" + orjson.dumps(self.given)
 
 
 class Ended(NamedTuple):
@@ -45,26 +77,29 @@ class Jail:
         self._idle: list[_Cell] = []
         self._cells: set[_Cell] = set()
         self._room = asyncio.Semaphore(limits.SCRIPT_CELLS_MAX)
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._is_closed = False
 
-    async def run(self, begin: dict[str, Any], perform: Perform) -> Ended:
+    async def run(self, begin: Begin, perform: Perform) -> Ended:
         """Run a script to its end. `perform` does what it asks for; what that raises ends the script."""
-        try:
-            await asyncio.wait_for(self._room.acquire(), limits.SCRIPT_WAIT_SECONDS_MAX)
-        except TimeoutError:
-            raise Failure(Kind.TIMED_OUT, "Too many scripts are waiting for others to end. Try again later.") from None
+        if self._room.locked():
+            try:
+                await asyncio.wait_for(self._room.acquire(), limits.SCRIPT_WAIT_SECONDS_MAX)
+            except TimeoutError:
+                message = "Too many scripts are waiting for others to end. Try again later."
+                raise Failure(Kind.TIMED_OUT, message) from None
+        else:
+            await self._room.acquire()
         try:
             return await self._run(await self._ready(), begin, perform)
         finally:
             self._room.release()
 
-    async def _run(self, cell: _Cell, begin: dict[str, Any], perform: Perform) -> Ended:
+    async def _run(self, cell: _Cell, begin: Begin, perform: Perform) -> Ended:
         try:
-            return await asyncio.wait_for(cell.run(begin, perform), limits.SCRIPT_SECONDS_MAX)
+            return await cell.run(begin, perform)
         except TimeoutError:
             return Ended({}, "interrupted")
-        except (asyncio.IncompleteReadError, ConnectionError, ValueError):
+        except (EOFError, ValueError):
             return Ended({}, "lost")
         finally:
             if cell.is_at_rest and not self._is_closed:
@@ -82,9 +117,7 @@ class Jail:
                 return cell
             self._cells.discard(cell)
             await cell.kill()
-        if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="armillary-jail-")
-        cell = await _Cell.start(self._directory.name)
+        cell = await _Cell.start()
         self._cells.add(cell)
         return cell
 
@@ -98,93 +131,158 @@ class Jail:
             await cell.kill()
         self._cells.clear()
         self._idle.clear()
-        if self._directory is not None:
-            self._directory.cleanup()
-            self._directory = None
 
 
-class _Cell:
-    """One process."""
+class _Cell(asyncio.SubprocessProtocol):
+    """One process. Frames that it sends are kept until somebody reads them."""
 
-    def __init__(self, process: Process) -> None:
-        assert process.stdin is not None and process.stdout is not None
-        self._process = process
-        self._stdin, self._stdout = process.stdin, process.stdout
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._length: int | None = None  # of the frame that is coming
+        self._arrived: asyncio.Future[None] | None = None  # what a reader waits for
+        self._ended = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._is_silent = False  # no more will come
         self.is_at_rest = True
 
     @classmethod
-    async def start(cls, directory: str) -> _Cell:
+    async def start(cls) -> _Cell:
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *cell_command(),
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=DEVNULL,
-                env={},
-                cwd=directory,
-                close_fds=True,
-            )
+            with nowhere() as directory:
+                transport, cell = await loop.subprocess_exec(
+                    cls, *cell_command(), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, cwd=directory, close_fds=True
+                )
         except OSError as error:
             raise Failure(Kind.UNAVAILABLE, f"No process for scripts could be started: {error.strerror}.") from None
-        cell = cls(process)
+        cell._transport = transport
+        cell._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
         try:
-            letter, _ = await asyncio.wait_for(cell._read(), limits.SCRIPT_START_SECONDS_MAX)
+            letter, _ = await cell._read(limits.SCRIPT_START_SECONDS_MAX)
             assert letter == b"E", "a cell says that it is ready"
-        except (TimeoutError, asyncio.IncompleteReadError):
+        except (TimeoutError, EOFError):
             await cell.kill()
             raise Failure(Kind.UNAVAILABLE, "The process for scripts did not start.") from None
         return cell
 
-    async def run(self, begin: dict[str, Any], perform: Perform) -> Ended:
+    async def run(self, begin: Begin, perform: Perform) -> Ended:
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + limits.SCRIPT_SECONDS_MAX
         self.is_at_rest = False
-        self._write(b"S", orjson.dumps(begin))
-        while True:
-            letter, body = await self._read()
+        self._write(b"S", begin.encode())
+        first = await self._read(limits.SCRIPT_SECONDS_MAX)
+        if first[0] != b"O":  # many ask for nothing, and need no task of their own
+            return self._ended_by(*first)
+        return await asyncio.wait_for(self._serve(first, perform), ends_s - loop.time())
+
+    async def _serve(self, frame: tuple[bytes, bytes], perform: Perform) -> Ended:
+        while frame[0] == b"O":
             try:
-                told = orjson.loads(body)
+                asked = orjson.loads(frame[1])
             except ValueError:
-                if letter == b"O":
-                    self._write(b"Q", b"")
+                self._write(b"Q", b"")
+                return self._ended_by(*frame)
+            try:
+                answer = await perform(asked)
+            except Failure:
+                self._write(b"Q", b"")  # the script is over, and the cell is ready for the next
                 self.is_at_rest = True
-                return Ended(
-                    {}, "Error: what the script says is not JSON in UTF-8: lone surrogates have no place in it"
-                )
-            if letter == b"O":
-                try:
-                    results = await perform(told)
-                except Failure:
-                    self._write(b"Q", b"")  # the script is over, and the cell is ready for the next
-                    self.is_at_rest = True
-                    raise
-                self._write(b"R", orjson.dumps(results))
-                continue
-            self.is_at_rest = True
-            if letter == b"E":
-                return Ended(told)
-            return Ended({}, told["message"])
+                raise
+            self._write(b"R", orjson.dumps(answer))
+            frame = await self._read()
+        return self._ended_by(*frame)
+
+    def _ended_by(self, letter: bytes, body: bytes) -> Ended:
+        self.is_at_rest = True
+        try:
+            told = orjson.loads(body)
+        except ValueError:
+            return Ended({}, _NOT_JSON)
+        return Ended(told) if letter == b"E" else Ended({}, told["message"])
 
     @property
     def is_alive(self) -> bool:
-        return self._process.returncode is None
+        return not self._ended.done() and not self._is_silent
 
     @property
     def process_id(self) -> int:
-        return self._process.pid
+        assert self._transport is not None
+        return self._transport.get_pid()
 
-    async def _read(self) -> tuple[bytes, bytes]:
-        length, letter = _HEAD.unpack(await self._stdout.readexactly(_HEAD.size))
-        if length > limits.SCRIPT_MESSAGE_BYTES_MAX:
-            raise ValueError("a message over the limit")
-        return bytes([letter]), await self._stdout.readexactly(length)
+    async def _read(self, seconds: float | None = None) -> tuple[bytes, bytes]:
+        """The next frame: EOFError if none will come, ValueError if it is over the limit, TimeoutError if it takes
+        longer than so many seconds, or for ever."""
+        while (frame := self._frame()) is None:
+            if self._is_silent:
+                raise EOFError
+            loop = asyncio.get_running_loop()
+            self._arrived = loop.create_future()
+            # Not asyncio.timeout: whoever asks may not be a task.
+            timer = loop.call_later(seconds, self._wake, TimeoutError()) if seconds is not None else None
+            try:
+                await self._arrived
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        return frame
+
+    def _frame(self) -> tuple[bytes, bytes] | None:
+        received = self._received
+        if self._length is None:
+            if len(received) < _HEAD.size:
+                return None
+            self._length = _HEAD.unpack_from(received)[0]
+            if self._length > limits.SCRIPT_MESSAGE_BYTES_MAX:
+                raise ValueError("a message over the limit")
+        end = _HEAD.size + self._length
+        if len(received) < end:
+            return None
+        frame = bytes(received[4:5]), bytes(received[_HEAD.size : end])
+        del received[:end]
+        self._length = None
+        return frame
 
     def _write(self, letter: bytes, body: bytes) -> None:
-        self._stdin.write(_HEAD.pack(len(body), letter[0]) + body)
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(_HEAD.pack(len(body), letter[0]) + body)
 
     async def kill(self) -> None:
-        if self._process.returncode is None:
-            try:
-                self._process.kill()
-            except ProcessLookupError:
-                pass
-        self._stdin.close()
-        await self._process.wait()
+        if self._transport is None:
+            return
+        try:
+            self._transport.kill()
+        except ProcessLookupError:
+            pass
+        await self._ended
+        self._transport.close()
+
+    # What the loop tells.
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._received += data
+        if len(self._received) > _HEAD.size + limits.SCRIPT_MESSAGE_BYTES_MAX:
+            self._is_silent = True  # whatever it is that speaks there, it is not our program
+            self._received.clear()
+            self._wake()
+        elif len(self._received) >= _HEAD.size + (self._length or 0):
+            self._wake()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._is_silent = True
+            self._wake()
+
+    def process_exited(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+        self._is_silent = True
+        self._wake()
+
+    def _wake(self, error: BaseException | None = None) -> None:
+        arrived, self._arrived = self._arrived, None
+        if arrived is not None and not arrived.done():
+            if error is None:
+                arrived.set_result(None)
+            else:
+                arrived.set_exception(error)

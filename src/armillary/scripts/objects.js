@@ -1,21 +1,13 @@
-// The object model of server-side scripts, as they see it: getContext(), __ and console. It queues operations and hands
-// results to callbacks; everything it asks for is checked again outside. It evaluates to the function that the cell
-// drives: begin (the script is called), results (callbacks are called), drain (what is to be done next).
-(function () {
+// The object model of server-side scripts: getContext(), __, request and response. It is compiled when a script uses
+// some of it first, or before anybody waits for it; operations on the collection are in `library.js`, likewise. It
+// queues operations and hands results to callbacks; everything it asks for is checked again outside.
+(function (NativeError, librarySource) {
   "use strict";
-  const { parse, stringify } = JSON;
-  const now = Date.now;
-  const NativeError = Error;
-  const queue = [];
-  const waiting = new Map();
-  const logged = [];
-  let loggedCharacters = 0;
-  let given = {};
-  let nextNumber = 0;
-  let deadline = 0;
-  let failure;
-  let requestBody, isRequestBodySet = false;
-  let responseBody, isResponseBodySet = false;
+  const { parse, stringify } = JSON, now = Date.now, evaluate = eval;
+  const queue = [], waiting = new Map(), logged = [];
+  let given = {}, nextNumber = 0, deadline = 0, unitsLeft = 0, unitsReserved = 0, failure, library;
+  let requestBody, isRequestBodySet = false, responseBody, isResponseBodySet = false;
+  const put = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
 
   // The service's engine takes a number before the message.
   const numbered = new Proxy(NativeError, {
@@ -28,307 +20,136 @@
     apply(target, self, values) { return new numbered(...values); },
   });
   Object.defineProperty(NativeError.prototype, "constructor", { value: numbered, writable: true, configurable: true });
-  globalThis.Error = numbered;
+  put("Error", numbered);
 
-  function failedWith(told) {
-    const error = new NativeError(told.message);
-    error.number = told.number;
-    error.body = told.message;
-    return error;
-  }
-
-  function described(thrown) {
+  function fail(thrown) {
+    if (failure !== undefined) return;
     const isObject = thrown !== null && typeof thrown === "object";
-    let text, stack = "", number;
-    try { number = isObject && typeof thrown.number === "number" ? thrown.number : undefined; } catch (_) { }
-    try { stack = isObject && typeof thrown.stack === "string" ? thrown.stack : ""; } catch (_) { }
-    try { text = isObject && !(thrown instanceof NativeError) ? stringify(thrown) : String(thrown); } catch (_) { text = "(something that has no text)"; }
-    return { message: String(text), stack, number };
+    let message = "(something that has no text)", stack = "", number;
+    try { if (isObject && typeof thrown.number === "number") number = thrown.number; } catch (_) { }
+    try { if (isObject && typeof thrown.stack === "string") stack = thrown.stack; } catch (_) { }
+    try { message = String(isObject && !(thrown instanceof NativeError) ? stringify(thrown) : thrown); } catch (_) { }
+    failure = { message, stack, number };
   }
 
-  function fail(thrown) { if (failure === undefined) failure = described(thrown); }
+  const accepts = () => nextNumber < given.operationsMax && now() < deadline && unitsReserved < unitsLeft;
 
-  // Operations.
-
-  function enqueue(operation, callback) {
-    if (nextNumber >= given.operationsMax || now() >= deadline) return false;
-    const number = nextNumber++;
-    operation.number = number;
+  // `units`: the least that it will cost, kept back until its charge is known.
+  function enqueue(operation, units, callback) {
+    if (!accepts()) return false;
+    operation.number = nextNumber++;
+    unitsReserved += units;
     queue.push(stringify(operation));
-    waiting.set(number, callback);
+    waiting.set(operation.number, [callback, units]);
     return true;
   }
 
-  function optional(options, callback) {
-    if (typeof options === "function" && callback === undefined) return [{}, options];
-    if (options !== undefined && options !== null && typeof options !== "object") throw new NativeError("The options of an operation must be an object.");
-    if (callback !== undefined && callback !== null && typeof callback !== "function") throw new NativeError("The callback of an operation must be a function.");
-    return [options || {}, callback];
-  }
-
-  function text(value, name) {
-    if (typeof value !== "string") throw new NativeError(`The ${name} must be a string.`);
-    return value;
-  }
-
-  function documentOf(body) {
-    if (typeof body === "string") body = parse(body);
-    if (body === null || typeof body !== "object" || Array.isArray(body)) throw new NativeError("The document must be an object.");
-    return body;
-  }
-
-  // Without a callback nobody could hear of an error, so it is the script's own.
-  function answering(callback, pick) {
-    return (error, told) => {
-      if (error) {
-        if (!callback) throw error;
-        callback(error, undefined, {});
-      } else if (callback) callback(...pick(told));
-    };
-  }
-
-  const one = (told) => [undefined, told.body, told.options || {}];
-  const none = (told) => [undefined, told.options || {}];
-
-  const collection = {
-    getSelfLink() { return given.selfLink; },
-    getAltLink() { return given.altLink; },
-    createDocument(link, body, options, callback) {
-      [options, callback] = optional(options, callback);
-      return enqueue({ verb: "create", link: text(link, "collection link"), body: documentOf(body), options }, answering(callback, one));
-    },
-    upsertDocument(link, body, options, callback) {
-      [options, callback] = optional(options, callback);
-      return enqueue({ verb: "upsert", link: text(link, "collection link"), body: documentOf(body), options }, answering(callback, one));
-    },
-    readDocument(link, options, callback) {
-      [options, callback] = optional(options, callback);
-      return enqueue({ verb: "read", link: text(link, "document link"), options }, answering(callback, one));
-    },
-    replaceDocument(link, body, options, callback) {
-      [options, callback] = optional(options, callback);
-      return enqueue({ verb: "replace", link: text(link, "document link"), body: documentOf(body), options }, answering(callback, one));
-    },
-    deleteDocument(link, options, callback) {
-      [options, callback] = optional(options, callback);
-      return enqueue({ verb: "delete", link: text(link, "document link"), options }, answering(callback, none));
-    },
-    queryDocuments(link, query, options, callback) {
-      [options, callback] = optional(options, callback);
-      if (typeof query === "string") query = { query };
-      if (query === null || typeof query !== "object") throw new NativeError("The query must be a string, or an object with query and parameters.");
-      return enqueue({ verb: "query", link: text(link, "collection link"), query, options }, answering(callback, one));
-    },
-    readDocuments(link, options, callback) {
-      [options, callback] = optional(options, callback);
-      return enqueue({ verb: "feed", link: text(link, "collection link"), options }, answering(callback, one));
-    },
-  };
-  for (const name of ["createAttachment", "readAttachment", "readAttachments", "replaceAttachment", "deleteAttachment", "queryAttachments", "upsertAttachment"])
-    collection[name] = () => { throw new NativeError(`${name} is not supported: there are no attachments.`); };
-
-  // Queries that are JavaScript: __.filter and the like, alone or in a chain.
-
-  function flat(rows, isShallow) {
-    const made = [];
-    for (const row of rows) {
-      if (Array.isArray(row)) made.push(...(isShallow ? row : flat(row, false)));
-      else made.push(row);
-    }
-    return made;
-  }
-
-  function sorted(rows, key, sign) {
-    const keyed = rows.map((row, index) => [key(row), index, row]);
-    keyed.sort((a, b) => (a[0] < b[0] ? -sign : a[0] > b[0] ? sign : a[1] - b[1]));
-    return keyed.map((each) => each[2]);
-  }
-
-  function called(value, name) {
-    if (typeof value !== "function") throw new NativeError(`${name} needs a function.`);
-    return value;
-  }
-
-  const stages = {
-    filter: (predicate) => { called(predicate, "filter"); return (rows) => rows.filter((row) => predicate(row)); },
-    map: (change) => { called(change, "map"); return (rows) => rows.map((row) => change(row)); },
-    pluck: (name) => { text(name, "name of a property to pluck"); return (rows) => rows.filter((row) => row !== null && row !== undefined && row[name] !== undefined).map((row) => row[name]); },
-    flatten: (isShallow) => (rows) => flat(rows, Boolean(isShallow)),
-    unwind: (inner, result) => {
-      called(inner, "unwind");
-      return (rows) => flat(rows.map((row) => (inner(row) || []).map((each) => ({ pair: result ? result(row, each) : [row, each] }))), true).map((each) => each.pair);
-    },
-    sortBy: (key) => { called(key, "sortBy"); const stage = (rows) => sorted(rows, key, 1); stage.needsAll = true; return stage; },
-    sortByDescending: (key) => { called(key, "sortByDescending"); const stage = (rows) => sorted(rows, key, -1); stage.needsAll = true; return stage; },
-  };
-
-  function runStages(made, options, callback) {
-    [options, callback] = optional(options, callback);
-    const needsAll = made.some((stage) => stage.needsAll);
-    let gathered = [];
-    const finish = (rows, told) => {
-      for (const stage of made) rows = stage(rows);
-      if (callback) callback(undefined, rows, told);
-      else response.setBody(rows);
-    };
-    const read = (each) => collection.readDocuments(given.selfLink, each, (error, rows, told) => {
-      if (error) {
-        if (!callback) throw error;
-        callback(error, undefined, {});
-      } else if (!needsAll) finish(rows, told);
-      else {
-        gathered = gathered.concat(rows);
-        if (!told.continuation) finish(gathered, {});
-        else if (!read({ ...each, continuation: told.continuation })) throw new numbered(408, "There is no time left to sort all documents.");
-      }
-    });
-    return { isAccepted: read(options) };
-  }
-
-  function chainOf(made) {
-    const link = {};
-    for (const name of Object.keys(stages)) link[name] = (...values) => chainOf([...made, stages[name](...values)]);
-    link.value = (options, callback) => runStages(made, options, callback);
-    return link;
-  }
-
-  const COUNTS = { filter: 1, map: 1, pluck: 1, sortBy: 1, sortByDescending: 1 };
-  const queries = { chain: () => chainOf([]) };
-  for (const name of Object.keys(stages)) {
-    queries[name] = (...values) => {
-      // flatten and unwind take an optional value before options and callback.
-      let count = COUNTS[name];
-      if (name === "flatten") count = typeof values[0] === "boolean" ? 1 : 0;
-      if (name === "unwind") count = typeof values[1] === "function" && values.length > 2 ? 2 : 1;
-      return runStages([stages[name](...values.slice(0, count))], values[count], values[count + 1]);
-    };
-  }
-
-  // Request and response.
-
   const copied = (value) => (value === undefined ? undefined : parse(stringify(value)));
 
-  function onlyBody(key) {
-    if (String(key).toLowerCase() !== "body") throw new NativeError(`The value '${String(key)}' is not supported; there is 'Body'.`);
-  }
-
   const request = {
-    getBody() { return copied(requestBody); },
+    getBody: () => copied(requestBody),
     setBody(body) {
-      if (!given.mayChangeRequest) throw new NativeError("The body of the request can be set by pre-triggers only.");
-      requestBody = documentOf(copied(body));
+      if (!given.mayChangeRequest) throw new numbered(403, "The body of the request can be set by pre-triggers only.");
+      body = copied(body);
+      if (typeof body === "string") body = parse(body);
+      if (body === null || typeof body !== "object" || Array.isArray(body)) throw new numbered(400, "The body of a request must be an object.");
+      requestBody = body;
       isRequestBodySet = true;
     },
-    getValue(key) { onlyBody(key); return request.getBody(); },
-    setValue(key, value) { onlyBody(key); request.setBody(value); },
-    getOperationType() { return given.operationType; },
+    getOperationType: () => given.operationType,
+    getValue: (name) => inside().readValue(request, name),
+    setValue: (name, value) => inside().writeValue(request, name, value),
   };
 
-  const appended = (value) => (typeof value === "string" ? value : value === undefined ? "" : stringify(value));
-
   const response = {
-    getBody() { return given.mayReadResponse ? copied(responseBody) : refuseResponse(); },
+    getBody: () => copied(responseBody),
     setBody(body) {
-      if (!given.mayReadResponse) refuseResponse();
       responseBody = body;
       isResponseBodySet = true;
     },
-    appendBody(value) { response.setBody(appended(responseBody) + appended(value)); },
-    getValue(key) { onlyBody(key); return response.getBody(); },
-    setValue(key, value) { onlyBody(key); response.setBody(value); },
-    appendValue(key, value) { onlyBody(key); response.appendBody(value); },
+    appendBody: (value) => response.setBody(inside().joined(responseBody, value)),
+    getValue: (name) => inside().readValue(response, name),
+    setValue: (name, value) => inside().writeValue(response, name, value),
+    appendValue: (name, value) => inside().appendValue(response, name, value),
+    getResourceQuotaCurrentUsage: () => inside().quota(given.resourceUsage),
+    getMaxResourceQuota: () => inside().quota(given.resourceQuota),
   };
 
-  function refuseResponse() { throw new NativeError("A pre-trigger has no response: it runs before the operation."); }
+  const collection = { getSelfLink: () => given.selfLink, getAltLink: () => given.altLink };
+  const inside = () => library || (library = evaluate(librarySource)({
+    parse, stringify, NativeError, numbered, enqueue, accepts, collection, response, logged, given: () => given,
+  }));
+  for (const name of [
+    "createDocument", "upsertDocument", "readDocument", "replaceDocument", "deleteDocument", "queryDocuments", "readDocuments",
+    "filter", "map", "pluck", "flatten", "unwind", "sortBy", "sortByDescending", "chain",
+    "createAttachment", "readAttachment", "readAttachments", "replaceAttachment", "deleteAttachment", "queryAttachments", "upsertAttachment",
+  ]) collection[name] = (...values) => inside()[name](...values);
+  Object.defineProperty(collection, "spatial", { get: () => inside().spatial() });
 
   function abort(error) {
     // What was queued and not yet done never is, and nobody can catch what has happened already.
-    fail(error === undefined ? new NativeError("The script called abort.") : error);
-    throw error === undefined ? new NativeError("The script called abort.") : error;
+    if (error === undefined) error = new numbered("The script called abort.");
+    fail(error);
+    throw error;
   }
 
-  const context = {
-    getCollection: () => collection,
-    getRequest: () => request,
-    getResponse: () => response,
-    abort,
-  };
-  globalThis.getContext = () => context;
-  globalThis.__ = { ...collection, ...queries, request, response, abort, getContext: () => context };
+  const context = { getCollection: () => collection, getRequest: () => request, getResponse: () => response, abort };
+  put("getContext", () => context);
+  const shortcut = Object.assign(Object.create(collection), { request, response, abort, getContext: () => context });
+  put("__", shortcut);
+  const log = (...values) => inside().log(...values);
+  put("console", { log, info: log, warn: log, error: log, debug: log });
+  put("ErrorCodes", Object.freeze({
+    BadRequest: 400, Forbidden: 403, NotFound: 404, Conflict: 409, PreconditionFailed: 412, RequestEntityTooLarge: 413,
+    RetryWith: 449, InternalServerError: 500,
+  }));
 
-  // console
-
-  function shown(value) {
-    if (typeof value === "string") return value;
-    if (value instanceof NativeError) return String(value);
-    if (value !== null && typeof value === "object") { try { return stringify(value); } catch (_) { return "[object]"; } }
-    return String(value);
-  }
-
-  function log(...values) {
-    let rest = values;
-    let line = "";
-    if (typeof values[0] === "string") {
-      rest = values.slice(1);
-      line = values[0].replace(/%[sdifjoO%]/g, (form) => {
-        if (form === "%%") return "%";
-        if (!rest.length) return form;
-        const value = rest.shift();
-        if (form === "%d" || form === "%f") return String(Number(value));
-        return form === "%i" ? String(Math.trunc(Number(value))) : shown(value);
-      });
-      line = [line, ...rest.map(shown)].join(" ");
-    } else line = rest.map(shown).join(" ");
-    if (loggedCharacters + line.length > given.logCharactersMax) return;
-    loggedCharacters += line.length + 1;
-    logged.push(line);
-  }
-  globalThis.console = { log, info: log, warn: log, error: log, debug: log };
-
-  // What the cell drives.
-
-  function begin(text, script) {
-    given = parse(text);
-    deadline = now() + given.acceptedForMs;
+  function begin(told) {
+    given = told;
+    deadline = given.begunMs + given.acceptedForMs;
+    unitsLeft = given.unitsMax;
     requestBody = given.requestBody;
     responseBody = given.responseBody;
-    try {
-      const made = script(...given.arguments);
-      if (made !== null && typeof made === "object" && typeof made.then === "function") made.then(undefined, fail);
-    } catch (thrown) { fail(thrown); }
+    if (!given.hasResponse) { // a pre-trigger: it runs before there is one
+      delete context.getResponse;
+      delete shortcut.response;
+    }
   }
 
   function results(text) {
-    for (const told of parse(text)) {
+    const told = parse(text);
+    unitsLeft = told.unitsLeft;
+    for (const each of told.results) {
       if (failure !== undefined) return;
-      const callback = waiting.get(told.number);
-      waiting.delete(told.number);
-      try {
-        callback(told.error ? failedWith(told.error) : undefined, told);
-      } catch (thrown) { fail(thrown); }
+      const [callback, units] = waiting.get(each.number);
+      waiting.delete(each.number);
+      unitsReserved -= units;
+      let error;
+      if (each.error) {
+        error = new NativeError(each.error.message);
+        error.number = each.error.number;
+        error.body = each.error.message;
+      }
+      try { callback(error, each); } catch (thrown) { fail(thrown); }
     }
   }
 
   // Joined, because the cell is handed plain strings only, and long sums are ropes.
-  const told = (letter, text) => [letter, text].join("");
+  const told = (...texts) => texts.join("");
 
   function drain() {
-    if (failure === undefined && queue.length) return told("O[", [queue.splice(0, given.batchMax).join(","), "]"].join(""));
+    if (failure === undefined && queue.length) return told("O[", queue.splice(0, given.batchMax).join(","), "]");
     const end = { logged };
-    if (failure !== undefined) end.failure = failure;
-    else {
-      try {
-        if (isRequestBodySet) end.requestBody = requestBody;
-        if (isResponseBodySet) end.responseBody = responseBody;
-        return told("E", stringify(end));
-      } catch (thrown) { return told("E", stringify({ logged, failure: described(thrown) })); }
+    try {
+      if (failure === undefined && isRequestBodySet) end.requestBody = requestBody;
+      if (failure === undefined && isResponseBodySet) end.responseBody = responseBody;
+      end.failure = failure;
+      return told("E", stringify(end));
+    } catch (thrown) {
+      fail(thrown);
+      return told("E", stringify({ logged, failure }));
     }
-    return told("E", stringify(end));
   }
 
-  return function step(kind, text, script) {
-    if (kind === "begin") return begin(text, script);
-    if (kind === "results") return results(text);
-    return drain();
-  };
-})()
+  return { begin, results, drain, fail, warm: inside };
+})

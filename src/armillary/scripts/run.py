@@ -19,7 +19,7 @@ from armillary.languages.sql.user_functions import UserFunctions
 from armillary.partition.operations import Document
 from armillary.scripts.calls import Calls
 from armillary.scripts.cell import USER_LINE_OFFSET
-from armillary.scripts.jail import Ended, Jail
+from armillary.scripts.jail import Begin, Ended, Jail
 from armillary.scripts.transaction import ScriptTransaction
 
 _find_place = re.compile(r"<input>:(\d+):(\d+)")
@@ -72,9 +72,10 @@ async def run_script(
         "altLink": transaction.home.alt_link,
         "operationType": setting.operation,
         "mayChangeRequest": script.role is Role.PRE_TRIGGER,
-        "mayReadResponse": script.role is not Role.PRE_TRIGGER,
+        "hasResponse": script.role is not Role.PRE_TRIGGER,
         "operationsMax": limits.SCRIPT_OPERATIONS_MAX,
         "batchMax": limits.SCRIPT_BATCH,
+        "unitsMax": transaction.units_left_ru,
         "acceptedForMs": limits.SCRIPT_ACCEPTED_SECONDS * 1000,
         "logCharactersMax": limits.SCRIPT_LOG_CHARACTERS_MAX,
     }
@@ -82,18 +83,12 @@ async def run_script(
         given["requestBody"] = setting.request
     if setting.response is not None:
         given["responseBody"] = orjson.Fragment(setting.response)
-    begin = {
-        "source": script.source,
-        "given": given,
-        "cpu_s": limits.SCRIPT_ENGINE_SECONDS_MAX,
-        "memory_bytes": limits.SCRIPT_MEMORY_BYTES_MAX,
-        "message_bytes_max": limits.SCRIPT_MESSAGE_BYTES_MAX,
-    }
-    ended = await jail.run(begin, Calls(transaction, clock, functions).perform)
-    return _result(script, ended)
+    ended = await jail.run(Begin(script.source, given), Calls(transaction, clock, functions).perform)
+    return result_of(script, ended)
 
 
-def _result(script: Script, ended: Ended) -> Ran:
+def result_of(script: Script, ended: Ended) -> Ran:
+    """What came of a script, or the failure that it is."""
     if ended.stopped is not None:
         raise stopped(script, ended.stopped)
     told = ended.told

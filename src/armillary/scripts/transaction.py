@@ -55,6 +55,7 @@ _LSN_APART, _NUMBER_APART, _PATH_APART = 1 << 44, 1 << 36, 1 << 24
 _find_names = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9+-]{22}==")
 _RID = b'"_rid":"'
 _RID_CHARACTERS = 24
+_ETAG_MARK, _RID_MARK = slice(9, 15), 10  # the upper half of the lsn with its hyphens; the container's part
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +82,39 @@ class Page:
 
 
 class ScriptTransaction:
-    def __init__(self, partition: Partition, home: Home, clock: Clock) -> None:
+    def __init__(
+        self, partition: Partition, home: Home, clock: Clock, units_max_ru: float = limits.SCRIPT_UNITS_MAX_RU
+    ) -> None:
         self.partition = partition
         self.home = home
         self.charge_ru = 0.0
+        self._units_max_ru = units_max_ru
         self._clock = clock
         self._layer = Layer()
         self._rules_number = home.schema.rules.number
         self._checked_lsn: int | None = None  # up to here nobody else has written to the logical partition
         self._done: list[tuple[Operation, Outcome]] = []  # writes, in order
         self._names: dict[bytes, bytes] = {}  # etags and rids as rehearsed -> as they are
+        self._marks: set[bytes] = set()  # what all of them have in them, so that most texts need no second look
 
     @property
     def write_count(self) -> int:
         return len(self._done)
+
+    @property
+    def units_left_ru(self) -> float:
+        """Where nothing is left, scripts are told that no more is accepted; what is under way is finished."""
+        return self._units_max_ru - self.charge_ru
 
     # Single items.
 
     async def write(self, operation: Operation) -> Outcome:
         outcome = await self._rehearse(operation)
         self._done.append((operation, outcome))
+        if outcome.etag is not None:
+            self._marks.add(outcome.etag[_ETAG_MARK].encode())
+        if outcome.result is Result.CREATED:
+            self._marks.add(_rid_in(outcome.payload)[:_RID_MARK])
         return outcome
 
     async def read(self, item_id: str, if_none_match: str | None = None) -> Outcome:
@@ -211,6 +225,7 @@ class ScriptTransaction:
             work.precise_scans += page.counters.precise_scans
             work.joined_tuples += page.counters.joined_tuples
             work.sorted_rows += page.counters.sorted_rows
+            work.udf_calls += page.counters.user_calls
             work.returned_ru += sum([charges.read_ru(len(row)) for row in page.rows])
             work.loaded_bytes += max(0, page.counters.bytes_loaded - page.size_bytes)
             if page.position is None:
@@ -292,9 +307,9 @@ class ScriptTransaction:
         outcomes = []
         for operation, rehearsed in self._done:
             # Its conditions were met when it was rehearsed, and nobody has written since.
-            again = replace(operation, if_match=None, if_none_match=None)
+            again = replace(operation, if_match=None, if_none_match=None, condition=None)
             if again.draft is not None and names:
-                text = _renamed(again.draft.text, names)
+                text = self._renamed(again.draft.text, names)
                 if text != again.draft.text:
                     again.draft = draft(
                         self.home.schema, orjson.loads(text + b"}"), again.draft.ts, operation.directive
@@ -314,11 +329,12 @@ class ScriptTransaction:
 
     def relocated(self, text: bytes) -> bytes:
         """What a script said, with the etags and rids that its items have got in the end."""
-        return _renamed(text, self._names) if self._names else text
+        return self._renamed(text, self._names)
 
-
-def _renamed(text: bytes, names: dict[bytes, bytes]) -> bytes:
-    return _find_names.sub(lambda found: names.get(found.group(), found.group()), text)
+    def _renamed(self, text: bytes, names: dict[bytes, bytes]) -> bytes:
+        if not any(mark in text for mark in self._marks):
+            return text
+        return _find_names.sub(lambda found: names.get(found.group(), found.group()), text)
 
 
 def _rid_in(payload: bytes | None) -> bytes:
