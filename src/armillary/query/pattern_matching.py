@@ -88,7 +88,7 @@ class Matcher:
 
     def _is_affordable(self, text: str) -> bool:
         starts = 1 if self._is_anchored else len(text) + 1
-        return starts * work(self._node, len(text))[0] <= limits.PATTERN_STEPS_MAX
+        return starts * work(self._node, len(text))[0] <= limits.PATTERN_STEPS_FOUND_MAX
 
 
 def _refuse_unwritable() -> NoReturn:
@@ -126,8 +126,10 @@ def work(node: Node, length: int) -> tuple[int, int]:
             return _bounded(sum(steps for steps, _ in pairs)), _bounded(sum(ways for _, ways in pairs))
         case Sequence():
             total, endings = 1, 1
-            for part in node.parts:
+            for place, part in enumerate(node.parts):
                 steps, ways = work(part, length)
+                if ways > 1 and place + 1 < len(node.parts) and _ends_before(part, node.parts[place + 1]):
+                    steps, ways = _bounded(2 * steps), 1
                 total, endings = _bounded(total + endings * steps), _bounded(endings * ways)
             return total, endings
         case Repeat():
@@ -138,6 +140,45 @@ def work(node: Node, length: int) -> tuple[int, int]:
                 return _bounded(endings * steps), endings
             endings = 1 if node.suffix == "+" else max(1, times - node.least + 1)
             return _bounded(1 + times * steps), endings
+
+
+def _ends_before(part: Node, following: Node) -> bool:
+    """Whether what is repeated can end at one place only, because nothing of it is what must come next."""
+    part, following = _bare(part), _bare(following)
+    if isinstance(following, Repeat) and following.least:
+        following = _bare(following.part)
+    if not isinstance(part, Repeat) or not isinstance(following, Characters):
+        return False
+    repeated = _bare(part.part)
+    if not isinstance(repeated, Characters) or repeated.categories or following.categories:
+        return False
+    ranges = _ranges(following)
+    return not any(
+        low <= high_other and low_other <= high for low, high in _ranges(repeated) for low_other, high_other in ranges
+    )
+
+
+def _bare(node: Node) -> Node:
+    while isinstance(node, Group) or (isinstance(node, Sequence) and len(node.parts) == 1):
+        node = node.part if isinstance(node, Group) else node.parts[0]
+    return node
+
+
+def _ranges(node: Characters) -> list[tuple[int, int]]:
+    """Of code points; letters in both cases where case does not count."""
+    ranges = [*node.ranges]
+    if node.ignores_case:
+        for low, high in node.ranges:
+            letters = [chr(code) for code in range(low, min(high, 127) + 1) if chr(code).isalpha()]
+            ranges += [(ord(each.swapcase()), ord(each.swapcase())) for each in letters]
+    if not node.is_negated:
+        return ranges
+    others, start = [], 0
+    for low, high in sorted(ranges):
+        if low > start:
+            others.append((start, low - 1))
+        start = max(start, high + 1)
+    return [*others, (start, 0x10FFFF)]
 
 
 def _bounded(count: int) -> int:

@@ -30,12 +30,14 @@ class _Tree:
     """Names of fields; None at the end of a path."""
 
     children: dict[str, _Tree | None] = field(default_factory=dict)
+    has_computed: bool = False  # something is put into whatever stands here, be it a document or not
 
     def add(self, parts: Parts, *, is_whole: bool = True) -> None:
         tree = self
         for part in parts[:-1]:
             below = tree.children.setdefault(part, _Tree())
             assert below is not None, "paths do not collide"
+            below.has_computed |= not is_whole
             tree = below
         if is_whole:
             tree.children[parts[-1]] = None
@@ -206,7 +208,7 @@ def _included_value(value: Any, tree: _Tree) -> Any:
     if type(value) is list:
         kept = [_included_value(each, tree) for each in value]
         return [each for each in kept if each is not MISSING]
-    return MISSING
+    return {} if tree.has_computed else MISSING
 
 
 def _excluded(document: Document, tree: _Tree) -> Document:

@@ -94,11 +94,11 @@ def _number_of(spec: Any, context: Context) -> Callable[[Scope], int]:
     return lambda scope: check_n(expression(scope))
 
 
-def _several(begin: Callable[[Context, int, Budget], Accumulator]) -> _Compile:
+def _several(begin: Callable[[Context, int, Budget], Accumulator], object_code: int = 5787900) -> _Compile:
     """`{n, input}`."""
 
     def compile_this(name: str, spec: Any, context: Context) -> Aggregate:
-        given = named_arguments(name, spec, {"n": 5787906, "input": 5787907}, (), 5787900, 5787901)
+        given = named_arguments(name, spec, {"n": 5787906, "input": 5787907}, (), object_code, 5787901)
         number = _number_of(given["n"], context)
         return Aggregate(
             compile_expression(given["input"], context), lambda scope, budget: begin(context, number(scope), budget)
@@ -170,8 +170,8 @@ _AGGREGATES: Final[Mapping[str, _Compile]] = {
     "$addToSet": _simple(lambda context: lambda scope, budget: AddToSet(context.key, budget)),
     "$mergeObjects": _simple(lambda context: lambda scope, budget: Merge(budget)),
     "$count": _count,
-    "$firstN": _several(lambda context, number, budget: FirstN(number, budget)),
-    "$lastN": _several(lambda context, number, budget: LastN(number, budget)),
+    "$firstN": _several(lambda context, number, budget: FirstN(number, budget), 5787801),
+    "$lastN": _several(lambda context, number, budget: LastN(number, budget), 5787801),
     "$maxN": _several(lambda context, number, budget: ExtremeN(context.key, number, True, budget)),
     "$minN": _several(lambda context, number, budget: ExtremeN(context.key, number, False, budget)),
     "$top": _ordered(is_last=False, is_single=True),

@@ -26,13 +26,14 @@ from armillary.languages.mongo.expressions.numbers import (
     as_int32,
     decimal128,
     difference,
+    exact_decimal,
     integer,
     is_nullish,
     is_zero,
     product,
     quantized,
     quotient,
-    total,
+    sum_in_order,
 )
 from armillary.model.bson_values import INT64_MAX, INT64_MIN, shell_text, to_decimal, type_name
 
@@ -48,28 +49,36 @@ def date_plus(milliseconds: int, what: str) -> DatetimeMS:
 def add(*values: Any) -> Any:
     if len(values) == 2 and type(values[0]) is int and type(values[1]) is int:
         return integer(values[0] + values[1], INT)
-    date: DatetimeMS | None = None
-    numbers = []
+    before: list[Any] = []
+    date_ms: int | None = None
     for value in values:
         if type(value) in RANKS:
-            numbers.append(value)
+            if date_ms is None:
+                before.append(value)
+            else:
+                date_ms += _milliseconds(value)  # each is rounded by itself
         elif is_nullish(value):
             return None
         elif type(value) is DatetimeMS:
-            if date is not None:
+            if date_ms is not None:
                 raise refusal(16612, "only one date allowed in an $add expression")
-            date = value
+            date_ms = int(value) + _milliseconds(sum_in_order(before))
         else:
             raise refusal(TYPE_MISMATCH, f"$add only supports numeric or date types, not {type_name(value)}")
-    result = total(numbers)
-    return result if date is None else date_plus(int(date) + _milliseconds(result), "$add")
+    return sum_in_order(before) if date_ms is None else date_plus(date_ms, "$add")
 
 
 def _milliseconds(number: Any) -> int:
-    value = as_double(number) if type(number) in (float, Decimal128) else number
-    if type(value) is float and not math.isfinite(value):
-        raise refusal(OVERFLOW, "date overflow in $add")
-    return round(value)
+    if type(number) is Decimal128:
+        value = number.to_decimal()
+        if not value.is_finite():
+            raise refusal(OVERFLOW, "date overflow in $add")
+        return round(value)
+    if type(number) is float:
+        if not math.isfinite(number):
+            raise refusal(OVERFLOW, "date overflow in $add")
+        return math.floor(number + 0.5) if number >= 0 else math.ceil(number - 0.5)
+    return int(number)
 
 
 def subtract(left: Any, right: Any) -> Any:
@@ -198,7 +207,8 @@ def _logarithm(name: str, code: int, of_double: Callable[[float], float], of_dec
     def checked(value: Any) -> Any:
         if type(value) in RANKS and as_double(value) <= 0:
             raise refusal(code, f"{name}'s argument must be a positive number, but is {shell_text(value)}")
-        return evaluate(value)
+        result = evaluate(value)
+        return math.nan if type(result) is Decimal128 and result.to_decimal().is_nan() else result
 
     return checked
 
@@ -256,6 +266,10 @@ def _rounded(name: str, rounding: str) -> Callable[..., Any]:
         kind = type(value)
         if kind not in RANKS:
             raise refusal(51081, f"{name} only supports numeric types, not {type_name(value)}")
+        if type(places) not in RANKS:
+            raise refusal(16004, f"can't convert from BSON type {type_name(places)} to long")
+        if not math.isfinite(as_double(places)):
+            raise refusal(31109, "Can't coerce out of range value " + shell_text(places) + " to long")
         count = as_int32(places)
         if count is None:
             raise refusal(51082, f"precision argument to  {name} must be a integral value")
@@ -264,7 +278,7 @@ def _rounded(name: str, rounding: str) -> Callable[..., Any]:
         if kind is Decimal128:
             return decimal128(quantized(value.to_decimal(), count, rounding))
         if kind is float:
-            return float(quantized(Decimal(value), count, rounding)) if math.isfinite(value) else value
+            return float(quantized(exact_decimal(value), count, rounding)) if math.isfinite(value) else value
         if count >= 0:
             return value
         number = int(quantized(Decimal(int(value)), count, rounding))

@@ -26,7 +26,7 @@ from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, is_nu
 from armillary.languages.mongo.expressions.strings import bound
 from armillary.languages.mongo.memory import check_growth
 from armillary.languages.mongo.sorting import compile_sort_by
-from armillary.model.bson_values import INT64_MAX, MISSING, shell_text, type_name
+from armillary.model.bson_values import INT64_MAX, MISSING, is_number, shell_text, type_name
 
 KeyOf = Callable[[Any], Any]
 _LONG: Final = 10_000  # elements; shorter arrays are not looked at where they only lose or keep some
@@ -276,7 +276,10 @@ def _zip(name: str, spec: Any, context: Context) -> Expression:
 def check_n(value: Any) -> int:
     number = whole_number(value)
     if number is None:
-        raise refusal(5787902, f"Value for 'n' must be of integral type, but found {shell_text(value)}")
+        raise refusal(
+            5787903 if is_number(value) else 5787902,
+            f"Value for 'n' must be of integral type, but found {shell_text(value)}",
+        )
     if number <= 0:
         raise refusal(5787908, f"'n' must be greater than 0, found {number}")
     return number

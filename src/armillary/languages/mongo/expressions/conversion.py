@@ -238,7 +238,7 @@ def _target(value: Any) -> str:
             raise bad_value("$convert's 'to' may be a type, or {type: 'binData', subtype: 4}")
         value = value["type"]
     if type(value) is str:
-        if value not in TYPE_ALIASES:
+        if value not in TYPE_ALIASES and value != "missing":
             raise bad_value(f"Unknown type name: {value}")
         return value
     number = whole_number(value)

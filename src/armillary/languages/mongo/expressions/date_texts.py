@@ -98,7 +98,7 @@ def date_text(instant_ms: int, pattern: str, zone: Zone) -> str:
                 sign, minutes = "-" if offset_ms < 0 else "+", abs(offset_ms) // MINUTE_MS
                 return f"{sign}{minutes // 60:02}{minutes % 60:02}"
             case "Z":
-                return f"{'-' if offset_ms < 0 else '+'}{abs(offset_ms) // MINUTE_MS:03}"
+                return str(int(offset_ms / MINUTE_MS))
             case "b":
                 return _SHORT[month - 1]
             case "B":
@@ -117,10 +117,18 @@ def week_of_year(day: int) -> int:
 # Reading.
 
 _TIME: Final = (
-    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
-    r"(?:\s*(?P<half>[ap])\.?m\.?)?"
+    r"(?:(?P<hour>\d{1,2}):(?P<minute>\d{2})(?:[:.](?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
+    r"(?:\s*(?P<half>[ap])\.?m\.?)?|(?P<hour_alone>\d{1,2})\s*(?P<half_alone>[ap])\.?m\.?|(?P<word>noon|midnight))"
 )
-_ZONE: Final = r"(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?|[A-Za-z_]+/[A-Za-z_/]+))?"
+_ZONE_TEXT: Final = r"\s*(?P<zone>(?:(?:UTC|GMT)?[+-]\d{1,2}(?::?\d{2})?)|[A-Za-z_]+(?:/[A-Za-z_/]+)?)"
+_ZONE: Final = f"(?:{_ZONE_TEXT})?"
+# Those that mean one zone only, and letters as ships and pilots use them (there is no J).
+_ABBREVIATIONS_HOURS: Final = {
+    "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9,
+    "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "Z": 0,
+    **{letter: hours for hours, letter in enumerate("ABCDEFGHIKLM", 1)},
+    **{letter: -hours for hours, letter in enumerate("NOPQRSTUVWXY", 1)},
+}  # fmt: skip
 _NAMES: Final = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in MONTHS)
 _FORMS: Final = [
     re.compile(f"(?:{_WEEKDAYS})?{form}(?:(?:[Tt]|,?\\s+){_TIME}{_ZONE})?\\s*", re.IGNORECASE | re.ASCII)
@@ -128,7 +136,8 @@ _FORMS: Final = [
         r"(?P<year>\d{4})-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?",
         r"(?P<year>\d{4})/(?P<month>\d{1,2})/(?P<day>\d{1,2})",
         r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})",
-        r"(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4})",
+        r"(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4}|\d{2})",
+        rf"(?P<year>\d{{4}})-(?P<name>{_NAMES})-(?P<day>\d{{1,2}})",
         r"(?P<day>\d{1,2})[-.](?P<month>\d{1,2})[-.](?P<year>\d{4})",
         rf"(?P<name>{_NAMES})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year>\d{{4}})",
         rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[\s-](?P<name>{_NAMES})\.?,?[\s-](?P<year>\d{{4}})",
@@ -147,18 +156,18 @@ def parse_date(text: str, zone: Zone | None = None) -> int:
 
 _DIRECTIVES: Final = {
     "Y": r"(?P<year>\d{4})",
-    "m": r"(?P<month>\d{2})",
-    "d": r"(?P<day>\d{2})",
-    "H": r"(?P<hour>\d{2})",
-    "M": r"(?P<minute>\d{2})",
-    "S": r"(?P<second>\d{2})",
+    "m": r"(?P<month>\d{1,2})",
+    "d": r"(?P<day>\d{1,2})",
+    "H": r"(?P<hour>\d{1,2})",
+    "M": r"(?P<minute>\d{1,2})",
+    "S": r"(?P<second>\d{1,2})",
     "L": r"(?P<fraction>\d{1,3})",
     "j": r"(?P<ordinal>\d{1,3})",
     "u": r"(?P<weekday>[1-7])",
     "V": r"(?P<week>\d{1,2})",
     "G": r"(?P<weekyear>\d{4})",
-    "z": r"(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)",
-    "Z": r"(?P<minutes>[+-]\d{1,3})",
+    "z": _ZONE_TEXT,
+    "Z": r"(?P<minutes>[+-]?\d{1,3})",
     "b": f"(?P<name>{'|'.join(_SHORT)})",
     "B": f"(?P<name>{'|'.join(MONTHS)})",
 }
@@ -198,10 +207,11 @@ def _instant(given: dict[str, str | None], text: str, zone: Zone | None) -> int:
         return number
 
     day = _day(given, part, text)
-    hour = part("hour", 0, 24, 0)
-    half = given.get("half")
+    name = "hour_alone" if given.get("hour_alone") else "hour"
+    hour = part(name, 0, 24, 12 if (given.get("word") or "").lower() == "noon" else 0)
+    half = given.get("half") or given.get("half_alone")
     if half is not None:
-        hour = part("hour", 1, 12, 12) % 12 + (12 if half.lower() == "p" else 0)
+        hour = part(name, 1, 12, 12) % 12 + (12 if half.lower() == "p" else 0)
     fraction_ms = int(((given.get("fraction") or "0") + "00")[:3])
     local_ms = (
         day * DAY_MS
@@ -223,9 +233,19 @@ def _instant(given: dict[str, str | None], text: str, zone: Zone | None) -> int:
         return local_ms - int(minutes) * MINUTE_MS
     assert own is not None
     try:
-        return zone_named(own.upper() if "/" not in own else own).instant_ms(local_ms)
+        return _own_zone(own).instant_ms(local_ms)
     except Failure as failure:
         raise NoDate(failure.message) from None
+
+
+def _own_zone(text: str) -> Zone:
+    if "/" in text:
+        return zone_named(text)
+    hours = _ABBREVIATIONS_HOURS.get(text.upper())
+    if hours is not None:
+        return Zone(hours * HOUR_MS)
+    sign, digits = text.upper().removeprefix("UTC").removeprefix("GMT")[:1], re.sub(r"\D", "", text)
+    return zone_named(sign + (digits if len(digits) % 2 == 0 else f"0{digits}"))
 
 
 def _day(given: dict[str, str | None], part: _Part, text: str) -> int:
@@ -234,6 +254,8 @@ def _day(given: dict[str, str | None], part: _Part, text: str) -> int:
     year = part("year", 0, 9999, -1)
     if year < 0:
         raise NoDate(f"Error parsing date string '{text}'; it has no year")
+    if len(given.get("year") or "") == 2:
+        year += 2000 if year < 70 else 1900
     if given.get("ordinal") is not None:
         return day_number(year, 1, part("ordinal", 1, 366, 1))
     name = given.get("name")

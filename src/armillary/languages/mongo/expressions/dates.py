@@ -15,12 +15,13 @@ from bson.timestamp import Timestamp
 from armillary.languages.mongo.context import Context, Expression, Scope
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.expressions.arithmetic import date_plus
 from armillary.languages.mongo.expressions.calendar import (
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
     SECOND_MS,
+    UNIT_MONTHS,
+    UNIT_MS,
     UNITS,
     UTC_ZONE,
     WEEKDAYS,
@@ -79,8 +80,15 @@ def date_instant(value: Any, code: int = 16006, what: str = "") -> int:
     return instant_ms
 
 
+class _NotGiven:
+    """An argument that nobody wrote; one that comes to nothing makes the result null."""
+
+
+_NOT_GIVEN: Final = _NotGiven()
+
+
 def _zone(value: Any) -> Zone:
-    return UTC_ZONE if value is MISSING else zone_of(value)
+    return UTC_ZONE if value is _NOT_GIVEN else zone_of(value)
 
 
 # Parts.
@@ -116,12 +124,15 @@ def _day_of_year(day: int, rest_ms: int) -> int:
 
 
 def _date_to_parts(date: Any, zone: Any, is_iso: Any) -> Any:
-    if is_nullish(date) or zone is None or is_iso is None:
+    if is_nullish(zone) or is_nullish(is_iso):
         return None
-    if is_iso is not MISSING and type(is_iso) is not bool:
+    own_zone = _zone(zone)
+    if type(is_iso) is not bool:
         raise refusal(40521, f"iso8601 must evaluate to a bool, found {type_name(is_iso)}")
-    day, rest_ms = divmod(_zone(zone).local_ms(date_instant(date)), DAY_MS)
-    if is_iso is True:
+    if is_nullish(date):
+        return None
+    day, rest_ms = divmod(own_zone.local_ms(date_instant(date)), DAY_MS)
+    if is_iso:
         year, week = iso_week(day)
         parts = {"isoWeekYear": year, "isoWeek": week, "isoDayOfWeek": weekday_of(day)}
     else:
@@ -146,11 +157,12 @@ def _date_from_parts(name: str, spec: Any, context: Context) -> Expression:
     is_iso = "isoWeekYear" in given
     if not is_iso and "year" not in given:
         raise refusal(40516, f"{name} requires either 'year' or 'isoWeekYear' to be present")
-    for each in _CALENDAR_PARTS if is_iso else _ISO_PARTS:
-        if each in given:
-            raise refusal(40489 if is_iso else 40525, f"{name} does not allow mixing natural dates with ISO dates")
+    if "year" in given and not given.keys().isdisjoint(_ISO_PARTS):
+        raise refusal(40489, f"{name} does not allow mixing natural dates with ISO dates")
+    if is_iso and not given.keys().isdisjoint(_CALENDAR_PARTS):
+        raise refusal(40525, f"{name} does not allow mixing ISO dates with natural dates")
     names = (*(_ISO_PARTS if is_iso else _CALENDAR_PARTS), *_TIME_PARTS)
-    defaults = (MISSING, 1, 1, 0, 0, 0, 0, MISSING)
+    defaults = (MISSING, 1, 1, 0, 0, 0, 0, _NOT_GIVEN)
     parts = [
         compile_expression(given[each], context) if each in given else Constant(default)
         for each, default in zip(names, defaults, strict=True)
@@ -172,14 +184,19 @@ def _date_from_parts(name: str, spec: Any, context: Context) -> Expression:
                     f"{shell_text(numbers[place])}",
                 )
             if place == 0 and not 1 <= number <= 9999:
-                raise refusal(40523, f"'{each}' must evaluate to an integer in the range 1 to 9999, found {number}")
+                raise refusal(
+                    31095 if is_iso else 40523,
+                    f"'{each}' must evaluate to an integer in the range 1 to 9999, found {number}",
+                )
             if place and not -(1 << 15) <= number < 1 << 15 and each not in ("second", "millisecond"):
                 raise refusal(31034, f"'{each}' must evaluate to a value in the range [-32768, 32767]; value {number}")
             numbers[place] = number
         first, second, third, hour, minute, whole_second, millisecond = numbers
         day = iso_day_number(first, second, third) if is_iso else day_number(first, second, 1) + third - 1
         local_ms = day * DAY_MS + hour * HOUR_MS + minute * MINUTE_MS + whole_second * SECOND_MS + millisecond
-        return date_plus(_zone(zone).instant_ms(local_ms), name)
+        if abs(local_ms) > INT64_MAX // 1000:
+            raise refusal(159, "Overflow casting from a lower-precision duration to a higher-precision duration")
+        return DatetimeMS(_zone(zone).instant_ms(local_ms))
 
     return folded(call(evaluate, parts), parts)
 
@@ -188,17 +205,17 @@ def _date_from_parts(name: str, spec: Any, context: Context) -> Expression:
 
 
 def _date_to_string(date: Any, pattern: Any, zone: Any, on_null: Any) -> Any:
-    if pattern is None or zone is None:
+    if is_nullish(date):
+        return on_null
+    if is_nullish(pattern) or is_nullish(zone):
         return None
-    if pattern is not MISSING:
+    if pattern is not _NOT_GIVEN:
         if type(pattern) is not str:
             raise refusal(18533, f"$dateToString requires that 'format' be a string, found: {type_name(pattern)}")
         check_format(pattern, WRITTEN)
-    if is_nullish(date):
-        return on_null
     own_zone = _zone(zone)
-    if pattern is MISSING:
-        pattern = "%Y-%m-%dT%H:%M:%S.%LZ" if zone is MISSING else "%Y-%m-%dT%H:%M:%S.%L"
+    if pattern is _NOT_GIVEN:
+        pattern = "%Y-%m-%dT%H:%M:%S.%LZ" if own_zone == UTC_ZONE else "%Y-%m-%dT%H:%M:%S.%L"
     return date_text(date_instant(date), pattern, own_zone)
 
 
@@ -218,6 +235,8 @@ def _date_from_string(name: str, spec: Any, context: Context) -> Expression:
         text, pattern, zone = text_of(scope), format_of(scope), zone_of_text(scope)
         if is_nullish(text):
             return on_null(scope)
+        if type(text) is not str and on_error is not None:
+            return on_error(scope)
         if (has_format and is_nullish(pattern)) or (has_zone and is_nullish(zone)):
             return None
         if has_format:
@@ -244,46 +263,63 @@ def _date_from_string(name: str, spec: Any, context: Context) -> Expression:
 # Units.
 
 
-def unit_of(name: str, value: Any) -> str:
+def unit_of(name: str, value: Any, type_code: int = 5439013) -> str:
     if type(value) is not str:
-        raise refusal(5439013, f"{name} requires 'unit' to be a string, but got {type_name(value)}")
+        raise refusal(type_code, f"{name} requires 'unit' to be a string, but got {type_name(value)}")
     if value not in UNITS:
         raise refusal(9, f"{name} parameter 'unit' value cannot be recognized as a time unit: {value}")
     return value
 
 
 def _weekday(name: str, value: Any) -> int:
-    if value is MISSING:
-        return 7
     if type(value) is not str:
         raise refusal(5439015, f"{name} requires 'startOfWeek' to be a string, but got {type_name(value)}")
     for number, day in enumerate(WEEKDAYS, 1):
         if value.lower() in (day, day[:3]):
             return number
-    raise refusal(9, f"{name} parameter 'startOfWeek' value cannot be recognized as a day of a week: {value}")
+    raise refusal(5439016, f"{name} parameter 'startOfWeek' value cannot be recognized as a day of a week: {value}")
+
+
+# More of a unit than lie between the first and the last date there can be.
+_YEARS_MAX: Final = 584_942_417 + 1
+_AMOUNTS_MAX: Final = {
+    **{unit: 2 * INT64_MAX // width_ms + 1 for unit, width_ms in UNIT_MS.items()},
+    **{unit: _YEARS_MAX * 12 // months for unit, months in UNIT_MONTHS.items()},
+}
 
 
 def _date_add(name: str, sign: int) -> Operator:
     def evaluate(start: Any, unit: Any, amount: Any, zone: Any) -> Any:
-        if is_nullish(start) or is_nullish(unit) or is_nullish(amount) or zone is None:
+        if is_nullish(start) or is_nullish(unit) or is_nullish(amount) or is_nullish(zone):
             return None
         instant_ms = date_instant(start, 5166403, f"{name} requires startDate to be convertible to a date")
-        own_unit = unit_of(name, unit)
+        own_unit = unit_of(name, unit, 5166404)
         count = whole_number(amount)
         if count is None:
             raise refusal(5166405, f"{name} expects integer amount of time units")
-        if abs(count) > INT64_MAX // 1000:
-            raise refusal(5166406, f"invalid {name} 'amount' parameter value: {count} {own_unit}")
+        if sign < 0 and count == INT64_MIN:
+            raise refusal(6045000, f"invalid {name} 'amount' parameter value: {count}")
+        if abs(count) > _AMOUNTS_MAX[own_unit]:
+            raise refusal(5976500, f"invalid {name} 'amount' parameter value: {count} {own_unit}")
         found_ms = plus_units(instant_ms, own_unit, sign * count, _zone(zone))
         if not INT64_MIN <= found_ms <= INT64_MAX:
             raise refusal(5166406, f"{name} overflowed")
         return DatetimeMS(found_ms)
 
-    return Named(evaluate, {"startDate": 5166402, "unit": 5166402, "amount": 5166402}, ("timezone",), 5166400, 5166401)
+    return Named(
+        evaluate,
+        {"startDate": 5166402, "unit": 5166402, "amount": 5166402},
+        ("timezone",),
+        5166400,
+        5166401,
+        defaults={"timezone": _NOT_GIVEN},
+    )
 
 
 def _date_diff(start: Any, end: Any, unit: Any, zone: Any, week: Any) -> Any:
-    if is_nullish(start) or is_nullish(end) or is_nullish(unit) or zone is None or week is None:
+    if is_nullish(start) or is_nullish(end) or is_nullish(unit) or is_nullish(zone):
+        return None
+    if is_nullish(week):
         return None
     start_ms, end_ms = [
         date_instant(value, 5166307, f"$dateDiff requires '{each}' to be a date, but got {type_name(value)}")
@@ -295,11 +331,11 @@ def _date_diff(start: Any, end: Any, unit: Any, zone: Any, week: Any) -> Any:
 
 
 def _date_trunc(date: Any, unit: Any, size: Any, zone: Any, week: Any) -> Any:
-    if is_nullish(date) or is_nullish(unit) or size is None or zone is None or week is None:
+    if is_nullish(date) or is_nullish(unit) or is_nullish(size) or is_nullish(zone) or is_nullish(week):
         return None
     instant_ms = date_instant(date, 5439012, f"$dateTrunc requires 'date' to be a date, but got {type_name(date)}")
     own_unit = unit_of("$dateTrunc", unit)
-    count = 1 if size is MISSING else whole_number(size)
+    count = whole_number(size)
     if count is None:
         raise refusal(
             5439017, "$dateTrunc requires 'binSize' to be a 64-bit integer, but got value " + shell_text(size)
@@ -336,10 +372,22 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "$isoWeekYear": _part(lambda day, rest_ms: Int64(iso_week(day)[0])),
     "$isoDayOfWeek": _part(lambda day, rest_ms: weekday_of(day)),
     "$dateToString": Named(
-        _date_to_string, {"date": 18628}, ("format", "timezone", "onNull"), 18629, 18534, defaults={"onNull": None}
+        _date_to_string,
+        {"date": 18628},
+        ("format", "timezone", "onNull"),
+        18629,
+        18534,
+        defaults={"onNull": None, "format": _NOT_GIVEN, "timezone": _NOT_GIVEN},
     ),
     "$dateFromString": _date_from_string,
-    "$dateToParts": Named(_date_to_parts, {"date": 40522}, ("timezone", "iso8601"), 40524, 40520),
+    "$dateToParts": Named(
+        _date_to_parts,
+        {"date": 40522},
+        ("timezone", "iso8601"),
+        40524,
+        40520,
+        defaults={"timezone": _NOT_GIVEN, "iso8601": False},
+    ),
     "$dateFromParts": _date_from_parts,
     "$dateAdd": _date_add("$dateAdd", 1),
     "$dateSubtract": _date_add("$dateSubtract", -1),
@@ -349,9 +397,15 @@ OPERATORS: Final[Mapping[str, Operator]] = {
         ("timezone", "startOfWeek"),
         5166301,
         5166302,
+        defaults={"timezone": _NOT_GIVEN, "startOfWeek": "sunday"},
     ),
     "$dateTrunc": Named(
-        _date_trunc, {"date": 5439009, "unit": 5439010}, ("binSize", "timezone", "startOfWeek"), 5439007, 5439008
+        _date_trunc,
+        {"date": 5439009, "unit": 5439010},
+        ("binSize", "timezone", "startOfWeek"),
+        5439007,
+        5439008,
+        defaults={"binSize": 1, "timezone": _NOT_GIVEN, "startOfWeek": "sunday"},
     ),
     "$tsSecond": _of_timestamp("$tsSecond", 5687301, lambda value: value.time),
     "$tsIncrement": _of_timestamp("$tsIncrement", 5687302, lambda value: value.inc),

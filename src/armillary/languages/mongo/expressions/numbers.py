@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Context as DecimalContext
 from typing import Any, Final
 
 from bson.decimal128 import Decimal128, create_decimal128_context
@@ -18,6 +19,8 @@ from armillary.model.bson_values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_M
 INT, LONG, DOUBLE, DECIMAL = range(4)
 RANKS: Final[dict[type, int]] = {int: INT, Int64: LONG, float: DOUBLE, Decimal128: DECIMAL}
 CONTEXT: Final = create_decimal128_context()
+DIGITS_MAX: Final = 34
+_WIDE: Final = DecimalContext(prec=1200, Emax=9999, Emin=-9999)
 
 _EXACT_MAX: Final = 1 << 53
 
@@ -48,8 +51,27 @@ def exact_decimal(value: Any) -> Decimal:
     return CONTEXT.create_decimal(Decimal(value)) if type(value) is float else to_decimal(value)
 
 
+def sum_in_order(values: Iterable[Any]) -> Any:
+    """One after the other, as $add does it: doubles are not compensated, and beside decimals have 15 digits."""
+    rank = INT
+    result: Any = 0
+    for value in values:
+        rank = max(rank, RANKS[type(value)])
+        if rank <= LONG:
+            result += int(value)
+            if not INT64_MIN <= result <= INT64_MAX:
+                rank, result = DOUBLE, float(result)
+        elif rank == DOUBLE:
+            result = float(result) + float(value)
+        else:
+            result = CONTEXT.add(result if type(result) is Decimal else to_decimal(result), to_decimal(value))
+    if rank <= LONG:
+        return integer(result, rank)
+    return result if rank == DOUBLE else decimal128(result)
+
+
 def total(values: list[Any]) -> Any:
-    """The sum of numbers."""
+    """The sum of numbers, as exact as can be."""
     rank = widest(values)
     if rank <= LONG:
         return integer(sum(values), rank)
@@ -121,15 +143,12 @@ def as_int32(value: Any) -> int | None:
 
 
 def quantized(number: Decimal, places: int, rounding: str = ROUND_HALF_EVEN) -> Decimal:
-    """Rounded to so many places after the point, before it if negative."""
+    """With so many places after the point, as far as there is room for their digits; rounded before it if negative."""
     if not number.is_finite():
         return number
-    exponent = number.as_tuple().exponent
-    if isinstance(exponent, int) and exponent >= -places:
-        return number  # it has no more digits than are asked for
-    if number.adjusted() < -places - 1:
-        return Decimal(0)
-    return number.quantize(Decimal(1).scaleb(-places), rounding=rounding)
+    if number:
+        places = min(places, DIGITS_MAX - 1 - number.adjusted())
+    return number.quantize(Decimal(1).scaleb(-places), rounding=rounding, context=_WIDE)
 
 
 def double_text(number: float) -> str:

@@ -41,8 +41,16 @@ def _object_to_array(value: Any) -> Any:
 
 def _field_name(name: str, spec: Any, context: Context) -> Expression:
     """What names the field; texts that look like paths are refused, as whoever writes them means a name."""
+    is_written = type(spec) is not dict or next(iter(spec), "") in ("$literal", "$const")
+    if name != "$getField" and not is_written:
+        raise refusal(4161106, f"{name} requires 'field' to evaluate to a constant, but got a non-constant argument")
+    if name != "$getField" and type(spec) is str and spec.startswith("$"):
+        raise refusal(
+            4161108,
+            f"A field path reference which is not allowed in this context. Did you mean {{$literal: '{spec}'}}?",
+        )
     expression = compile_expression(spec, context)
-    if isinstance(expression, Constant) and type(expression.value) is not str:
+    if is_written and isinstance(expression, Constant) and type(expression.value) is not str:
         raise refusal(
             5654602 if name == "$getField" else 4161107,
             f"{name} requires 'field' to evaluate to a constant String, but got {type_name(expression.value)}",
@@ -81,9 +89,7 @@ def _get_field(name: str, spec: Any, context: Context) -> Expression:
 
 
 def _set_field(name: str, spec: Any, context: Context) -> Expression:
-    required = {"field": 4161102, "input": 4161109}
-    if name == "$setField":
-        required["value"] = 4161103
+    required = {"field": 4161102, **({"value": 4161103} if name == "$setField" else {}), "input": 4161109}
     given = named_arguments(name, spec, required, (), 4161100, 4161101)
     field_of = _field_name(name, given["field"], context)
     input_of = compile_expression(given["input"], context)

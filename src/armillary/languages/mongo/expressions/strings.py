@@ -258,11 +258,12 @@ def _find(matcher: Matcher, text: str) -> Any:
 
 
 def _find_all(matcher: Matcher, text: str) -> list[Any]:
+    """Where the text ends nothing empty is found any more, unless there is no text at all."""
     found = []
     start = 0
-    while start <= len(text):
+    while start < max(len(text), 1):
         match = matcher.search(text, start)
-        if match is None:
+        if match is None or (start and match.start() == len(text)):
             break
         found.append(_found(match))
         start = match.end() if match.end() > match.start() else match.end() + 1

@@ -13,7 +13,7 @@ from bson.decimal128 import Decimal128
 
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import Function, Operator
-from armillary.languages.mongo.expressions.numbers import CONTEXT, RANKS, as_double, decimal128, is_nullish
+from armillary.languages.mongo.expressions.numbers import CONTEXT, RANKS, as_double, decimal128, double_text, is_nullish
 from armillary.model.bson_values import shell_text, to_decimal, type_name
 
 _PI: Final = Decimal("3.141592653589793238462643383279502884")
@@ -37,7 +37,7 @@ def _angle(
             result = function(number)
         except OverflowError:
             result = math.copysign(math.inf, number) if name == "$sinh" else math.inf
-        return decimal128(Decimal(repr(result))) if type(value) is Decimal128 else result
+        return decimal128(Decimal(double_text(result))) if type(value) is Decimal128 else result
 
     return evaluate
 
@@ -45,11 +45,11 @@ def _angle(
 def _atan2(y: Any, x: Any) -> Any:
     if is_nullish(y) or is_nullish(x):
         return None
-    for value in (y, x):
+    for value, code in ((y, 51044), (x, 51045)):
         if type(value) not in RANKS:
-            raise refusal(51044, f"$atan2 only supports numeric types, not {type_name(value)}")
+            raise refusal(code, f"$atan2 only supports numeric types, not {type_name(value)}")
     result = math.atan2(as_double(y), as_double(x))
-    return decimal128(Decimal(repr(result))) if Decimal128 in (type(y), type(x)) else result
+    return decimal128(Decimal(double_text(result))) if Decimal128 in (type(y), type(x)) else result
 
 
 def _inverse_hyperbolic_tangent(number: float) -> float:

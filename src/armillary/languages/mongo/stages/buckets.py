@@ -64,6 +64,9 @@ _SERIES: Final[dict[str, tuple[float, ...]]] = {
 }  # fmt: skip
 
 
+_LEAST: Final = 5e-324
+
+
 class Granularity:
     """Bounds of a series: the next one above a number, and the last one below it."""
 
@@ -74,8 +77,8 @@ class Granularity:
             raise refusal(40257, f"Unknown rounding granularity '{name}'")
 
     def above(self, number: float) -> float:
-        if number == 0:
-            return 0.0
+        if number == 0 or math.isinf(number):
+            return number
         if self._powers:
             return 2.0 ** (math.floor(math.log2(number)) + 1)
         scale = self._scale(number)
@@ -85,8 +88,8 @@ class Granularity:
         return self._series[0] * 100 * scale
 
     def below(self, number: float) -> float:
-        if number == 0:
-            return 0.0
+        if number == 0 or math.isinf(number):
+            return number
         if self._powers:
             return 2.0 ** (math.ceil(math.log2(number)) - 1)
         scale = self._scale(number)
@@ -97,8 +100,9 @@ class Granularity:
 
     def _scale(self, number: float) -> float:
         """The power of ten that puts the number among the series."""
-        scale = 10.0 ** math.floor(math.log10(number / self._series[0]))
-        while self._series[0] * scale > number:
+        # In two steps: the quotient of the least numbers there are would be 0.
+        scale = 10.0 ** math.floor(math.log10(number) - math.log10(self._series[0])) or _LEAST
+        while self._series[0] * scale > number and scale > _LEAST:
             scale /= 10
         while self._series[0] * 10 * scale <= number:
             scale *= 10

@@ -15,7 +15,7 @@ from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, ref
 from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression, value_at
 from armillary.languages.mongo.expressions.dates import unit_of
-from armillary.languages.mongo.expressions.numbers import RANKS, as_double, is_nullish, product, total
+from armillary.languages.mongo.expressions.numbers import RANKS, as_double, is_nullish, sum_in_order
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.shaping import setter
@@ -46,16 +46,18 @@ class Steps:
     def __init__(self, step: Any, unit: str | None) -> None:
         self._step, self._unit = step, unit
 
-    def at(self, first: Any, count: int) -> Any:
+    def after(self, value: Any) -> Any:
         if self._unit is None:
-            return total([first, product(self._step, count)])
-        return DatetimeMS(plus_units(int(first), self._unit, self._step * count, UTC_ZONE))
+            return sum_in_order((value, self._step))
+        return DatetimeMS(plus_units(int(value), self._unit, self._step, UTC_ZONE))
 
     def check(self, value: Any) -> None:
-        if self._unit is None and type(value) not in RANKS:
-            raise refusal(5733201, f"$densify field must be numeric without a unit, but found {type_name(value)}")
-        if self._unit is not None and type(value) is not DatetimeMS:
-            raise refusal(6053600, f"$densify field must be a date with a unit, but found {type_name(value)}")
+        if type(value) not in RANKS and type(value) is not DatetimeMS:
+            raise refusal(5733201, f"$densify field must be numeric or a date, but found {type_name(value)}")
+        if (self._unit is None) == (type(value) is DatetimeMS):
+            raise refusal(
+                6053600, f"$densify field must be a date with a unit and numeric without, but is {type_name(value)}"
+            )
 
 
 def densify(name: str, spec: Any, context: Context) -> Stage:
@@ -66,13 +68,18 @@ def densify(name: str, spec: Any, context: Context) -> Stage:
     partitions = given.get("partitionByFields", [])
     if type(partitions) is not list or not all(type(one) is str for one in partitions):
         raise refusal(TYPE_MISMATCH, "$densify's 'partitionByFields' must be an array of strings")
-    if given["field"] in partitions:
-        raise refusal(8993000, "BSON field '$densify.partitionByFields' contains the field that is densified")
+    for one in partitions:
+        if one == given["field"] or one.startswith(f"{given['field']}."):
+            raise refusal(8993000, "BSON field '$densify.partitionByFields' contains the field that is densified")
+        if given["field"].startswith(f"{one}."):
+            raise refusal(9554500, "The field that is densified contains the BSON field '$densify.partitionByFields'")
     rule = _fields("$densify.range", given["range"], ("step", "unit", "bounds"), ("step", "bounds"))
     step = rule["step"]
-    if type(step) not in RANKS or as_double(step) <= 0:
+    if type(step) not in RANKS:
+        raise refusal(TYPE_MISMATCH, f"BSON field '$densify.range.step' is the wrong type '{type_name(step)}'")
+    if as_double(step) <= 0:
         raise refusal(5733401, "The step parameter in a range statement must be a strictly positive numeric value")
-    unit = unit_of(name, rule["unit"]) if "unit" in rule else None
+    unit = unit_of(name, rule["unit"], TYPE_MISMATCH) if "unit" in rule else None
     if unit is not None:
         step = whole_number(step)
         if step is None:
@@ -87,8 +94,7 @@ def densify(name: str, spec: Any, context: Context) -> Stage:
                 5733403,
                 "a bounding array in a range statement must have exactly two elements, or be 'full' or 'partition'",
             )
-        for bound in bounds:
-            steps.check(bound)
+        _check_bounds(bounds, unit)
         if context.key(bounds[0]) > context.key(bounds[1]):
             raise refusal(5733402, "the bounds in a range statement must be in ascending order")
     if bounds == "partition" and not partitions:
@@ -98,6 +104,20 @@ def densify(name: str, spec: Any, context: Context) -> Stage:
         )
     paths = [check_path(one) for one in partitions]
     return Opened(lambda run: _Densifying(path, paths, steps, bounds, context))
+
+
+def _check_bounds(bounds: list[Any], unit: str | None) -> None:
+    if all(type(bound) in RANKS for bound in bounds):
+        if unit is not None:
+            raise refusal(5733409, "numeric bounds may not have unit parameter")
+    elif not all(type(bound) is DatetimeMS for bound in bounds):
+        raise refusal(
+            5733406 if any(type(bound) in RANKS for bound in bounds) else 5733402,
+            "the bounds in a range statement must be the string 'full', 'partition', or an ascending array of two "
+            "numbers or two dates",
+        )
+    elif unit is None:
+        raise refusal(5733410, "date bounds require a unit parameter")
 
 
 class _Densifying(Waiting):
@@ -155,7 +175,7 @@ class _Densifying(Waiting):
     ) -> Iterator[Document]:
         """The members, and between them a new document for every step that none of them stands at."""
         end = self._key(last)
-        place = count = 0
+        place = 0
         value = first
         while True:
             key = self._key(value)
@@ -172,8 +192,9 @@ class _Densifying(Waiting):
                         f"Generated {limits.MONGO_DENSIFIED_MAX} documents in $densify, which is over the limit",
                     )
                 yield with_value(pattern, self._path, value)
-            count += 1
-            value = self._steps.at(first, count)
+            else:
+                value = members[place][2]  # what follows has its type
+            value = self._steps.after(value)
         for _, _, _, document in members[place:]:
             yield document
 
@@ -186,17 +207,22 @@ _METHODS: Final = {"linear": "$linearFill", "locf": "$locf"}
 def fill(name: str, spec: Any, context: Context) -> list[Stage]:
     given = _fields(name, spec, ("partitionBy", "partitionByFields", "sortBy", "output"), ("output",))
     outputs = given["output"]
-    if type(outputs) is not dict or not outputs:
-        raise refusal(6050201, "The output field in '$fill' must contain an object with at least one element")
+    if type(outputs) is not dict:
+        raise refusal(TYPE_MISMATCH, f"BSON field '$fill.output' is the wrong type '{type_name(outputs)}'")
+    if not outputs:
+        raise refusal(6050203, "The output field in '$fill' must contain an object with at least one element")
     if "partitionBy" in given and "partitionByFields" in given:
         raise refusal(6050204, "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'")
     windows: Document = {}
     values: list[tuple[list[str], Any]] = []
     for field, rule in outputs.items():
-        if type(rule) is not dict or len(rule) != 1 or next(iter(rule)) not in ("value", "method"):
-            raise refusal(
-                6050202, f"Each fill output must have exactly one of 'value' and 'method', not {shell_text(rule)}"
-            )
+        if type(rule) is not dict:
+            raise refusal(6050200, f"Each fill output must be an object, not {shell_text(rule)}")
+        for each_name in rule:
+            if each_name not in ("value", "method"):
+                raise refusal(40415, f"BSON field '$fill.output.{field}.{each_name}' is an unknown field.")
+        if len(rule) != 1:
+            raise refusal(6050201, f"Each fill output has one of 'value' and 'method', not {shell_text(rule)}")
         if "value" in rule:
             values.append((check_path(field), compile_expression({"$ifNull": [f"${field}", rule["value"]]}, context)))
         elif rule["method"] not in _METHODS:
@@ -205,9 +231,9 @@ def fill(name: str, spec: Any, context: Context) -> list[Stage]:
             windows[field] = {_METHODS[rule["method"]]: f"${field}"}
     stages: list[Stage] = []
     if windows:
-        if "sortBy" not in given:
-            raise refusal(6050203, "$fill with a method needs a sortBy")
-        window: Document = {"sortBy": given["sortBy"], "output": windows}
+        window: Document = {"output": windows}
+        if "sortBy" in given:
+            window["sortBy"] = given["sortBy"]
         partition = _partition(given)
         if partition is not None:
             window["partitionBy"] = partition

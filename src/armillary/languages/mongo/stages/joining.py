@@ -175,6 +175,8 @@ class _Lookup:
                 yield await self._by_fields(batch, self._local, run)
 
     async def _by_fields(self, batch: Batch, local: list[str], run: Run) -> Batch:
+        if self._collection is None:
+            return await self._among_made(batch, local, run)
         wanted: dict[Any, Any] = {}
         values_of = [_local_values(document, local) for document in batch]
         for values in values_of:
@@ -194,6 +196,16 @@ class _Lookup:
             if self._nested is not None:
                 matches = await self._through(document, matches, run)
             made.append(with_value(document, self._as, matches))
+        return made
+
+    async def _among_made(self, batch: Batch, local: list[str], run: Run) -> Batch:
+        """Among documents that the pipeline itself makes."""
+        made = []
+        for document in batch:
+            joined = Joined(self._foreign, self._context.key)
+            for each in await self._through(document, [], run):
+                joined.add(each)
+            made.append(with_value(document, self._as, joined.find(_local_values(document, local))))
         return made
 
     async def _through(self, document: Document, matches: list[Document], run: Run) -> list[Document]:

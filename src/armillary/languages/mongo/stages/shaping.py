@@ -101,8 +101,6 @@ def _read_added(spec: Document, prefix: list[str], added: list[tuple[list[str], 
         if type(value) is dict and not next(iter(value), "$").startswith("$"):
             _read_added(value, parts, added, context)
             continue
-        if value == {} and type(value) is dict:
-            raise refusal(40180, f"an empty object is not a valid value. Found empty object at path {'.'.join(parts)}")
         added.append((parts, compile_expression(value, context)))
 
 

@@ -10,12 +10,13 @@ from itertools import pairwise
 from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
+from bson.int64 import Int64
 
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.elements import whole_number
-from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
+from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
 from armillary.languages.mongo.expressions.aggregates import compile_aggregate, is_aggregate
-from armillary.languages.mongo.expressions.calendar import UNIT_MS
+from armillary.languages.mongo.expressions.calendar import UNIT_MONTHS, UNIT_MS
 from armillary.languages.mongo.expressions.compiling import Constant, compile_expression, named_arguments
 from armillary.languages.mongo.expressions.numbers import (
     INT,
@@ -205,8 +206,10 @@ def _unit_ms(name: str, given: Document) -> int | None:
     if "unit" not in given:
         return None
     unit = given["unit"]
+    if unit in UNIT_MONTHS:
+        raise refusal(5490710, f"unit must be 'week' or smaller, not {shell_text(unit)}")
     if unit not in UNIT_MS:
-        raise refusal(5490704, f"unit must be one of {', '.join(UNIT_MS)}, not {shell_text(unit)}")
+        raise refusal(FAILED_TO_PARSE, f"unit must be one of {', '.join(UNIT_MS)}, not {shell_text(unit)}")
     return UNIT_MS[unit]
 
 
@@ -215,7 +218,7 @@ def _position(name: str, value: Any, unit_ms: int | None) -> Any:
     if type(value) is DatetimeMS:
         if unit_ms is None:
             raise refusal(5624901, f"{name} where the sortBy is a Date requires a 'unit'")
-        return int(value) / unit_ms
+        return Int64(int(value))
     if type(value) not in RANKS:
         raise refusal(5624902, f"{name} requires the sortBy to be numeric or a Date, not {type_name(value)}")
     if unit_ms is not None:
@@ -251,7 +254,10 @@ def _derivative(name: str, operand: Any, window: Window | None, order: Order, co
                 return None
             run = difference(_position(name, axis[last - 1], unit_ms), _position(name, axis[first], unit_ms))
             rise = difference(_number(name, values[last - 1]), _number(name, values[first]))
-            return None if is_zero(run) else quotient(rise, run)
+            if is_zero(run):
+                return None
+            # Dates are counted in milliseconds, so that nothing is lost, and units come in last.
+            return quotient(rise, run) if unit_ms is None else product(quotient(rise, run), unit_ms)
 
         return [slope(first, last) for first, last in spans]
 
@@ -279,7 +285,7 @@ def _integral(name: str, operand: Any, window: Window | None, order: Order, cont
             pieces: list[Any] = [0.0]
             for (x0, y0), (x1, y1) in pairwise(known):
                 pieces.append(quotient(product(difference(x1, x0), total([y0, y1])), 2))
-            return total(pieces)
+            return total(pieces) if unit_ms is None else quotient(total(pieces), unit_ms)
 
         return [area(first, last) for first, last in bounds.spans(len(points), partition.sort_values)]
 
@@ -287,9 +293,9 @@ def _integral(name: str, operand: Any, window: Window | None, order: Order, cont
 
 
 def _covariance(name: str, operand: Any, window: Window | None, order: Order, context: Context) -> Compute:
-    if type(operand) is not list or len(operand) != 2:
-        raise refusal(FAILED_TO_PARSE, f"{name} takes an array of two expressions")
-    first_of, second_of = [compile_expression(each, context) for each in operand]
+    # Anything but two expressions is no pair, and what is no pair does not count.
+    given = operand if type(operand) is list and len(operand) == 2 else [None, None]
+    first_of, second_of = [compile_expression(each, context) for each in given]
     bounds = window or Window()
     lost = 1 if name == "$covarianceSamp" else 0
 
@@ -335,14 +341,19 @@ def _linear_fill(name: str, operand: Any, order: Order, context: Context) -> Com
         values = [None if value is MISSING else value for value in partition.values(input_of)]
         axis = partition.sort_values()
         known = [place for place, value in enumerate(values) if value is not None]
+        for at in axis:
+            _on_axis(at)
         for place in known:
             if type(values[place]) not in RANKS:
                 raise refusal(
-                    605002, f"Value to be filled must be numeric or nullish, but found type {type_name(values[place])}"
+                    TYPE_MISMATCH,
+                    f"Value to be filled must be numeric or nullish, but found type {type_name(values[place])}",
                 )
         for one, other in pairwise(axis):
-            if not is_nullish(one) and one == other:
-                raise refusal(605003, "There can be no repeated values in the sort field")
+            if one == other:
+                raise refusal(6050106, "There can be no repeated values in the sort field in the same partition")
+            if (type(one) is DatetimeMS) != (type(other) is DatetimeMS):
+                raise refusal(TYPE_MISMATCH, f"Conflicting sort value types: {type_name(one)} and {type_name(other)}")
         for left, right in pairwise(known):
             for place in range(left + 1, right):
                 values[place] = _between(axis, values, left, right, place)
@@ -353,15 +364,17 @@ def _linear_fill(name: str, operand: Any, order: Order, context: Context) -> Com
 
 def _between(axis: list[Any], values: list[Any], left: int, right: int, place: int) -> Any:
     ends = [_on_axis(axis[each]) for each in (left, place, right)]
-    share = quotient(difference(ends[1], ends[0]), difference(ends[2], ends[0]))
-    return total([values[left], product(difference(values[right], values[left]), share)])
+    slope = quotient(difference(values[right], values[left]), difference(ends[2], ends[0]))
+    return total([values[left], product(difference(ends[1], ends[0]), slope)])
 
 
 def _on_axis(value: Any) -> Any:
     if type(value) is DatetimeMS:
         return int(value)
     if type(value) not in RANKS:
-        raise refusal(605004, f"$linearFill needs a sort field that is numeric or a date, but found {type_name(value)}")
+        raise refusal(
+            TYPE_MISMATCH, f"Value of the sortBy field must be numeric or a date, but found {type_name(value)}"
+        )
     return value
 
 
