@@ -12,6 +12,7 @@ from armillary.doors.mongo.change_streams import ChangeStream, check_after
 from armillary.doors.mongo.client import Grant
 from armillary.doors.mongo.collections import batch_size_of
 from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
+from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.context import run_values
 from armillary.languages.mongo.errors import refusal
@@ -176,6 +177,8 @@ class Aggregation:
                 return sessions.listed(call)
             case "$queryStats":
                 return []
+            case "$listSearchIndexes":
+                raise only_atlas()
         namespace = f"{call.database}.{call.body['aggregate']}"
         if self._container is None:
             raise refusal(26, f"Collection [{namespace}] not found.")
@@ -190,6 +193,15 @@ class Aggregation:
             case "$collStats":
                 return [_collection_statistics(call, self._container, namespace, spec)]
         raise refusal(115, f"{name} is not supported.")
+
+
+def only_atlas() -> Failure:
+    """What MongoDB itself says of search indexes elsewhere."""
+    return refusal(
+        31082,
+        "Using Atlas Search Database Commands and the $listSearchIndexes aggregation stage requires additional "
+        "configuration. Please connect to Atlas or an AtlasCLI local deployment to enable.",
+    )
 
 
 def _collection_statistics(call: Call, container: Container, namespace: str, spec: Document) -> Document:

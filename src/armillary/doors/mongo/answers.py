@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import bson
 from bson.errors import InvalidDocument
+from bson.timestamp import Timestamp
 
 from armillary.doors.mongo.errors import error_document
 from armillary.errors import Failure, Kind
@@ -49,19 +50,28 @@ def finished(reply: Reply, extra: Document | None, time: bytes) -> bytes:
     return document_of(content + _OK + time)
 
 
-def refused(failure: Failure, labels: Iterable[str], time: bytes) -> bytes:
-    return document_of(encode_elements(error_document(failure, labels)) + time)
+def refused(failure: Failure, labels: Iterable[str], extra: Document | None, time: bytes) -> bytes:
+    return document_of(encode_elements({**error_document(failure, labels), **(extra or {})}) + time)
 
 
 def cursor_reply(
-    documents: list[bytes], *, cursor_id: int, namespace: str, is_first: bool, token: Any = None
+    documents: list[bytes],
+    *,
+    cursor_id: int,
+    namespace: str,
+    is_first: bool,
+    token: Any = None,
+    time: Timestamp | None = None,
 ) -> Elements:
-    """`{cursor: {firstBatch: […], id: …, ns: …}}` around documents that are encoded already."""
+    """`{cursor: {firstBatch: […], id: …, ns: …}}` around documents that are encoded already. `time`: of the snapshot
+    that they were read from."""
     batch = encode_array(documents)
     name = b"firstBatch" if is_first else b"nextBatch"
     ending = b""
     if token is not None:
         ending = encode_elements({"postBatchResumeToken": token})
+    if time is not None:
+        ending += encode_elements({"atClusterTime": time})
     cursor = (
         b"\x04" + name + b"\x00" + batch
         + b"\x12id\x00" + _CURSOR_ID.pack(cursor_id)

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bson.timestamp import Timestamp
+
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.account.past import Past
 from armillary.clock import Clock
 from armillary.doors.mongo.answers import Elements, Reply
 from armillary.doors.mongo.client import Client
@@ -48,7 +51,10 @@ class Call:
         "keys_examined",
         "name",
         "numbering",
+        "past",
+        "past_time",
         "raw_body",
+        "reads_past",
         "sequences",
         "session",
         "transaction",
@@ -70,6 +76,9 @@ class Call:
         self.txn_number: int | None = None
         self.numbering: Numbering | None = None  # of a write that may come again
         self.transaction: Transaction | None = None
+        self.reads_past = False  # a snapshot, outside of a transaction
+        self.past: Past | None = None  # what a read at a time in the past reads
+        self.past_time: Timestamp | None = None
         self.charge_ru = 0.0
         self.documents_examined = self.keys_examined = 0
         self.deadline_s: float | None = None  # of the elapsing clock
@@ -89,8 +98,10 @@ class Call:
         return f"{self.database}.{self.body.get(self.name)}"
 
     async def scoped(self, container: Container, key: Key | None) -> Container:
-        """The container as the command's transaction sees it, if there is one. `key`: which logical partition the
-        command is about; None: it does not say."""
+        """The container as the command's transaction sees it, or as it was when the command's snapshot was taken.
+        `key`: which logical partition the command is about; None: it does not say."""
+        if self.past is not None:
+            return await self.past.of(container)
         if self.transaction is None:
             return container
         return await self.transaction.within(container, key)

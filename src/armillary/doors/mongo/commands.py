@@ -51,6 +51,10 @@ async def _not_offered(call: Call) -> Reply:
     raise refusal(115, f"The command {call.name} is not supported.")
 
 
+async def _only_atlas(call: Call) -> Reply:
+    raise aggregation.only_atlas()
+
+
 async def _aggregate(call: Call) -> Reply:
     if call.fields.flag("explain", False):
         return await explain.of_aggregate(call, "queryPlanner")
@@ -85,6 +89,7 @@ async def _distinct(call: Call) -> Reply:
 
 
 _NO_SCRIPTS: Final = Command(_not_offered, "needs a JavaScript engine; there is none")
+_SEARCH_INDEXES: Final = Command(_only_atlas, "another service's", writes=True)
 
 _FIND_AND_MODIFY: Final = Command(
     find_and_modify.find_and_modify,
@@ -210,6 +215,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "usersInfo": Command(diagnostics.describe_user, "the one user"),
     "configureFailPoint": Command(diagnostics.configure_fail_point, "for tests of drivers", is_admin=True),
     # Known, and not offered.
+    "createSearchIndexes": _SEARCH_INDEXES,
+    "updateSearchIndex": _SEARCH_INDEXES,
+    "dropSearchIndex": _SEARCH_INDEXES,
     "mapReduce": _NO_SCRIPTS,
     "mapreduce": _NO_SCRIPTS,
     "eval": _NO_SCRIPTS,

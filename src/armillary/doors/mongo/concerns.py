@@ -32,9 +32,9 @@ def check(body: Document, *, counts_members: bool) -> Document | None:
     reading = body.get("readConcern")
     if reading is not None:
         _check_reading(reading)
-        if reading.get("level") == "snapshot" and "autocommit" not in body:
+        if "atClusterTime" in reading and (reading.get("level") != "snapshot" or "autocommit" in body):
             raise refusal(
-                72, "readConcern snapshot is for transactions: reads at a time in the past are not supported otherwise"
+                72, "readConcern atClusterTime is for reads with level 'snapshot' outside of transactions only"
             )
     writing = body.get("writeConcern")
     if writing is None:
@@ -45,6 +45,12 @@ def check(body: Document, *, counts_members: bool) -> Document | None:
             f"BSON field 'writeConcern' is the wrong type '{type_name(writing)}', expected type 'object'",
         )
     return _check_writing(writing, counts_members)
+
+
+def reads_past(body: Document) -> bool:
+    """Whether a command outside of a transaction wants to read a snapshot. Its concern was checked before."""
+    reading = body.get("readConcern")
+    return reading is not None and reading.get("level") == "snapshot" and "autocommit" not in body
 
 
 def _check_reading(reading: Any) -> None:

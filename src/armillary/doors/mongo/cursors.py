@@ -223,7 +223,12 @@ async def first_batch(call: Call, cursor: Cursor, *, batch_size: int | None, is_
     else:
         call.door.cursors.add(cursor)
     return cursor_reply(
-        batch, cursor_id=cursor.id, namespace=cursor.namespace, is_first=True, token=cursor.source.resume_token
+        batch,
+        cursor_id=cursor.id,
+        namespace=cursor.namespace,
+        is_first=True,
+        token=cursor.source.resume_token,
+        time=call.past_time,
     )
 
 

@@ -34,6 +34,7 @@ from armillary.doors.mongo.fail_points import FailPoints
 from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.refusals import Hopeless
 from armillary.doors.mongo.sessions import Sessions, session_id_of
+from armillary.doors.mongo.snapshots import Snapshots
 from armillary.doors.mongo.transactions import Transaction
 from armillary.doors.mongo.wire import (
     MORE_TO_COME,
@@ -59,7 +60,6 @@ class MongoSettings:
     needs_authentication: bool = True
     advertised_host: str | None = None
     has_test_commands: bool = False
-    is_strict: bool = False  # as Cosmos DB is: what it refuses is refused
     transaction_s: float = limits.MONGO_TRANSACTION_SECONDS
     throughput_ru: int = limits.THROUGHPUT_MIN_RU  # of collections that are made without saying how much
 
@@ -82,6 +82,7 @@ class MongoDoor:
         self.cluster_time = ClusterTime(account.clock)
         self.sessions = Sessions(account.clock)
         self.cursors = Cursors(account.clock)
+        self.snapshots = Snapshots(account.clock)
         self.open_transactions: set[Transaction] = set()
         self.streams: set[ChangeStream] = set()  # that are open
         self.fail_points = FailPoints()
@@ -118,6 +119,7 @@ class MongoDoor:
     async def look_after(self) -> None:
         """End what has grown too old."""
         await self.cursors.expire()
+        self.snapshots.expire()
         for session in self.sessions.expire():
             await self.end_session(session.id)
         for transaction in list(self.open_transactions):
@@ -287,6 +289,8 @@ class MongoDoor:
         # Before its first wait a command runs by itself; only then can anybody ask what runs.
         self._running[id(call)] = (call, begun_s)
         try:
+            if call.reads_past:
+                await self.snapshots.enter(call)
             extra = await self.fail_points.meet(call) if self.fail_points.are_set else None
             reply = await (command.run(call) if call.txn_number is None else numbered.run(call, command))
         finally:
@@ -327,6 +331,7 @@ class MongoDoor:
             call.deadline_s = begun_s + limit_ms / 1000
         if "readConcern" in body or "writeConcern" in body:
             call.extra = concerns.check(body, counts_members=self.settings.has_test_commands)
+            call.reads_past = concerns.reads_past(body) and call.name != "getMore"  # its cursor knows
 
     def _refuse(self, call: Call | None, failure: Failure, client: Client) -> bytes:
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
@@ -346,12 +351,14 @@ class MongoDoor:
             if call.name == "getMore" and is_inside and code_of(failure) in RESUMABLE and self._is_stream(call):
                 labels.append("ResumableChangeStreamError")
         client.statistics.retry_after_ms = failure.retry_after_ms or 0
-        return answers.refused(failure, labels, self.cluster_time.elements())
+        # A write that failed is told of its write concern all the same.
+        extra = call.extra if call is not None else None
+        return answers.refused(failure, labels, extra, self.cluster_time.elements())
 
     def _is_stream(self, call: Call) -> bool:
         wanted = call.body.get("getMore")
         cursor = self.cursors.find(int(wanted)) if isinstance(wanted, int) else None
-        return cursor is not None and cursor.has_waits
+        return cursor is not None and isinstance(cursor.source, ChangeStream)
 
     def _note(self, client: Client, call: Call | None, name: str, begun_s: float, *, is_refused: bool) -> None:
         client.statistics = Statistics(

@@ -8,7 +8,7 @@ from armillary import limits
 from armillary.doors.mongo.call import Call, Reply, out_of_time
 from armillary.doors.mongo.errors import RETRYABLE
 from armillary.errors import Failure, Kind
-from armillary.languages.mongo.errors import code_name, refusal
+from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document
 
 _OUT_OF_TIME: Final = "maxTimeAlwaysTimeOut"  # every command with a limit of time has reached it
@@ -110,7 +110,7 @@ class _Rule:
         error = data.get("writeConcernError")
         if error is None:
             return None
-        shown: Document = {"codeName": code_name(int(error.get("code", 0))), **error}
+        shown: Document = dict(error)
         extra: Document = {"writeConcernError": shown}
         if "errorLabels" in data:
             extra["errorLabels"] = list(data["errorLabels"])

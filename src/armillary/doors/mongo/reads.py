@@ -61,7 +61,7 @@ async def find(call: Call) -> Reply:
         raise refusal(9, "Cannot set 'awaitData' without also setting 'tailable'")
     query = query_of(call, container)
     if container is None:
-        return cursor_reply([], cursor_id=0, namespace=namespace, is_first=True)
+        return cursor_reply([], cursor_id=0, namespace=namespace, is_first=True, time=call.past_time)
     if is_tailable:
         return await tailing.find(call, container, namespace, query)
     source = PagedSource(rows(call, container, query))
@@ -84,7 +84,7 @@ async def _point(call: Call, container: Container | None, namespace: str) -> Rep
     given = body.get("filter")
     if container is None or type(given) is not dict or len(given) > 4 or "_id" not in given:
         return None
-    if not body.keys() <= _PLAIN or call.transaction is not None or body.get("batchSize") == 0:
+    if not body.keys() <= _PLAIN or call.transaction is not None or call.past is not None or body.get("batchSize") == 0:
         return None
     if "collation" in namespaces.options_of(container):
         return None
@@ -232,6 +232,8 @@ async def distinct(call: Call) -> Reply:
     reply: dict[str, Any] = {"values": values.values}
     if len(encode(reply)) > limits.MONGO_REPLY_BYTES_MAX:
         raise refusal(96, "distinct too big, 16mb cap")
+    if call.past_time is not None:
+        reply["atClusterTime"] = call.past_time
     return reply
 
 

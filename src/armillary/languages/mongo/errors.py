@@ -69,6 +69,7 @@ CODE_NAMES: Final = {
     225: "TransactionTooOld",
     237: "CursorKilled",
     238: "NotImplemented",
+    239: "SnapshotTooOld",
     241: "ConversionFailure",
     244: "TransactionAborted",
     246: "SnapshotUnavailable",
@@ -96,6 +97,7 @@ CODE_NAMES: Final = {
     13436: "NotPrimaryOrSecondary",
     14031: "OutOfDiskSpace",
     16500: "TooManyRequests",
+    31082: "SearchNotEnabled",
 }
 
 BAD_VALUE, FAILED_TO_PARSE, TYPE_MISMATCH = 2, 9, 14

@@ -69,7 +69,7 @@ _LAST: Final = frozenset(["$out", "$merge"])
 _NOT_IN_FACETS: Final = frozenset(["$facet", *_FIRST, *_LAST])
 # Known to users, and not here: they need a search engine, JavaScript, or several servers.
 _REFUSED: Final = frozenset(
-    "$search $searchMeta $vectorSearch $rankFusion $listSampledQueries $shardedDataDistribution $listSearchIndexes "
+    "$search $searchMeta $vectorSearch $rankFusion $listSampledQueries $shardedDataDistribution "
     "$changeStreamSplitLargeEvent".split()
 )
 

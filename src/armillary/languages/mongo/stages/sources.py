@@ -26,6 +26,7 @@ PROVIDED: Final = {
     "$planCacheStats": True,
     "$changeStream": True,
     "$listSessions": True,
+    "$listSearchIndexes": True,
     "$currentOp": False,
     "$listLocalSessions": False,
     "$queryStats": False,
