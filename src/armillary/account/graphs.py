@@ -196,6 +196,10 @@ class StoredGraph:
 
     async def _find(self, references: Sequence[Reference], read: Callable[[bytes], Given | None]) -> list[Given]:
         """In the order of the references. One that is given twice is found twice."""
+        if len(references) == 1 and (only := self._point(references[0].id, references[0].partition)) is not None:
+            [text] = await self._read_points([only])
+            found_one = read(text) if text is not None else None
+            return [found_one] if found_one is not None else []
         points = [self._point(each.id, each.partition) for each in references]
         known = [point for point in points if point is not None]
         texts = iter(await self._read_points(known)) if known else iter(())

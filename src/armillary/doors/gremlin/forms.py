@@ -4,6 +4,7 @@ and writes an answer's; values inside are the codecs' of `languages/gremlin`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -39,10 +40,7 @@ class JsonForm:
         self._writer = Writer(version)
 
     def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
-        try:
-            given = orjson.loads(body)
-        except ValueError:
-            raise malformed("The request is not JSON.") from None
+        given = _parsed(body)
         if not isinstance(given, dict):
             raise malformed("A request is a JSON object.")
         request_id = given.get("requestId")
@@ -80,6 +78,20 @@ class JsonForm:
             return writer.results(values)
         written = [writer.traverser(each.value, each.bulk) for each in values]
         return {"@type": "g:List", "@value": written} if writer.version >= 3 else written
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        pass
+    if b"NaN" in body or b"Infinity" in body:
+        # gremlinpython writes such bindings as Python's json does.
+        try:
+            return json.loads(body)
+        except ValueError:
+            pass
+    raise malformed("The request is not JSON.")
 
 
 class BinaryForm:

@@ -171,7 +171,7 @@ class Pipeline:
         """All that one traverser comes to. It is copied, with a bulk of one."""
         batch: Batch = [start.copy(1)]
         if self.is_plain:
-            return await self._plain_results(batch, run)
+            return await self.plain_results(batch, run)
         pull = self.flow(once(batch), run, Scope())
         found: Batch = []
         while more := await pull():
@@ -181,12 +181,13 @@ class Pipeline:
     async def first(self, start: Traverser, run: Run) -> Traverser | None:
         batch: Batch = [start.copy(1)]
         if self.is_plain:
-            found = await self._plain_results(batch, run)
+            found = await self.plain_results(batch, run)
         else:
             found = await self.flow(once(batch), run, Scope())()
         return found[0] if found else None
 
-    async def _plain_results(self, batch: Batch, run: Run) -> Batch:
+    async def plain_results(self, batch: Batch, run: Run) -> Batch:
+        """Of a pipeline of plain steps."""
         scope = _NO_STATE
         for step in self.steps:
             assert isinstance(step, PlainStep)

@@ -10,15 +10,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from armillary import limits
 from armillary.languages.gremlin.build import TraversalBuilder
 from armillary.languages.gremlin.dice import SeededDice
-from armillary.languages.gremlin.elements import BulkSet
+from armillary.languages.gremlin.elements import BulkSet, Edge, Vertex
 from armillary.languages.gremlin.errors import compilation, execution, too_much
 from armillary.languages.gremlin.grammar import Statement
-from armillary.languages.gremlin.graph import Environment, Graph
+from armillary.languages.gremlin.graph import Environment, Graph, Wanted
 from armillary.languages.gremlin.instructions import Traversal, check_size
 from armillary.languages.gremlin.numbers import OPERATIONS
 from armillary.languages.gremlin.optimise import needs_whole_path, optimise
@@ -27,7 +27,7 @@ from armillary.languages.gremlin.profile import Profile
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.collecting import StoreStep
 from armillary.languages.gremlin.steps.merging import MergeStep
-from armillary.languages.gremlin.steps.moving import VOID
+from armillary.languages.gremlin.steps.moving import VOID, GraphStep
 from armillary.languages.gremlin.steps.selecting import SelectStep, WherePredicateStep, WhereStart
 from armillary.languages.gremlin.steps.slicing import RangeStep
 from armillary.languages.gremlin.steps.writing import DropStep, WritingStep
@@ -36,6 +36,15 @@ from armillary.languages.gremlin.traversers import NO_SACK, Traverser
 from armillary.languages.gremlin.values import unique
 
 _REPORTS = ("profile", "executionProfile", "explain")
+
+
+class Direct(NamedTuple):
+    """A traversal that needs no flow of batches."""
+
+    wanted: Wanted
+    gives_vertices: bool
+    labels: tuple[str, ...]
+    rest: Pipeline
 
 
 class Program:
@@ -59,6 +68,17 @@ class Program:
         stores = any(isinstance(step, StoreStep) for step in steps)
         self.is_singly = (lazy and any(isinstance(step, RangeStep) for step in steps)) or (stores and reads)
         optimise(pipeline, self.needs_path)
+        self.direct = self._direct()
+
+    def _direct(self) -> Direct | None:
+        """What most traversals are: some elements by their ids, and what can be told of them without waiting."""
+        first, *others = self.pipeline.steps
+        if self.report is not None or self.is_writing or self.is_singly or not isinstance(first, GraphStep):
+            return None
+        if first.references is None or not 1 <= len(first.references) <= _DIRECT_MAX:
+            return None
+        rest = Pipeline(others)
+        return Direct(first.wanted, first.name == "V", first.labels, rest) if rest.is_plain else None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -104,15 +124,20 @@ class Results:
         if run.traverser_type is not Traverser:
             start = run.traverser_type(VOID, 1, None, (), run.sack_initial)
         self._profile: Profile | None = None
+        self._is_done = False
+        self._start = start
+        if program.direct is not None:
+            return
         source = once([start])
         if program.report in ("profile", "executionProfile"):
             self._profile = Profile(program.pipeline, run)
             self._flow = self._profile.flow(source, Scope())
         else:
             self._flow = program.pipeline.flow(source, run, Scope())
-        self._is_done = False
 
     async def pull(self) -> Batch:
+        if self._program.direct is not None:
+            return await self._pull_directly(self._program.direct)
         report = self._program.report
         if report is None:
             try:
@@ -131,12 +156,30 @@ class Results:
             return [Traverser(self._profile.execution_profile())]
         return [Traverser(self._profile.metrics())]
 
+    async def _pull_directly(self, direct: Direct) -> Batch:
+        if self._is_done:
+            return []
+        self._is_done = True
+        run = self.run
+        run.request_count += 1
+        pages = run.graph.vertices(direct.wanted) if direct.gives_vertices else run.graph.edges(direct.wanted)
+        go = self._start.to
+        batch = [go(element) for element in run.known(await pages())]
+        if direct.labels:
+            for traverser in batch:
+                traverser.label(direct.labels)
+        if direct.rest.steps:
+            batch = await direct.rest.plain_results(batch, run)
+        return await self._loaded(batch)
+
     async def _loaded(self, batch: Batch) -> Batch:
         if not batch:
             return batch
         await self.run.breathe()
         for traverser in batch:
-            if type(traverser.value) not in _SCALARS:
+            value = traverser.value
+            kind = type(value)
+            if kind not in _SCALARS and kind is not Edge and (kind is not Vertex or value.properties is None):
                 break
         else:
             return batch
@@ -158,6 +201,7 @@ class Results:
         return found
 
 
+_DIRECT_MAX = 64  # ids; more are read in pages
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
@@ -237,7 +281,10 @@ def _pages(results: Results) -> Callable[[], Awaitable[list[Any]]]:
     async def pull() -> list[Any]:
         found: list[Any] = []
         if not left:
-            left.extend((each.value, each.bulk) for each in await results.pull())
+            batch = await results.pull()
+            if len(batch) == 1 and batch[0].bulk == 1:
+                return [batch[0].value]
+            left.extend((each.value, each.bulk) for each in batch)
         while left and len(found) < limits.GREMLIN_BATCH:
             value, bulk = left[0]
             taken = min(bulk, limits.GREMLIN_BATCH - len(found))

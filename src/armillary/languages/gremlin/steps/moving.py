@@ -48,6 +48,10 @@ class GraphStep(Step):
         self.conditions: tuple[Condition, ...] = ()
         self.count: int | None = None
 
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.references, self.conditions, self.count)
+
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         waiting: Batch = []
         batch: Batch = []
@@ -66,8 +70,7 @@ class GraphStep(Step):
                     batch, waiting = waiting[: limits.GREMLIN_BATCH], waiting[limits.GREMLIN_BATCH :]
                     if self.references is not None and not self.references:
                         continue
-                    wanted = Wanted(self.references, self.conditions, self.count)
-                    pages = run.graph.vertices(wanted) if self.name == "V" else run.graph.edges(wanted)
+                    pages = run.graph.vertices(self.wanted) if self.name == "V" else run.graph.edges(self.wanted)
                 run.request_count += 1
                 page = run.known(await pages())
                 if not page:
