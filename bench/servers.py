@@ -20,9 +20,34 @@ from bench import protocol
 
 ROOT: Final = Path(__file__).parent.parent
 COSMIUM: Final = "github.com/pikami/cosmium/cmd/server@v0.1.15"
+FERRET: Final = "github.com/FerretDB/FerretDB@v1.24.2"
+_FERRET_MAIN: Final = """package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/FerretDB/FerretDB/ferretdb"
+)
+
+func main() {
+	quiet := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	server, err := ferretdb.New(&ferretdb.Config{
+		Listener:  ferretdb.ListenerConfig{TCP: os.Args[1]},
+		Handler:   "sqlite",
+		SQLiteURL: os.Args[2],
+		Logger:    quiet,
+	})
+	if err != nil {
+		panic(err)
+	}
+	server.Run(context.Background())
+}
+"""
 _NODE_MODULES: Final = ROOT / "tests/sdk/js/node_modules"
 _READY_S: Final = 20.0
-_BUILD_S: Final = 300
+_BUILD_S: Final = 900
 
 
 class Unavailable(Exception):
@@ -79,6 +104,34 @@ def start_tables(directory: Path, durability: str, account: str, key: str) -> Se
     )
 
 
+def start_mongo(directory: Path, durability: str) -> Server:
+    """The same server, reached through its MongoDB door."""
+    arguments = [
+        "serve",
+        "--data",
+        str(directory),
+        "--sql-port",
+        "0",
+        "--durability",
+        durability,
+        "--mongo-auth",
+        "off",
+    ]
+    return _start_saying(f"armillary, {durability}", [sys.executable, "-m", "armillary", *arguments], door="mongo")
+
+
+def start_mongo_echo() -> Server:
+    return _start_saying("bare OP_MSG", [sys.executable, "-m", "bench.mongo_echo"], door="mongo")
+
+
+def start_ferret(directory: Path) -> Server:
+    """MongoDB's protocol on SQLite, which syncs as it does by itself."""
+    program = _build_ferret()
+    directory.mkdir()
+    port = _free_port()
+    return _start_listening("ferretdb, sqlite", [str(program), f"127.0.0.1:{port}", f"file:{directory}/"], port)
+
+
 def start_bare() -> Server:
     return _start_saying("bare HTTP", [sys.executable, "-m", "bench.bare"])
 
@@ -101,11 +154,63 @@ def start_vercel(*, keeps_alive: bool) -> Server:
 def start_cosmium(binary: Path | None) -> Server:
     """In memory, without an index; this version knows no batches."""
     program = binary or _build_cosmium()
+    port = _free_port()
+    arguments = ["-Host", "127.0.0.1", "-Port", str(port), "-DisableTls", "-LogLevel", "silent"]
+    started = _start_listening("cosmium", [str(program), *arguments], port, {"GIN_MODE": "release"})
+    started.has_batches = False
+    return started
+
+
+def _build_ferret() -> Path:
+    """As it is embedded in programs: its own needs files that are no part of the module."""
+    directory = Path(tempfile.gettempdir()) / f"armillary-bench-ferretdb-{FERRET.rpartition('@')[2]}"
+    program = directory / "ferretdb"
+    if not program.exists():
+        module, _, version = FERRET.partition("@")
+        directory.mkdir(exist_ok=True)
+        (directory / "go.mod").write_text(f"module bench\n\ngo 1.22\n\nrequire {module} {version}\n")
+        (directory / "main.go").write_text(_FERRET_MAIN)
+        _run_go(FERRET, ["build", "-mod=mod", "-o", str(program), "."], directory, {})
+    return program
+
+
+def _build_cosmium() -> Path:
+    directory = Path(tempfile.gettempdir()) / f"armillary-bench-{COSMIUM.rpartition('@')[2]}"
+    program = directory / "server"
+    if not program.exists():
+        _run_go(COSMIUM, ["install", COSMIUM], ROOT, {"GOBIN": str(directory)})
+    return program
+
+
+def _run_go(what: str, arguments: list[str], directory: Path, environment: dict[str, str]) -> None:
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if go is None:
+        raise Unavailable(f"{what} is written in Go, and there is no Go here to build it")
+    print(f"building {what} ...", file=sys.stderr, flush=True)
+    built = subprocess.run(
+        [go, *arguments],
+        cwd=directory,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_S,
+        check=False,
+    )
+    if built.returncode != 0:
+        reason = (built.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Unavailable(f"go cannot build {what} here: {reason}")
+
+
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    arguments = ["-Host", "127.0.0.1", "-Port", str(port), "-DisableTls", "-LogLevel", "silent"]
-    process = _spawn([str(program), *arguments], {"GIN_MODE": "release"})
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _start_listening(name: str, command: list[str], port: int, environment: dict[str, str] | None = None) -> Server:
+    """A server that says nothing: it is ready when somebody can connect."""
+    process = _spawn(command, environment or {})
     deadline_s = time.monotonic() + _READY_S
     while time.monotonic() < deadline_s and process.poll() is None:
         try:
@@ -113,27 +218,9 @@ def start_cosmium(binary: Path | None) -> Server:
         except OSError:
             time.sleep(0.05)
         else:
-            return Server("cosmium", process, port, has_batches=False)
+            return Server(name, process, port)
     process.kill()
-    raise Unavailable("cosmium does not start")
-
-
-def _build_cosmium() -> Path:
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if go is None:
-        raise Unavailable("cosmium is written in Go, and there is no Go here to build it")
-    directory = Path(tempfile.gettempdir()) / f"armillary-bench-{COSMIUM.rpartition('@')[2]}"
-    program = directory / "server"
-    if not program.exists():
-        print(f"building {COSMIUM} ...", file=sys.stderr, flush=True)
-        environment = os.environ | {"GOBIN": str(directory)}
-        built = subprocess.run(
-            [go, "install", COSMIUM], env=environment, capture_output=True, text=True, timeout=_BUILD_S, check=False
-        )
-        if built.returncode != 0:
-            reason = (built.stderr.strip().splitlines() or ["no reason given"])[0]
-            raise Unavailable(f"go install {COSMIUM} fails here: {reason}")
-    return program
+    raise Unavailable(f"{name} does not start")
 
 
 def _start_saying(
@@ -142,7 +229,7 @@ def _start_saying(
     process = _spawn(command, environment or {})
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.search(door + r"=?http://[^ ]*:([0-9]+)" if door else r"http://[^ ]*:([0-9]+)", line)
+    found = re.search(f"{door}=[a-z]+://[^ ]*:([0-9]+)" if door else "http://[^ ]*:([0-9]+)", line)
     if not line.startswith("ready") or found is None:
         process.kill()
         raise Unavailable(f"{name} does not start: {line!r}")
