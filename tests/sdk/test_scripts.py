@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from azure.core import MatchConditions
-from azure.cosmos.exceptions import CosmosHttpResponseError
+from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 from sdk.clients import Blocking, everything, refused
 
 IF_SAME = MatchConditions.IfNotModified
@@ -203,6 +203,75 @@ async def test_triggers_that_do_not_fit(container: Any) -> None:
     with refused(400, 1001):
         await container.create_item({"id": "1", "pk": "a"}, pre_trigger_include="moves")
     assert await everything(container.read_all_items()) == []
+
+
+async def test_triggers_of_a_patch(container: Any) -> None:
+    await container.create_item({"id": "1", "pk": "a", "n": 1})
+    await trigger(
+        container,
+        "more",
+        """function () {
+            var patch = __.request.getBody();
+            if (__.request.getOperationType() !== "Patch") throw new Error("not a patch");
+            patch.operations.push({op: "incr", path: "/n", value: 10});
+            __.request.setBody(patch);
+        }""",
+        "Pre",
+        "Update",
+    )
+    await trigger(container, "count", COUNT, "Post", "All")
+    patch = [{"op": "set", "path": "/a~1b", "value": [1]}]
+    made = await container.patch_item("1", "a", patch, pre_trigger_include="more", post_trigger_include="count")
+    assert (made["n"], made["a/b"]) == (11, [1])
+    assert made == await container.read_item("1", "a")
+    assert (await container.read_item("count", "a"))["written"] == ["1"]
+    await trigger(container, "fails", "function () { throw new Error(499, 'no'); }", "Post")
+    with refused(400, 499):
+        await container.patch_item("1", "a", patch, post_trigger_include="fails")
+    await trigger(container, "creations", "function () {}", "Pre", "Create")
+    with refused(400, text="this is patch"):
+        await container.patch_item("1", "a", patch, pre_trigger_include="creations")
+    assert (await container.read_item("1", "a"))["_etag"] == made["_etag"]
+
+
+async def test_triggers_of_a_batch(container: Any) -> None:
+    await trigger(container, "upper", UPPER, "Pre", "Create")
+    await trigger(container, "count", COUNT, "Post", "All")
+    named = {"pre_trigger_include": "upper", "post_trigger_include": "count"}
+    batch: list[Any] = [
+        ("create", ({"id": "1", "pk": "a", "name": "x"},)),
+        ("upsert", ({"id": "2", "pk": "a", "name": "y"},)),
+        ("patch", ("2", [{"op": "set", "path": "/n", "value": 1}])),
+        ("read", ("1",)),
+    ]
+    answers = await container.execute_item_batch(batch, "a", **named)
+    assert [each["statusCode"] for each in answers] == [201, 201, 200, 200]
+    assert [answers[place]["resourceBody"]["name"] for place in range(4)] == ["X", "Y", "Y", "X"]
+    assert answers[3]["resourceBody"] == await container.read_item("1", "a")
+    assert answers[2]["eTag"] == (await container.read_item("2", "a"))["_etag"]
+    assert (await container.read_item("count", "a"))["written"] == ["1", "2", "2"]
+    with pytest.raises(CosmosBatchOperationError) as caught:
+        await container.execute_item_batch(
+            [*batch[2:3], ("create", ({"id": "1", "pk": "a", "name": "x"},))], "a", **named
+        )
+    assert [each["statusCode"] for each in caught.value.operation_responses] == [424, 409]
+    assert (await container.read_item("count", "a"))["written"] == ["1", "2", "2"]
+    with refused(400, text="a batch without one"):
+        await container.execute_item_batch(batch[2:], "a", pre_trigger_include="upper")
+
+
+async def test_functions_in_a_condition(container: Any) -> None:
+    await function(container, "few", "function (n) { return n < 2; }")
+    await container.create_item({"id": "1", "pk": "a", "n": 0})
+    patch = [{"op": "incr", "path": "/n", "value": 1}]
+    for expected in (1, 2):
+        made = await container.patch_item("1", "a", patch, filter_predicate="FROM c WHERE udf.few(c.n)")
+        assert made["n"] == expected
+    with refused(412):
+        await container.patch_item("1", "a", patch, filter_predicate="FROM c WHERE udf.few(c.n)")
+    with refused(400, text="has not"):
+        await container.patch_item("1", "a", patch, filter_predicate="FROM c WHERE udf.none(c.n)")
+    assert (await container.read_item("1", "a"))["n"] == 2
 
 
 async def function(container: Any, name: str, body: str) -> None:

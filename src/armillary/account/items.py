@@ -56,7 +56,7 @@ class Answer:
 
 _NO_OPTIONS = ItemOptions()
 DELETE_BY_KEY_RU = 1.0  # and what the deletes cost
-_NOT_RUN = "Not executed because another operation of the batch failed."
+NOT_RUN = "Not executed because another operation of the batch failed."
 _PASSING = (Kind.NOT_FOUND, Kind.RANGE_BUSY)  # deleted by somebody else, or to be tried again
 
 
@@ -228,7 +228,7 @@ async def _batch(
         outcomes = await partition.write_all(operations)
     except MemberFailed as failed:
         answers: list[Outcome | Failure] = [
-            failed.failure if index == failed.index else Failure(Kind.FAILED_DEPENDENCY, _NOT_RUN)
+            failed.failure if index == failed.index else Failure(Kind.FAILED_DEPENDENCY, NOT_RUN)
             for index in range(len(members))
         ]
         charge_ru = partition.spend(max(1.0, failed.failure.charge_ru), epk, ticket, options.ask)
@@ -277,7 +277,7 @@ async def bulk(
             answers.append(await one(member))
             if isinstance(answers[-1], Failure):
                 break
-        answers += [Failure(Kind.FAILED_DEPENDENCY, _NOT_RUN) for _ in members[len(answers) :]]
+        answers += [Failure(Kind.FAILED_DEPENDENCY, NOT_RUN) for _ in members[len(answers) :]]
     return BatchAnswer(answers, True, sum(each.charge_ru for each in answers), partition.range.id, partition.lsn)
 
 

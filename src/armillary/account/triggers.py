@@ -1,5 +1,6 @@
-"""Writing an item with triggers: those that run before may change what is written, those that run after see what was
+"""Writing items with triggers: those that run before may change what is written, those that run after see what was
 written, and all of it is one transaction of the item's logical partition. Which triggers run is said by each request.
+Patches whose condition calls functions take the same way, since those cannot be called where items are written.
 """
 
 from __future__ import annotations
@@ -11,12 +12,24 @@ import orjson
 
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.items import Answer, ItemOptions
+from armillary.account.items import (
+    NOT_RUN,
+    Answer,
+    BatchAnswer,
+    ItemOptions,
+    Member,
+    check_session,
+)
 from armillary.account.procedures import PROCEDURE_RU, in_transaction, query_functions
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.keys import KEY_DIFFERS, KEY_MISSING
+from armillary.languages.sql.compile import compile_filter
+from armillary.model import charges
+from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, Key
+from armillary.model.patch import Patch, parse_patch
 from armillary.model.resources import ResourceType
 from armillary.partition.operations import Document, Operation, Outcome, Verb
+from armillary.query.selection import Meter
+from armillary.scripts.functions import QueryFunctions
 from armillary.scripts.run import Role, Script, Setting, run_script
 from armillary.scripts.transaction import ScriptTransaction
 
@@ -25,14 +38,21 @@ _OPERATIONS = {
     Verb.CREATE: ("all", "create"),
     Verb.UPSERT: ("all", "create", "update", "replace"),
     Verb.REPLACE: ("all", "update", "replace"),
+    Verb.PATCH: ("all", "update", "replace"),
     Verb.DELETE: ("all", "delete"),
 }
+# These are not the member's fault: the whole is tried again, or answered as it is.
+_OF_THE_WHOLE = (Kind.RETRY_WITH, Kind.RANGE_BUSY, Kind.UNAVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    before: tuple[Script, ...]
-    after: tuple[Script, ...]
+    before: tuple[Script, ...] = ()
+    after: tuple[Script, ...] = ()
+
+    @property
+    def least_ru(self) -> float:
+        return PROCEDURE_RU * (len(self.before) + len(self.after))
 
 
 @dataclass(slots=True)
@@ -41,120 +61,236 @@ class TriggeredAnswer:
     log: str
 
 
+@dataclass(slots=True)
+class TriggeredBatch:
+    answer: BatchAnswer
+    log: str
+
+
 def named_triggers(
     account: Account, container: Container, verb: Verb, before: Sequence[str], after: Sequence[str]
 ) -> Triggers:
     """The triggers that a request names, if they exist and are for its operation."""
-    return Triggers(
-        tuple(_trigger(account, container, verb, name, Role.PRE_TRIGGER) for name in before),
-        tuple(_trigger(account, container, verb, name, Role.POST_TRIGGER) for name in after),
-    )
+    return triggers_by_member(account, container, [verb], before, after)[0]
 
 
-def _trigger(account: Account, container: Container, verb: Verb, name: str, role: Role) -> Script:
+def triggers_by_member(
+    account: Account, container: Container, verbs: Sequence[Verb], before: Sequence[str], after: Sequence[str]
+) -> list[Triggers]:
+    """The same for a batch: each trigger runs for the operations that it is for, and must be for one of them."""
+    found = [
+        [_trigger(account, container, verbs, name, role) for name in names]
+        for names, role in ((before, Role.PRE_TRIGGER), (after, Role.POST_TRIGGER))
+    ]
+    return [
+        Triggers(*[tuple(script for script, fitting in each if verb in fitting) for each in found]) for verb in verbs
+    ]
+
+
+def _trigger(
+    account: Account, container: Container, verbs: Sequence[Verb], name: str, role: Role
+) -> tuple[Script, set[Verb]]:
+    """A trigger, and which of the operations it is for."""
     record = account.catalog.find(ResourceType.TRIGGER, container.record.rid, name)
     if record is None:
         raise bad_request(f"The trigger '{name}' that the request names does not exist in '{container.name}'.")
     kind, operation = record.body["triggerType"], record.body["triggerOperation"]
     if f"{kind.lower()}-trigger" != role.value:
         raise bad_request(f"The trigger '{name}' is a {kind.lower()}-trigger; the request names it as a {role.value}.")
-    if operation.lower() not in _OPERATIONS[verb]:
-        raise bad_request(
-            f"The trigger '{name}' is for the operation {operation}, and this is {verb.name.lower()} of an item."
-        )
-    return Script(record.name, record.body["body"], role)
+    fitting = {verb for verb in verbs if operation.lower() in _OPERATIONS.get(verb, ())}
+    if not fitting:
+        asked = f"{verbs[0].name.lower()} of an item" if len(verbs) == 1 else "a batch without one"
+        raise bad_request(f"The trigger '{name}' is for the operation {operation}, and this is {asked}.")
+    return Script(record.name, record.body["body"], role), fitting
+
+
+def calls_functions(changes: Patch) -> bool:
+    """Whether the condition of a patch calls functions of the container's."""
+    return changes.condition is not None and compile_filter(changes.condition).calls_functions
 
 
 async def write_with_triggers(
-    account: Account,
-    container: Container,
-    verb: Verb,
-    item_id: str | None,
-    document: Document | None,
-    options: ItemOptions,
-    triggers: Triggers,
+    account: Account, container: Container, member: Member, triggers: Triggers
 ) -> TriggeredAnswer:
-    """`item_id`: of the item to replace or delete. `document`: to store; None for a delete."""
+    options = member.options
+    assert options is not None
     key = options.key
-    if key is None and document is not None:
-        key = container.key_of(document)
+    if key is None and member.document is not None:
+        key = container.key_of(member.document)
     if key is None:
         if container.key is not None:
             raise bad_request(KEY_MISSING)
         key = ()
 
-    async def run(transaction: ScriptTransaction) -> tuple[Outcome, bytes | None, str]:
-        return await _run(account, container, transaction, verb, item_id, document, options, triggers)
+    async def run(transaction: ScriptTransaction) -> tuple[Outcome, str]:
+        writing = _Writing(account, container, transaction)
+        await writing.write(member, triggers)
+        [outcome] = await writing.commit()
+        return outcome, writing.log
 
-    least_ru = PROCEDURE_RU * (len(triggers.before) + len(triggers.after))
-    word = verb.name.lower()
-    (outcome, payload, log), partition, charge_ru = await in_transaction(
-        account, container, key, run, options.ask, word, least_ru
+    word = member.verb.name.lower()
+    (outcome, log), partition, charge_ru = await in_transaction(
+        account, container, key, run, options.ask, word, triggers.least_ru
     )
     place = (partition.range.id, partition.lsn, outcome.lsn)
-    return TriggeredAnswer(Answer(outcome.result, payload, outcome.etag, charge_ru, *place), log)
+    return TriggeredAnswer(Answer(outcome.result, outcome.payload, outcome.etag, charge_ru, *place), log)
 
 
-async def _run(
+async def batch_with_triggers(
     account: Account,
     container: Container,
-    transaction: ScriptTransaction,
-    verb: Verb,
-    item_id: str | None,
-    document: Document | None,
+    key: Key,
+    members: Sequence[Member],
+    triggers: Sequence[Triggers],
     options: ItemOptions,
-    triggers: Triggers,
-) -> tuple[Outcome, bytes | None, str]:
-    logs = []
-    functions = query_functions(account, container)
-    setting = Setting(operation=verb.name.capitalize(), request=await _request(transaction, item_id, document))
-    for script in triggers.before:
-        ran = await run_script(account.jail, script, transaction, setting, account.clock, functions)
-        logs.append(ran.log)
-        if ran.request is not None:
-            if document is None:
-                raise bad_request(f"The pre-trigger '{script.name}' cannot set the body of a delete: there is none.")
-            setting.request = document = ran.request
-    outcome, place = await _write(transaction, verb, item_id, document, options)
-    setting.response = outcome.payload
-    changed: bytes | None = None
-    for script in triggers.after:
-        ran = await run_script(account.jail, script, transaction, setting, account.clock, functions)
-        logs.append(ran.log)
-        if ran.response is not None:
-            setting.response = changed = ran.response
-    final = (await transaction.commit())[place]
-    payload = final.payload
-    if changed is not None and document is not None:  # a delete is answered without a body
-        payload = transaction.relocated(changed)
-    return final, payload, "\n".join([log for log in logs if log])
+) -> TriggeredBatch:
+    """All members with their triggers in one transaction, or none."""
+
+    async def run(transaction: ScriptTransaction) -> tuple[list[Outcome | Failure], bool, str]:
+        if options.session is not None:
+            check_session(transaction.partition, options.session)
+        writing = _Writing(account, container, transaction)
+        for index, (member, its_triggers) in enumerate(zip(members, triggers, strict=True)):
+            try:
+                await writing.write(member, its_triggers)
+            except Failure as failure:
+                if failure.kind in _OF_THE_WHOLE:
+                    raise
+                others = [Failure(Kind.FAILED_DEPENDENCY, NOT_RUN) for _ in members]
+                return [*others[:index], failure, *others[index + 1 :]], False, writing.log
+        return [*await writing.commit()], True, writing.log
+
+    least_ru = sum(each.least_ru for each in triggers)
+    (answers, is_done, log), partition, charge_ru = await in_transaction(
+        account, container, key, run, options.ask, "batch", least_ru
+    )
+    answer = BatchAnswer(answers, is_done, charge_ru, partition.range.id, partition.lsn)
+    return TriggeredBatch(answer, log)
 
 
-async def _request(transaction: ScriptTransaction, item_id: str | None, document: Document | None) -> Document | None:
-    """What triggers see as the request's body: the item to store, with its link if it has one; or that to delete."""
-    if item_id is None or (document is not None and "_self" in document):
-        return document
-    try:
-        present = await transaction.read(item_id)
-    except Failure as failure:
-        if failure.kind is Kind.NOT_FOUND:
+@dataclass(slots=True)
+class _Written:
+    outcome: Outcome  # as rehearsed
+    place: int | None  # among the transaction's writes; None: it was a read
+    changed: bytes | None = None  # the answer, as a post-trigger has set it
+
+
+class _Writing:
+    """One transaction: items that are written with their triggers, one after the other."""
+
+    def __init__(self, account: Account, container: Container, transaction: ScriptTransaction) -> None:
+        self._account = account
+        self._container = container
+        self._transaction = transaction
+        self._written: list[_Written] = []
+        self._logs: list[str] = []
+
+    @property
+    def log(self) -> str:
+        return "\n".join([log for log in self._logs if log])
+
+    async def write(self, member: Member, triggers: Triggers) -> None:
+        transaction = self._transaction
+        if member.verb is Verb.READ:
+            assert member.item_id is not None
+            if_none_match = member.options.if_none_match if member.options is not None else None
+            self._written.append(_Written(await transaction.read(member.item_id, if_none_match), None))
+            return
+        functions = query_functions(self._account, self._container)
+        setting = Setting(operation=member.verb.name.capitalize(), request=await self._request(member, triggers))
+        for script in triggers.before:
+            ran = await run_script(self._account.jail, script, transaction, setting, self._account.clock, functions)
+            self._logs.append(ran.log)
+            if ran.request is not None:
+                member = _changed(member, script, ran.request)
+                setting.request = ran.request
+        place = transaction.write_count
+        operation, meter = await self._operation(member, functions)
+        try:
+            written = _Written(await transaction.write(operation), place)
+        finally:
+            if meter is not None:
+                transaction.charge_ru += charges.UDF_CALL_RU * meter.user_calls
+        setting.response = written.outcome.payload
+        for script in triggers.after:
+            ran = await run_script(self._account.jail, script, transaction, setting, self._account.clock, functions)
+            self._logs.append(ran.log)
+            if ran.response is not None:
+                setting.response = ran.response
+                if member.verb is not Verb.DELETE:  # which is answered without a body
+                    written.changed = ran.response
+        self._written.append(written)
+
+    async def commit(self) -> list[Outcome]:
+        """What was answered for each, with the etags and rids that they have got in the end."""
+        outcomes = await self._transaction.commit()
+        return [self._final(each, outcomes) for each in self._written]
+
+    def _final(self, written: _Written, outcomes: Sequence[Outcome]) -> Outcome:
+        relocated = self._transaction.relocated
+        if written.place is None:
+            outcome = written.outcome
+            etag = relocated(outcome.etag.encode()).decode() if outcome.etag is not None else None
+            payload = relocated(outcome.payload) if outcome.payload is not None else None
+            return replace(outcome, etag=etag, payload=payload)
+        outcome = outcomes[written.place]
+        return replace(outcome, payload=relocated(written.changed)) if written.changed is not None else outcome
+
+    async def _request(self, member: Member, triggers: Triggers) -> Document | None:
+        """What triggers see as the request's body: the item to store, with its link if it has one; the one that is to
+        be deleted; or the patch."""
+        document = member.document
+        if member.patch is not None:
+            return member.patch.to_json()
+        if member.verb not in (Verb.REPLACE, Verb.DELETE) or (document is not None and "_self" in document):
             return document
-        raise
-    assert present.payload is not None
-    stored: Document = orjson.loads(present.payload)
-    return stored if document is None else {**document, "_self": stored["_self"]}
+        assert member.item_id is not None
+        if not triggers.before and not triggers.after:
+            return document
+        try:
+            present = await self._transaction.read(member.item_id)
+        except Failure as failure:
+            if failure.kind is Kind.NOT_FOUND:
+                return document
+            raise
+        assert present.payload is not None
+        stored: Document = orjson.loads(present.payload)
+        return stored if document is None else {**document, "_self": stored["_self"]}
+
+    async def _operation(self, member: Member, functions: QueryFunctions) -> tuple[Operation, Meter | None]:
+        """What is to be done, and where the calls of its condition are counted."""
+        transaction, home = self._transaction, self._transaction.home
+        options = member.options or ItemOptions()
+        document = member.document
+        if document is not None:
+            if home.effective_key(home.key_of(document)) != home.epk:
+                raise Failure(Kind.KEY_MISMATCH, KEY_DIFFERS)
+            item_id = member.item_id if member.verb is Verb.REPLACE else None
+            made = transaction.stored(member.verb, document, item_id, options.if_match, options.directive)
+            return replace(made, if_none_match=options.if_none_match), None
+        assert member.item_id is not None
+        operation = Operation(
+            member.verb,
+            home.epk,
+            home.key,
+            member.item_id,
+            patch=member.patch,
+            if_match=options.if_match,
+            if_none_match=options.if_none_match,
+            directive=options.directive,
+        )
+        if member.patch is None or member.patch.condition is None:
+            return operation, None
+        bound = compile_filter(member.patch.condition).bind({}, self._container.query_context(), functions)
+        await functions.ready()
+        operation.condition = bound.predicate
+        return operation, bound.selection.meter
 
 
-async def _write(
-    transaction: ScriptTransaction, verb: Verb, item_id: str | None, document: Document | None, options: ItemOptions
-) -> tuple[Outcome, int]:
-    home = transaction.home
-    if document is None:
-        assert item_id is not None
-        operation = Operation(Verb.DELETE, home.epk, home.key, item_id, if_match=options.if_match)
-    else:
-        if home.effective_key(home.key_of(document)) != home.epk:
-            raise Failure(Kind.KEY_MISMATCH, KEY_DIFFERS)
-        operation = transaction.stored(verb, document, item_id, options.if_match, options.directive)
-    place = transaction.write_count
-    return await transaction.write(replace(operation, if_none_match=options.if_none_match)), place
+def _changed(member: Member, script: Script, body: Document) -> Member:
+    """The operation with the body that a pre-trigger has set."""
+    if member.verb is Verb.PATCH:
+        return replace(member, patch=parse_patch(body))
+    if member.document is None:
+        raise bad_request(f"The pre-trigger '{script.name}' cannot set the body of a delete: there is none.")
+    return replace(member, document=body)

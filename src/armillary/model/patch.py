@@ -51,6 +51,10 @@ class Operation:
     source: Steps = ()  # `from`, for move
     value: Any = None
 
+    def to_json(self) -> dict[str, Any]:
+        members = {"op": self.op, "path": _pointer(self.path), "from": _pointer(self.source), "value": self.value}
+        return {name: value for name, value in members.items() if name in _MEMBERS[self.op]}
+
 
 @dataclass(frozen=True, slots=True)
 class Patch:
@@ -70,6 +74,12 @@ class Patch:
                 raise bad_request(f"Patch operation {position} ({operation.op}): {failure.message}") from None
         check_depth(document)
         return document
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is written in requests."""
+        body: dict[str, Any] = {"condition": self.condition} if self.condition is not None else {}
+        body["operations"] = [operation.to_json() for operation in self.operations]
+        return body
 
 
 def parse_patch(body: Any) -> Patch:
@@ -228,5 +238,8 @@ def _sum(old: Any, value: int | float, path: Steps) -> int | float:
 
 
 def _text(path: Steps) -> str:
-    pointer = "/" + "/".join(step.replace("~", "~0").replace("/", "~1") for step in path)
-    return f"'{shown(pointer)}'"
+    return f"'{shown(_pointer(path))}'"
+
+
+def _pointer(path: Steps) -> str:
+    return "/" + "/".join(step.replace("~", "~0").replace("/", "~1") for step in path)

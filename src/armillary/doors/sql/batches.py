@@ -11,11 +11,13 @@ from armillary.account import items
 from armillary.account.container import Container
 from armillary.account.explanations import explain_batch
 from armillary.account.items import BatchAnswer, ItemOptions, Member
+from armillary.account.triggers import Triggers, batch_with_triggers, calls_functions, triggers_by_member
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
-from armillary.doors.sql.call import Call, refuse_header
-from armillary.doors.sql.documents import STATUS, header_key, place_headers
+from armillary.doors.sql.call import Call
+from armillary.doors.sql.documents import STATUS, header_key, names_triggers, place_headers, trigger_names
 from armillary.doors.sql.errors import ROWS
+from armillary.doors.sql.script_logs import SCRIPT_LOGGING, with_log
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import parse_json
 from armillary.model.keys import KEY_MISSING
@@ -57,8 +59,6 @@ async def run_batch(call: Call) -> Response:
             "A batch must be a JSON array of operations; the binary form (HybridRow) is not supported.",
         )
     is_minimal = h.prefers_minimal(call.headers)
-    refuse_header(call, h.PRE_TRIGGERS, "a trigger")
-    refuse_header(call, h.POST_TRIGGERS, "a trigger")
     h.consistency(call.headers, call.account.settings.consistency)
     is_atomic = h.flag(call.headers, h.IS_BATCH_ATOMIC)
     if is_atomic and h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR):
@@ -80,10 +80,25 @@ async def run_batch(call: Call) -> Response:
         if key is None:
             raise bad_request(KEY_MISSING)
         options = ItemOptions(key=key, session=call.session(), ask=call.ask)
+        if _runs_scripts(call, members):
+            done = await batch_with_triggers(
+                call.account, container, key, members, _triggers(call, container, members), options
+            )
+            response = _answer(call, container, done.answer, is_minimal)
+            return with_log(response, done.log) if h.flag(call.headers, SCRIPT_LOGGING) else response
         answer = await items.batch(container, key, members, options, call.account.clock)
     else:
         answer = await _bulk(call, container, members)
     return _answer(call, container, answer, is_minimal)
+
+
+def _runs_scripts(call: Call, members: list[Member]) -> bool:
+    return names_triggers(call) or any(each.patch is not None and calls_functions(each.patch) for each in members)
+
+
+def _triggers(call: Call, container: Container, members: list[Member]) -> list[Triggers]:
+    verbs = [member.verb for member in members]
+    return triggers_by_member(call.account, container, verbs, *trigger_names(call))
 
 
 async def _bulk(call: Call, container: Container, members: list[Member]) -> BatchAnswer:
@@ -96,6 +111,9 @@ async def _bulk(call: Call, container: Container, members: list[Member]) -> Batc
     key_range = h.key_range(call.headers)
     if key_range is None:
         raise bad_request("A bulk request must name its partition key range (x-ms-documentdb-partitionkeyrangeid).")
+    if _runs_scripts(call, members):
+        what = "A trigger of a bulk request, or a function in the condition of one of its patches,"
+        raise Failure(Kind.UNSUPPORTED, f"{what} is not supported; send an atomic batch, or single requests.")
     continues = h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR)
     return await items.bulk(container, str(key_range[0]), members, call.account.clock, continues=continues)
 

@@ -149,9 +149,3 @@ class Call:
         if continuation is not None:
             headers.append((b"x-ms-continuation", continuation.encode("ascii")))
         return self.answer(200, charge_ru, body, headers, parts)
-
-
-def refuse_header(call: Call, name: bytes, why: str) -> None:
-    """For what is understood and not offered yet: never accepted and ignored."""
-    if call.headers.get(name):
-        raise Failure(Kind.UNSUPPORTED, f"The header {name.decode()} asks for {why}, which is not supported yet.")

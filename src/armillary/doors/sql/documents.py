@@ -5,11 +5,11 @@ from __future__ import annotations
 from armillary.account import items
 from armillary.account.container import Container
 from armillary.account.explanations import charge_header, explain_delete_by_key, explain_item
-from armillary.account.items import Answer, ItemOptions
-from armillary.account.triggers import named_triggers, write_with_triggers
+from armillary.account.items import Answer, ItemOptions, Member
+from armillary.account.triggers import calls_functions, named_triggers, write_with_triggers
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
-from armillary.doors.sql.call import Call, HeaderList, refuse_header
+from armillary.doors.sql.call import Call, HeaderList
 from armillary.doors.sql.script_logs import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
 from armillary.model.charges import render_charge
@@ -28,7 +28,6 @@ STATUS = {
 }
 
 
-_TRIGGERS = (h.PRE_TRIGGERS, h.POST_TRIGGERS)
 _WRITTEN = (Result.CREATED, Result.REPLACED)
 
 _LINES = (
@@ -58,14 +57,14 @@ async def read_item(call: Call) -> Response:
 async def create_item(call: Call) -> Response:
     container, document, options = _written(call)
     if names_triggers(call):
-        return await _triggered(call, container, Verb.CREATE, None, document, options)
+        return await _triggered(call, container, Member(Verb.CREATE, None, document, options=options))
     return answer_item(call, container, await items.create(container, document, options, call.account.clock))
 
 
 async def upsert_item(call: Call) -> Response:
     container, document, options = _written(call)
     if names_triggers(call):
-        return await _triggered(call, container, Verb.UPSERT, None, document, options)
+        return await _triggered(call, container, Member(Verb.UPSERT, None, document, options=options))
     return answer_item(call, container, await items.upsert(container, document, options, call.account.clock))
 
 
@@ -74,17 +73,17 @@ async def replace_item(call: Call) -> Response:
     key = options.key if options.key is not None else container.key_of(document)
     item_id = await addressed_id(call, container, key)
     if names_triggers(call):
-        return await _triggered(call, container, Verb.REPLACE, item_id, document, options)
+        return await _triggered(call, container, Member(Verb.REPLACE, item_id, document, options=options))
     return answer_item(call, container, await items.replace(container, item_id, document, options, call.account.clock))
 
 
 async def patch_item(call: Call) -> Response:
     container = call.owner_container()
-    refuse_header(call, h.PRE_TRIGGERS, "a trigger of a patch")
-    refuse_header(call, h.POST_TRIGGERS, "a trigger of a patch")
     options = _write_options(call, container)
     changes = parse_patch(parse_json(call.body))  # an object, or the bare list that JavaScript may send
     item_id = await addressed_id(call, container, options.key)
+    if names_triggers(call) or calls_functions(changes):
+        return await _triggered(call, container, Member(Verb.PATCH, item_id, patch=changes, options=options))
     return answer_item(call, container, await items.patch(container, item_id, changes, options))
 
 
@@ -93,7 +92,7 @@ async def delete_item(call: Call) -> Response:
     options = _write_options(call, container)
     item_id = await addressed_id(call, container, options.key)
     if names_triggers(call):
-        return await _triggered(call, container, Verb.DELETE, item_id, None, options)
+        return await _triggered(call, container, Member(Verb.DELETE, item_id, options=options))
     return answer_item(call, container, await items.delete(container, item_id, options))
 
 
@@ -107,14 +106,10 @@ async def delete_by_key(call: Call) -> Response:
     return call.answer(200, answer.charge_ru, b"", place_headers(container, answer.range_id, answer.lsn), parts)
 
 
-async def _triggered(
-    call: Call, container: Container, verb: Verb, item_id: str | None, document: Document | None, options: ItemOptions
-) -> Response:
+async def _triggered(call: Call, container: Container, member: Member) -> Response:
     """A write that runs the triggers which the request names."""
-    names = [[name.strip() for name in (h.text(call.headers, each) or "").split(",")] for each in _TRIGGERS]
-    before, after = ([name for name in each if name] for each in names)
-    triggers = named_triggers(call.account, container, verb, before, after)
-    done = await write_with_triggers(call.account, container, verb, item_id, document, options, triggers)
+    triggers = named_triggers(call.account, container, member.verb, *trigger_names(call))
+    done = await write_with_triggers(call.account, container, member, triggers)
     response = answer_item(call, container, done.answer)
     return with_log(response, done.log) if h.flag(call.headers, SCRIPT_LOGGING) else response
 
@@ -124,6 +119,13 @@ async def _triggered(
 
 def names_triggers(call: Call) -> bool:
     return h.PRE_TRIGGERS in call.headers or h.POST_TRIGGERS in call.headers
+
+
+def trigger_names(call: Call) -> tuple[list[str], list[str]]:
+    """Those that run before, and those that run after."""
+    lists = [(h.text(call.headers, each) or "").split(",") for each in (h.PRE_TRIGGERS, h.POST_TRIGGERS)]
+    before, after = ([name.strip() for name in each if name.strip()] for each in lists)
+    return before, after
 
 
 def header_key(call: Call, container: Container, document: Document | None = None) -> Key | None:

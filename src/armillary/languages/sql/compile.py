@@ -96,6 +96,11 @@ class CompiledQuery:
             self._components = components_of(self.query, scope_of(self.query, {}, is_outermost=True))
         self._variants: dict[tuple[str, ...], _Variant] = {}
 
+    @property
+    def calls_functions(self) -> bool:
+        """Whether it calls functions of the container's."""
+        return bool(self._user_functions)
+
     def bind(
         self,
         parameters: Mapping[str, Value],
