@@ -1,0 +1,158 @@
+"""Leases of a consumer, as items of a container that is partitioned by /id: one for each range of the feed, with who
+reads it and how far that is. Every write names the etag that was read, so of two workers one is refused.
+
+An item beside them says which ranges the consumer began with: of several that begin at once, one list counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import (
+    CosmosAccessConditionFailedError,
+    CosmosResourceExistsError,
+    CosmosResourceNotFoundError,
+)
+
+from armillary.changefeed.reading import FeedRange, Part
+
+BEGINNING, NOW = "Beginning", "Now"
+_OURS = "SELECT * FROM c WHERE c.consumer = @consumer AND c.kind = 'lease'"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    id: str
+    feed_range: FeedRange
+    continuation: str | None = None  # None: nothing was read yet
+    owner: str | None = None
+    beat: int = 0  # grows with every write: a lease that is not written for a while is nobody's
+    parts: tuple[Part, ...] = ()  # by which it is to be replaced
+    etag: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a consumer began with."""
+
+    mode: str
+    start: str  # Beginning, Now, or a time in ISO form
+    leases: tuple[Lease, ...]
+    is_complete: bool  # the leases were made
+    etag: str = ""
+
+    @property
+    def start_time(self) -> datetime | str:
+        return self.start if self.start in (BEGINNING, NOW) else datetime.fromisoformat(self.start)
+
+
+class Leases:
+    def __init__(self, container: ContainerProxy, consumer: str) -> None:
+        self._container = container
+        self._consumer = consumer
+
+    async def all(self) -> list[Lease]:
+        parameters: list[dict[str, object]] = [{"name": "@consumer", "value": self._consumer}]
+        found = self._container.query_items(_OURS, parameters=parameters)
+        return [_lease(item) async for item in found]
+
+    def new(self, feed_range: FeedRange, continuation: str | None) -> Lease:
+        digest = hashlib.sha256(json.dumps(feed_range, sort_keys=True).encode()).hexdigest()[:32]
+        return Lease(f"{self._consumer}.{digest}", feed_range, continuation)
+
+    async def make(self, leases: Sequence[Lease]) -> None:
+        """Those that are not there yet."""
+        for lease in leases:
+            try:
+                await self._container.create_item(self._item(lease))
+            except CosmosResourceExistsError:
+                continue
+
+    async def write(self, lease: Lease, **changes: Any) -> Lease | None:
+        """The lease as it is now; None: somebody else has it, or it is gone."""
+        changed = replace(lease, beat=lease.beat + 1, **changes)
+        try:
+            stored = await self._container.replace_item(
+                lease.id, self._item(changed), etag=lease.etag, match_condition=MatchConditions.IfNotModified
+            )
+        except (CosmosAccessConditionFailedError, CosmosResourceNotFoundError):
+            return None
+        return replace(changed, etag=stored["_etag"])
+
+    async def replace_by_parts(self, lease: Lease) -> None:
+        """Make the leases that its parts name, and drop it. Whoever dies in between, the next one goes on with it."""
+        await self.make([replace(self.new(*part), owner=lease.owner) for part in lease.parts])
+        try:
+            await self._container.delete_item(
+                lease.id, lease.id, etag=lease.etag, match_condition=MatchConditions.IfNotModified
+            )
+        except (CosmosAccessConditionFailedError, CosmosResourceNotFoundError):
+            return
+
+    # How a consumer begins.
+
+    async def beginning(self) -> Beginning | None:
+        try:
+            item = await self._container.read_item(self._beginning_id, self._beginning_id)
+        except CosmosResourceNotFoundError:
+            return None
+        leases = tuple(Lease(each["id"], each["feedRange"], each["continuation"]) for each in item["leases"])
+        return Beginning(item["mode"], item["start"], leases, item["isComplete"], item["_etag"])
+
+    async def begin(self, beginning: Beginning) -> None:
+        """Unless somebody else did."""
+        try:
+            await self._container.create_item(self._beginning_item(beginning))
+        except CosmosResourceExistsError:
+            return
+
+    async def complete(self, beginning: Beginning) -> None:
+        item = self._beginning_item(replace(beginning, is_complete=True))
+        try:
+            await self._container.replace_item(
+                item["id"], item, etag=beginning.etag, match_condition=MatchConditions.IfNotModified
+            )
+        except CosmosAccessConditionFailedError:
+            return  # somebody else did
+
+    @property
+    def _beginning_id(self) -> str:
+        return f"{self._consumer}.beginning"
+
+    def _beginning_item(self, beginning: Beginning) -> dict[str, Any]:
+        return {
+            "id": self._beginning_id,
+            "kind": "beginning",
+            "consumer": self._consumer,
+            "mode": beginning.mode,
+            "start": beginning.start,
+            "leases": [
+                {"id": each.id, "feedRange": each.feed_range, "continuation": each.continuation}
+                for each in beginning.leases
+            ],
+            "isComplete": beginning.is_complete,
+        }
+
+    def _item(self, lease: Lease) -> dict[str, Any]:
+        return {
+            "id": lease.id,
+            "kind": "lease",
+            "consumer": self._consumer,
+            "feedRange": lease.feed_range,
+            "continuation": lease.continuation,
+            "owner": lease.owner,
+            "beat": lease.beat,
+            "parts": [{"feedRange": part.feed_range, "continuation": part.continuation} for part in lease.parts],
+        }
+
+
+def _lease(item: dict[str, Any]) -> Lease:
+    parts = tuple(Part(each["feedRange"], each["continuation"]) for each in item["parts"])
+    return Lease(item["id"], item["feedRange"], item["continuation"], item["owner"], item["beat"], parts, item["_etag"])
