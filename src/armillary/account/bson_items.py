@@ -58,6 +58,26 @@ async def find(container: Container, key: Key, id_value: Any, ask: Ask | None = 
     return Found(document, charge_ru, partition.lsn)
 
 
+def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
+    """The same without waiting; None: there is something to wait for."""
+    if container.faults is not None:
+        return None
+    epk = container.effective_key(key)
+    partition = container.partition_for(epk)
+    view = partition.at_hand()
+    if view is None:
+        return None
+    ticket = partition.admit(READ_DEPOSIT)
+    try:
+        stored = partition.item_in(view, epk, id_text(id_value))
+    except Failure as failure:
+        raise partition.meter.charge(failure, epk, ticket) from None
+    if stored is None:
+        return Found(None, partition.spend(charges.failed_read_ru(), epk, ticket), partition.lsn)
+    document = documents.bson_bytes(stored)
+    return Found(document, partition.spend(charges.read_ru(len(document)), epk, ticket), partition.lsn)
+
+
 def inserting(container: Container, document: Document, encoded: bytes, clock: Clock) -> Operation:
     """The operation that stores a new document, which has an `_id`. `encoded` is its BSON as it came."""
     made = bson_draft(container.schema, document, encoded, int(clock.now_s()))

@@ -119,9 +119,21 @@ class Partition:
     async def read_item(self, epk: bytes, item_id: str) -> bytes | None:
         """An item as it is stored; None if it does not exist or has expired."""
         view = self._store.at_hand()
-        key = layout.IDS + epk + item_id.encode()
-        stored = _point(view, key) if view is not None else await self._store.read(lambda view: _point(view, key))
-        if stored is None or self._schema.rules.default_ttl is None:
+        if view is not None:
+            return self.item_in(view, epk, item_id)
+        return await self._store.read(lambda view: self.item_in(view, epk, item_id))
+
+    def at_hand(self) -> View | None:
+        """What can be read without waiting, at once; None: wait for `read`."""
+        return self._store.at_hand()
+
+    def item_in(self, view: View, epk: bytes, item_id: str) -> bytes | None:
+        number = view.get(layout.IDS + epk + item_id.encode())
+        if number is None:
+            return None
+        stored = view.get(layout.ITEMS + number)
+        assert stored is not None, "an id without its item"
+        if self._schema.rules.default_ttl is None:
             return stored
         return stored if self._schema.is_live(unpack_header(stored), self._clock.now_s()) else None
 
@@ -432,12 +444,3 @@ def _gone(key_range: KeyRange) -> Failure:
         f"The partition key range {key_range.id} was split or merged a while ago, and what it held has moved. Read the "
         "partition key ranges again.",
     )
-
-
-def _point(view: View, key: bytes) -> bytes | None:
-    number = view.get(key)
-    if number is None:
-        return None
-    stored = view.get(layout.ITEMS + number)
-    assert stored is not None, "an id without its item"
-    return stored

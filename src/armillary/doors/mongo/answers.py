@@ -19,6 +19,7 @@ from armillary.model.bson_values import CODEC, Document
 _INT32: Final = Struct("<i")
 _CURSOR_ID: Final = Struct("<q")
 _OK: Final = bson.encode({"ok": 1.0})[4:-1]
+NOT_OPEN: Final = b"\x12id\x00" + _CURSOR_ID.pack(0)  # what a cursor says that has no more
 _NUMBERS: Final = [str(number).encode() + b"\x00" for number in range(1001)]
 
 

@@ -232,10 +232,13 @@ def _is_plain(part: str) -> bool:
 
 def shard_fields(container: Container) -> tuple[str, ...]:
     """The fields of the shard key, as clients name them; none: the collection is not sharded."""
-    if container.key is None:
-        return ()
+    return _shard_fields(container.key.steps) if container.key is not None else ()
+
+
+@lru_cache(1024)
+def _shard_fields(key: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
     fields = []
-    for steps in container.key.steps:
+    for steps in key:
         first = field_name(steps[0])
         # What another door partitions by `id` is known here as `_id`.
         fields.append(".".join(["_id" if first is None else first, *steps[1:]]))

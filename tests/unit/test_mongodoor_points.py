@@ -1,0 +1,136 @@
+"""Single documents by `_id` and shard key have a way of their own through the door: what it answers is what the long
+way does, which a comment leads to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from bson.binary import Binary
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+from support.mongo_house import MongoHouse
+
+from armillary.account.account import AccountSettings
+from armillary.doors.mongo import points
+from armillary.doors.mongo.call import Call
+from armillary.doors.mongo.wire import Request
+
+OID = ObjectId("5f0c1e7a8d3b2a0012345678")
+DOCUMENTS: list[dict[str, Any]] = [
+    {"_id": OID, "pk": "a", "n": 1},
+    {"_id": 1, "pk": "a", "n": 2},
+    {"_id": 1, "pk": 7, "n": 3},
+    {"_id": "text", "pk": "b", "n": Int64(4)},
+    {"_id": "true", "pk": True, "n": 5},
+]
+FILTERS: list[dict[str, Any]] = [
+    *[{"_id": each["_id"], "pk": each["pk"]} for each in DOCUMENTS],
+    *[{"pk": each["pk"], "_id": each["_id"]} for each in DOCUMENTS],
+    {"_id": Int64(1), "pk": "a"},
+    {"_id": 1.0, "pk": "a"},
+    {"_id": 1, "pk": 7.0},
+    {"_id": 1, "pk": None},
+    {"_id": {"$gt": 0}, "pk": "a"},
+    {"_id": 1, "pk": "a", "n": 3},
+    {"_id": 2, "pk": "a"},
+    {"_id": 1},
+    {"pk": "a"},
+    {"_id": 1, "other": "a"},
+    {"$where": 1, "_id": 1},
+]
+LSID = {"id": Binary(b"s" * 16, 4)}
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[MongoHouse]:
+    opened = await MongoHouse.open()
+    await opened.ask({"shardCollection": "test.c", "key": {"pk": "hashed"}}, database="admin")
+    await opened.ask({"insert": "c", "documents": DOCUMENTS})
+    await opened.ask({"insert": "plain", "documents": [{"_id": each["n"]} for each in DOCUMENTS]})
+    yield opened
+    await opened.close()
+
+
+def shown(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name not in ("$clusterTime", "operationTime")}
+
+
+async def both(house: MongoHouse, body: dict[str, Any]) -> dict[str, Any]:
+    short = shown(await house.ask(body))
+    first = house.client.statistics
+    assert short == shown(await house.ask({**body, "comment": "the long way"}))
+    second = house.client.statistics
+    assert (first.command, first.charge_ru) == (second.command, second.charge_ru)
+    return short
+
+
+def is_short(house: MongoHouse, body: dict[str, Any]) -> bool:
+    given = {**body, "$db": "test"}
+    return points.find(Call(house.door, house.client, "find", Request(given, b"", {}))) is not None
+
+
+async def test_filters(house: MongoHouse) -> None:
+    for given in FILTERS:
+        await both(house, {"find": "c", "filter": given})
+        await both(house, {"find": "c", "filter": given, "limit": 1, "singleBatch": True, "lsid": LSID})
+    for number in (1, 2, 99):
+        await both(house, {"find": "plain", "filter": {"_id": number}})
+    assert is_short(house, {"find": "c", "filter": FILTERS[0]})
+    assert is_short(house, {"find": "plain", "filter": {"_id": 1}, "limit": 1, "singleBatch": True, "lsid": LSID})
+    assert not is_short(house, {"find": "c", "filter": {"_id": 1}})
+    found = await house.ask({"find": "c", "filter": FILTERS[0]})
+    assert found["cursor"] == {"firstBatch": [DOCUMENTS[0]], "id": 0, "ns": "test.c"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"limit": -1},
+        {"limit": "x"},
+        {"limit": 0},
+        {"limit": 1.0},
+        {"singleBatch": "x"},
+        {"lsid": 1},
+        {"lsid": {"id": 1}},
+        {"projection": {"n": 1}},
+        {"sort": {"n": 1}},
+        {"skip": 1},
+        {"unknown": 1},
+        {"filter": "x"},
+        {"find": 5},
+        {"find": "nothing"},
+        {"find": ""},
+        {"readConcern": {"level": "bogus"}},
+        {"maxTimeMS": -1},
+        {"apiVersion": "2"},
+        {"hint": "nothing"},
+    ],
+)
+async def test_what_else_is_said(house: MongoHouse, more: dict[str, Any]) -> None:
+    await both(house, {"find": "c", "filter": FILTERS[0], **more})
+
+
+async def test_collections_with_a_collation_take_the_long_way(house: MongoHouse) -> None:
+    await house.ask({"create": "folded", "collation": {"locale": "en", "strength": 2}})
+    await house.ask({"insert": "folded", "documents": [{"_id": "a"}]})
+    found = await both(house, {"find": "folded", "filter": {"_id": "A"}})
+    assert found["cursor"]["firstBatch"] == [{"_id": "a"}]
+
+
+async def test_views_have_no_points(house: MongoHouse) -> None:
+    await house.ask({"create": "seen", "viewOn": "plain", "pipeline": [{"$match": {"_id": {"$gt": 2}}}]})
+    for number in (1, 4):
+        await both(house, {"find": "seen", "filter": {"_id": number}})
+
+
+async def test_strangers_and_spent_budgets_are_refused() -> None:
+    locked = await MongoHouse.open(needs_authentication=True)
+    assert (await both(locked, {"find": "c", "filter": {"_id": 1}}))["code"] == 13
+    await locked.close()
+    house = await MongoHouse.open(account=AccountSettings(throughput_mode="enforce"))
+    await house.ask({"insert": "c", "documents": [{"_id": 1, "text": "x" * 2_000}]})
+    codes = {(await house.ask({"find": "c", "filter": {"_id": 1}})).get("code") for _ in range(500)}
+    assert codes == {None, 16500}
+    await house.close()
