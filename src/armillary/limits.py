@@ -252,6 +252,7 @@ VECTOR_SEARCH_LIST_MIN, VECTOR_SEARCH_LIST_MAX = 25, 500
 VECTOR_SHARD_PATHS_MAX = 1
 COMPUTED_PROPERTIES_MAX = 20
 CHANGE_FEED_RETENTION_MINUTES_MAX = 30 * 24 * 60
+MIGRATION_VERSION_MINUTES = 7 * 24 * 60  # how long a container keeps versions while it is migrated
 
 # Splits and merges (ours unless said otherwise).
 LOAD_TABLE_BYTES = 8 * MB  # of one table file of a copy: finishing one holds the loop for some 5 ms

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from typing import Protocol
 
 from armillary import limits
 from armillary.account.budgets import Budgets
@@ -43,6 +44,10 @@ class AccountSettings:
     merges_by_policy: bool = False
 
 
+class Stoppable(Protocol):
+    async def stop(self) -> None: ...
+
+
 class Account:
     def __init__(self, engine: Engine, clock: Clock, settings: AccountSettings) -> None:
         self.engine = engine
@@ -54,6 +59,7 @@ class Account:
         self.budgets = Budgets(self)
         self.reshaper = Reshaper(self)
         self.snapshots = Snapshots(self)
+        self.migrations: dict[tuple[str, str], Stoppable] = {}  # by the names of what is moved, as it was found
         self.jail = Jail()  # where scripts run; nothing runs there until one does
         self.function_caller = Caller()  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
@@ -85,6 +91,8 @@ class Account:
 
     async def close(self) -> None:
         """Stops what runs by itself. The engine is the caller's to close."""
+        for migration in self.migrations.values():
+            await migration.stop()
         tasks = [task for task in (self._upkeep, *self._restating.values()) if task is not None]
         for task in tasks:
             task.cancel()
@@ -186,6 +194,17 @@ class Account:
             self.restate(container)
         self.reshaper.enter(container)
         return container
+
+    async def renew(self, container: Container) -> Container:
+        """A container as if it had just been found: whoever still holds it as it was has been told to let go."""
+        self.reshaper.leave(container)
+        for place in [each for each in self._looks if each[0] == container.record.rid]:
+            del self._looks[place]
+        running = self._restating.pop(container.record.rid, None)
+        if running is not None:
+            running.cancel()
+        self._by_names.clear()
+        return await self.enter(container.record)
 
     def forget_names(self) -> None:
         """A container has another name."""

@@ -94,11 +94,12 @@ class Container:
             except Failure:
                 continue  # it is being split, or the disk is full: upkeep comes again
 
-    def retire(self) -> None:
-        """The container was deleted: requests that still hold it must not write into its stores."""
+    def retire(self, reason: Failure | None = None) -> None:
+        """The container was deleted, or there is a `reason`: requests that still hold it must not write into its
+        stores."""
         self.is_retired = True
         for partition in self.partitions.values():
-            partition.close()
+            partition.close(reason)
 
     def adopt(self, record: Record) -> None:
         """Take over a replaced record: policies may have changed, the key and the partitions have not."""

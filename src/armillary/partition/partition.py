@@ -289,9 +289,9 @@ class Partition:
         self.is_moved = True
         self._gate.set()
 
-    def close(self) -> None:
+    def close(self, reason: Failure | None = None) -> None:
         """Its container is gone: requests that still hold it must not write into its store."""
-        self._shut = Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
+        self._shut = reason or Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
         if self._gate is not None:
             self._gate.set()
 
@@ -311,6 +311,20 @@ class Partition:
     def _check_open(self) -> None:
         if self._shut is not None:
             raise Failure(self._shut.kind, self._shut.message)
+
+    async def raise_lsn(self, lsn: int) -> None:
+        """What is written from now on comes behind an lsn, of whatever."""
+
+        def run(txn: Txn) -> log.Head:
+            self._check_open()
+            head = self.head_in(txn)
+            head.lsn = max(head.lsn, lsn)
+            txn.put(layout.HEAD_KEY, head.pack())
+            return head
+
+        head = await self._store.write(run)
+        if head.lsn > self.head.lsn:
+            self.head = head
 
     async def forget(self, change_keys: Sequence[bytes]) -> None:
         """Drop tombstones from the log, or records of writes."""

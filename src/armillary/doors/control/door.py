@@ -13,7 +13,7 @@ from typing import Final
 
 from armillary.account.account import Account
 from armillary.clock import MovableClock
-from armillary.doors.control import faults, metrics, moving, partitions, reshapes, resources
+from armillary.doors.control import faults, metrics, migrations, moving, partitions, reshapes, resources
 from armillary.doors.control.authentication import ControlGuard
 from armillary.doors.control.call import Action, Call, Routes, read_target
 from armillary.doors.control.errors import error_response
@@ -99,6 +99,9 @@ _ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("GET", "databases/{}/containers/{}/reshapes", reshapes.list_reshapes),
     ("POST", "databases/{}/containers/{}/reshapes/{}/advance", reshapes.advance),
     ("DELETE", "databases/{}/containers/{}/reshapes/{}", reshapes.cancel_reshape),
+    ("POST", "databases/{}/containers/{}/migration", migrations.begin),
+    ("GET", "databases/{}/containers/{}/migration", migrations.show),
+    ("DELETE", "databases/{}/containers/{}/migration", migrations.stop),
     ("GET", "reshapes", reshapes.list_all_reshapes),
     ("PUT", "reshapes/pauses", reshapes.pause),
     ("POST", "reshapes/advance", reshapes.advance),

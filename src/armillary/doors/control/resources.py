@@ -32,7 +32,7 @@ async def show_database(call: Call) -> Response:
 async def create_database(call: Call) -> Response:
     fields = call.fields("a database")
     name = fields.required_text("name")
-    wanted = _throughput(fields)
+    wanted = read_throughput(fields)
     fields.end()
     database = await containers.create_database(call.account, {"id": name}, wanted)
     return call.answer(_database(call, database), 201)
@@ -67,7 +67,7 @@ async def create_container(call: Call) -> Response:
     name = fields.required_text("name")
     paths, is_fixed = fields.texts("partitionKey"), fields.truth("fixed")
     definition = fields.take("definition", {})
-    wanted = _throughput(fields)
+    wanted = read_throughput(fields)
     fields.end()
     if not isinstance(definition, dict):
         raise bad_request("'definition' of a container must be a JSON object with its policies.")
@@ -110,7 +110,7 @@ async def scale_database(call: Call) -> Response:
 async def _scale(call: Call, owner: Record, refusal: str) -> None:
     """`refusal`: what to say if the owner has no throughput."""
     fields = call.fields("a throughput")
-    wanted = _throughput(fields)
+    wanted = read_throughput(fields)
     fields.end()
     if wanted is None:
         raise bad_request("Say the new 'throughput', or the 'autoscale' maximum, in request units a second.")
@@ -140,7 +140,7 @@ async def set_buckets(call: Call) -> Response:
     return call.answer(_container(call, container))
 
 
-def _throughput(fields: Fields) -> Throughput | None:
+def read_throughput(fields: Fields) -> Throughput | None:
     manual_ru = fields.whole("throughput", 1, limits.THROUGHPUT_MAX_RU)
     autoscale_ru = fields.whole("autoscale", 1, limits.THROUGHPUT_MAX_RU)
     if manual_ru is not None and autoscale_ru is not None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 AddCommand = Callable[..., argparse.ArgumentParser]
 
-NAMES = ("databases", "containers", "partitions", "keys", "scale", "split", "merge")
+NAMES = ("databases", "containers", "partitions", "keys", "scale", "split", "merge", "migrate")
 
 
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
@@ -34,10 +34,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     _container(show)
     create = _of_server(add_command(verbs, "create", "create a container; its database too, if it does not exist"))
     _container(create)
-    create.add_argument(
-        "--partition-key", metavar="PATH", action="append", help="such as /customerId; up to three times, for levels"
-    )
-    create.add_argument("--fixed", action="store_true", help="without partition key: one partition of up to 10 GB")
+    _key(create)
     create.add_argument("--definition", metavar="FILE", help="a JSON file with policies, as the SQL API has them")
     _throughput(create, "of the container")
     _container(_delete(_of_server(add_command(verbs, "delete", "delete a container with its items")), None))
@@ -75,6 +72,18 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     )
     _waiting(merge)
 
+    migrate = _of_server(
+        add_command(commands, "migrate", "move a live container to another partition key, under the name it has")
+    )
+    _container(migrate)
+    migrate.add_argument(
+        "target", metavar="DATABASE/NEW", help="the new container; made if it is missing, and renamed in the end"
+    )
+    _key(migrate)
+    _throughput(migrate, "of the new container (default: as the old one)")
+    migrate.add_argument("--keep-as", metavar="NAME", help="what the old one is called then (default: its name-before)")
+    migrate.add_argument("--no-switch", action="store_true", help="copy, follow and compare, and leave the names alone")
+
 
 def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:
     _of_server(parser)
@@ -92,6 +101,13 @@ def _of_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _container(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("container", metavar="DATABASE/CONTAINER")
+
+
+def _key(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--partition-key", metavar="PATH", action="append", help="such as /customerId; up to three times, for levels"
+    )
+    parser.add_argument("--fixed", action="store_true", help="without partition key: one partition of up to 10 GB")
 
 
 def _throughput(parser: argparse.ArgumentParser, whose: str) -> None:

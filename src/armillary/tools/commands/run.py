@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from armillary.tools.commands import containers as container_commands
-from armillary.tools.commands import databases, partitions, resharding
+from armillary.tools.commands import databases, migrating, partitions, resharding
 from armillary.tools.remote import Server, find_server
 from armillary.tools.screen import Screen
 from armillary.tools.settings import Settings
@@ -25,6 +25,7 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("scale", ""): resharding.scale,
     ("split", ""): resharding.split,
     ("merge", ""): resharding.merge,
+    ("migrate", ""): migrating.migrate,
     ("partitions", ""): partitions.draw_partitions,
     ("keys", ""): partitions.draw_keys,
 }

@@ -1,0 +1,356 @@
+"""Moving a live container to another partition key: the items are copied to a new container, every change is followed,
+both are compared, and then the new one takes over the name. Applications go on meanwhile; their writes wait for the
+milliseconds that the last changes and the renaming take.
+
+    copying → following → verifying → following → switched (or caught up, where nobody wants to switch)
+
+Nothing is remembered but that a container is the target of another: whoever dies begins again, and finds what was
+copied. How items get from one to the other is `migration_copy.py`'s part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from armillary import limits
+from armillary.account import containers
+from armillary.account.account import Account
+from armillary.account.catalog import Body, Record
+from armillary.account.change_positions import Stretch
+from armillary.account.container import MONGO, Container
+from armillary.account.migration_copy import Copier, Pinned, Sum, pin, release
+from armillary.account.offers import offer_of
+from armillary.account.throughput import Throughput, throughput_of
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.items import validate_name
+from armillary.model.resources import ResourceType
+
+log = logging.getLogger(__name__)
+
+COPYING, FOLLOWING, VERIFYING = "copying", "following", "verifying"
+CAUGHT_UP, SWITCHED, FAILED, STOPPED = "caught up", "switched", "failed", "stopped"
+_ENDED: Final = (CAUGHT_UP, SWITCHED, FAILED, STOPPED)
+_MARK: Final = "migration"  # in the state of a target: whose, and whether it was us who had versions kept
+_SHORT_TAIL: Final = 50  # changes that may be left when writers are held
+_ROUNDS_MAX: Final = 50  # of following: writers that are faster than we are held a little longer in the end
+_SCRIPTS: Final = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    target: str  # the name of the new container until it takes over
+    paths: tuple[str, ...] | None  # its partition key; None: it has none, or exists already
+    throughput: Throughput | None = None
+    keep_as: str | None = None  # what the old container is called afterwards
+    switches: bool = True
+
+
+class Migration:
+    def __init__(
+        self, account: Account, source: Container, target: Container, plan: Plan, *, adds_policy: bool
+    ) -> None:
+        self._account = account
+        self._source = source
+        self._target = target
+        self._plan = plan
+        self._adds_policy = adds_policy
+        self._copier = Copier(source, target, account.clock)
+        self.source_name = source.name
+        self.target_name = target.name
+        self.kept_as = plan.keep_as or f"{source.name}-before"
+        self.stage = COPYING
+        self.total = 0  # items to copy
+        self.verified: Sum | None = None
+        self.failure: Failure | None = None
+        self.held_ms = 0.0  # how long writers waited at most
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def copied(self) -> int:
+        return self._copier.copied
+
+    @property
+    def followed(self) -> int:
+        return self._copier.followed
+
+    @property
+    def is_ended(self) -> bool:
+        return self.stage in _ENDED
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Leave both containers as they are."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            await self._move()
+            if not self._plan.switches:
+                await self.end()
+                self.stage = CAUGHT_UP
+        except Failure as failure:
+            await self._fail(failure)
+        except asyncio.CancelledError:
+            self.stage = STOPPED
+            raise
+        except Exception:  # it runs by itself: who asks how far it is must learn that it broke
+            log.exception("the migration of %s broke", self._source.link)
+            await self._fail(Failure(Kind.INTERNAL, "The migration broke. The log has the reason."))
+
+    async def _fail(self, failure: Failure) -> None:
+        self.failure = failure
+        log.warning("the migration of %s stopped: %s", self._source.link, failure.message)
+        try:
+            await self.end()
+        except Failure as another:
+            log.warning("%s goes on keeping versions: %s", self._source.link, another.message)
+        self.stage = FAILED
+
+    async def _move(self) -> None:
+        async with self._held():
+            position: tuple[Stretch, ...] = self._end()
+            pinned = await pin(self._source)
+        self.total = sum(each.head.item_count for each in self._source.partitions.values())
+        try:
+            is_resumed = any(each.head.item_count for each in self._target.partitions.values())
+            if is_resumed:
+                await self._copier.reconcile(pinned)
+            await self._copier.copy(pinned, is_resumed=is_resumed)
+        finally:
+            release(pinned)
+        position = await self._follow(position)
+        position = await self._verify(position)
+        position = await self._follow(position)
+        if self._plan.switches:
+            await self._carry_scripts()
+            await self._switch(position)
+
+    # Holding the source's writers.
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[None]:
+        """Nothing is written to the source, and all that was is durable."""
+        with ExitStack() as stilled:
+            for container in (self._source, self._target):
+                if container.is_retired:
+                    raise Failure(Kind.NOT_FOUND, f"The container '{container.name}' was deleted meanwhile.")
+                stilled.enter_context(await self._account.reshaper.hold_still(container))
+            begun_s = self._account.clock.elapsed_s()
+            held = list(self._source.partitions.values())
+            for partition in held:
+                partition.hold()
+            try:
+                for partition in held:
+                    await partition.store.write(lambda txn: None)
+                yield
+            finally:
+                for partition in held:
+                    if partition.is_held:
+                        partition.release()
+                self.held_ms = max(self.held_ms, 1000 * (self._account.clock.elapsed_s() - begun_s))
+
+    def _end(self) -> tuple[Stretch, ...]:
+        """Behind everything that was done so far."""
+        return tuple([Stretch(each.range.low, each.range.high, each.lsn) for each in self._source.partitions.values()])
+
+    # The stages.
+
+    async def _follow(self, position: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+        self.stage = FOLLOWING
+        for _ in range(_ROUNDS_MAX):
+            position, count = await self._copier.follow(position)
+            if count <= _SHORT_TAIL:
+                break
+        return position
+
+    async def _verify(self, position: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+        """Compare both as they are at one moment, while everybody goes on."""
+        pinned: list[Pinned] = []
+        copied: list[Pinned] = []
+        try:
+            async with self._held():
+                position, _ = await self._copier.follow(position)
+                pinned = await pin(self._source)
+                copied = await pin(self._target)
+            self.stage = VERIFYING
+            now_s = self._account.clock.now_s()
+            wanted = await self._copier.sum(self._source, pinned, now_s)
+            found = await self._copier.sum(self._target, copied, now_s)
+        finally:
+            release(pinned)
+            release(copied)
+        if wanted.items != found.items:
+            raise Failure(
+                Kind.CONFLICT,
+                f"'{self._source.name}' has {wanted.items} items, '{self._target.name}' {found.items}: items that "
+                "share an id and the new partition key cannot both be kept, or somebody else writes to the new one.",
+            )
+        if wanted.digest != found.digest:
+            raise Failure(
+                Kind.CONFLICT,
+                f"The items of '{self._source.name}' and '{self._target.name}' differ, though there are as many: items "
+                "share an id and the new partition key, or somebody else writes to the new one.",
+            )
+        self.verified = found
+        return position
+
+    async def _carry_scripts(self) -> None:
+        catalog = self._account.catalog
+        for kind in _SCRIPTS:
+            present = {each.name: each for each in catalog.children(kind, self._target.record.rid)}
+            for script in catalog.children(kind, self._source.record.rid):
+                if script.name not in present:
+                    await catalog.create(kind, self._target.record, script.name, dict(script.body))
+                elif present[script.name].body != script.body:
+                    await catalog.replace(present[script.name], dict(script.body))
+
+    async def _switch(self, position: tuple[Stretch, ...]) -> None:
+        account, source, target = self._account, self._source, self._target
+        async with account.control:
+            async with self._held():
+                await self._copier.follow(position)
+                self._compare_counts()
+                # Who has seen the old container's lsns must not find the new one behind them.
+                highest = max(each.lsn for each in source.partitions.values())
+                for partition in target.partitions.values():
+                    await partition.raise_lsn(highest)
+                etag, ts = await account.catalog.reserve(lambda reservation: reservation.stamp())
+                old = _renamed(source.record, self.kept_as, etag, ts)
+                if self._adds_policy:
+                    old.body.pop("changeFeedPolicy", None)
+                new = _renamed(target.record, self.source_name, etag, ts)
+                new.state.pop(_MARK, None)
+                await account.catalog.rewrite([source.record, target.record], [old, new])
+                target.adopt(new)
+                account.forget_names()
+                # Requests that have found the old container go to the new one: their clients read the name again.
+                source.retire(_moved(self.source_name))
+                source.record = old
+                self.stage = SWITCHED
+            await account.renew(source)
+
+    def _compare_counts(self) -> None:
+        """Once more; what has expired is swept at either's own time."""
+        counts = [sum(each.head.item_count for each in one.partitions.values()) for one in (self._source, self._target)]
+        if counts[0] != counts[1] and self._source.schema.rules.default_ttl is None:
+            raise Failure(
+                Kind.CONFLICT, f"'{self._source.name}' has {counts[0]} items now, '{self._target.name}' {counts[1]}."
+            )
+
+    async def end(self) -> None:
+        """Of a migration that did not switch: the source is as it was before."""
+        if self._adds_policy and self.stage != SWITCHED and not self._source.is_retired:
+            body = {name: value for name, value in self._source.record.body.items() if name != "changeFeedPolicy"}
+            await containers.replace_container(self._account, self._source, body, None)
+
+
+class _Beginning:
+    """Stands for a migration that is about to begin."""
+
+    async def stop(self) -> None:
+        """There is nothing to stop yet."""
+
+
+async def begin(account: Account, source: Container, plan: Plan) -> Migration:
+    """Make the new container, unless an earlier attempt has, and have all versions of the source's items kept."""
+    names = source.database.name, source.name
+    running = account.migrations.get(names)
+    if running is not None and not (isinstance(running, Migration) and running.is_ended):
+        raise Failure(Kind.CONFLICT, f"'{source.name}' is being migrated already.")
+    account.migrations[names] = _Beginning()
+    try:
+        migration = account.migrations[names] = await _begin(account, source, plan)
+    except BaseException:
+        del account.migrations[names]
+        raise
+    migration.start()
+    return migration
+
+
+async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
+    if MONGO in source.record.state:
+        raise Failure(
+            Kind.UNSUPPORTED, f"'{source.name}' is a collection of MongoDB's: shard it by commands of that protocol."
+        )
+    kept_as = validate_name(plan.keep_as or f"{source.name}-before")
+    names = [each.name for each in account.catalog.children(ResourceType.CONTAINER, source.database.rid)]
+    if plan.switches and kept_as in names:
+        raise Failure(
+            Kind.CONFLICT,
+            f"There is a container '{kept_as}' already; say with 'keepAs' what the old one is to be called.",
+        )
+    if plan.target in (source.name, kept_as):
+        raise bad_request("The new container needs a name of its own until it takes over.")
+    target = await _target(account, source, plan) if plan.target not in names else _found(account, source, plan)
+    mark = target.record.state.get(_MARK)
+    adds_policy = mark["adds_policy"] if mark else "changeFeedPolicy" not in source.record.body
+    if mark is None:
+        own = {"source": source.rid_text, "adds_policy": adds_policy}
+        await account.catalog.change_state(target.record, lambda state, _: {**state, _MARK: own})
+    if "changeFeedPolicy" not in source.record.body:
+        policy = {"retentionDuration": limits.MIGRATION_VERSION_MINUTES}
+        await containers.replace_container(account, source, {**source.record.body, "changeFeedPolicy": policy}, None)
+    await _begun(source)
+    return Migration(account, source, target, plan, adds_policy=adds_policy)
+
+
+async def _begun(source: Container) -> None:
+    """Wait until every partition keeps versions."""
+    while True:
+        late = [each for each in source.partitions.values() if each.versions_number != source.schema.versions_number]
+        if not late:
+            return
+        for partition in late:
+            await partition.released()
+            await partition.keep_versions()
+
+
+async def _target(account: Account, source: Container, plan: Plan) -> Container:
+    own = {
+        name: value for name, value in source.record.body.items() if name not in ("partitionKey", "changeFeedPolicy")
+    }
+    body: Body = {**own, "id": plan.target}
+    if plan.paths:
+        kind = "Hash" if len(plan.paths) == 1 else "MultiHash"
+        body["partitionKey"] = {"paths": list(plan.paths), "kind": kind, "version": 2}
+    wanted = plan.throughput
+    offer = offer_of(account, source.record)
+    if wanted is None and offer is not None:
+        wanted = throughput_of(offer.body)
+    return await containers.create_container(account, source.database, body, wanted, is_old_client=not plan.paths)
+
+
+def _found(account: Account, source: Container, plan: Plan) -> Container:
+    """A container that is there already: of an earlier attempt, or empty."""
+    target = account.container(source.database.name, plan.target)
+    mark = target.record.state.get(_MARK)
+    is_empty = not any(each.head.item_count for each in target.partitions.values())
+    if (mark is not None and mark["source"] != source.rid_text) or (mark is None and not is_empty):
+        raise Failure(
+            Kind.CONFLICT, f"The container '{plan.target}' is there already, and was not begun as a copy of this one."
+        )
+    if plan.paths and (target.key is None or target.key.paths != plan.paths):
+        raise Failure(Kind.CONFLICT, f"The container '{plan.target}' is there already, with another partition key.")
+    if plan.throughput is not None:
+        raise bad_request(f"The container '{plan.target}' is there already, with a throughput of its own.")
+    return target
+
+
+def _renamed(record: Record, name: str, etag: str, ts: int) -> Record:
+    return replace(record, name=name, body={**record.body, "id": name}, state={**record.state}, etag=etag, ts=ts)
+
+
+def _moved(name: str) -> Failure:
+    return Failure(
+        Kind.STALE_CONTAINER,
+        f"The container '{name}' has been moved to another partition key meanwhile. Read it again, and try again.",
+    )

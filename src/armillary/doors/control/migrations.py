@@ -1,0 +1,71 @@
+"""Migrations over the control API: begin one, see how far it is, stop it. They are named by what is moved, under the
+name that it had when it began."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.account import migration
+from armillary.account.migration import Migration, Plan
+from armillary.doors.control.call import Call
+from armillary.doors.control.resources import read_throughput
+from armillary.errors import Failure, Kind, bad_request
+from armillary.net.http import Response
+
+
+async def begin(call: Call) -> Response:
+    fields = call.fields("a migration")
+    paths, is_fixed = fields.texts("partitionKey"), fields.truth("fixed")
+    if paths and is_fixed:
+        raise bad_request("The new container has one partition key, or is fixed and has none.")
+    target, keep_as = fields.required_text("target"), fields.text("keepAs")
+    plan = Plan(
+        target=target,
+        paths=tuple(paths) if paths else None,
+        throughput=read_throughput(fields),
+        keep_as=keep_as,
+        switches=not fields.truth("noSwitch"),
+    )
+    fields.end()
+    source = call.container()
+    names = [each.name for each in call.account.containers if each.database.rid == source.database.rid]
+    if not paths and not is_fixed and target not in names:
+        raise bad_request("Say what the new container is partitioned by ('partitionKey'), or that it is 'fixed'.")
+    return call.answer(_shown(await migration.begin(call.account, source, plan)), 202)
+
+
+async def show(call: Call) -> Response:
+    call.query()
+    return call.answer(_shown(_find(call)))
+
+
+async def stop(call: Call) -> Response:
+    call.query()
+    found = _find(call)
+    await found.stop()
+    await found.end()
+    return call.answer(_shown(found))
+
+
+def _find(call: Call) -> Migration:
+    found = call.account.migrations.get((call.names[0], call.names[1]))
+    if not isinstance(found, Migration):
+        raise Failure(Kind.NOT_FOUND, f"'{call.names[1]}' is not being migrated, and was not since the server started.")
+    return found
+
+
+def _shown(found: Migration) -> dict[str, Any]:
+    return {
+        "source": found.source_name,
+        "target": found.target_name,
+        "keepAs": found.kept_as,
+        "stage": found.stage,
+        "ended": found.is_ended,
+        "itemsTotal": found.total,
+        "itemsCopied": found.copied,
+        "changesFollowed": found.followed,
+        "verifiedItems": found.verified.items if found.verified is not None else None,
+        "digest": f"{found.verified.digest:032x}" if found.verified is not None else None,
+        "heldMs": round(found.held_ms, 1),
+        "failure": found.failure.message if found.failure is not None else None,
+    }

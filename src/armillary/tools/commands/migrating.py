@@ -1,0 +1,57 @@
+"""`armillary migrate`: has the server move a live container to another partition key, and shows how far it is. How that
+is done, and what switching means, is known to `account/migration.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from armillary.errors import Failure, Kind, bad_request
+from armillary.tools.commands.names import container_path
+from armillary.tools.remote import Server
+from armillary.tools.screen import Screen, count
+
+_POLL_S = 0.2
+
+
+def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    source, target = arguments["container"], arguments["target"]
+    path = container_path(source)
+    _, database, _, name = container_path(target)
+    if database != path[1]:
+        raise bad_request("Both containers must be in one database: the new one takes over the name of the old one.")
+    body: dict[str, Any] = {"target": name}
+    if "partition_key" in arguments:
+        body["partitionKey"] = arguments["partition_key"]
+    body |= {each: arguments[each] for each in ("fixed", "throughput", "autoscale") if each in arguments}
+    if "keep_as" in arguments:
+        body["keepAs"] = arguments["keep_as"]
+    if "no_switch" in arguments:
+        body["noSwitch"] = True
+    content = server.post(*path, "migration", body=body)
+    with screen.progress(f"migrate {source}") as update:
+        while not content["ended"]:
+            time.sleep(_POLL_S)
+            content = server.get(*path, "migration")
+            total = content["itemsTotal"]
+            update(content["itemsCopied"] / total if total else 0.0, _said(source, content))
+    if content["failure"] is not None:
+        raise Failure(Kind.CONFLICT, f"{content['failure']} {source} is as it was; the same command goes on.")
+    if screen.is_json:
+        screen.content(content)
+        return
+    screen.say(
+        f"{count(content['verifiedItems'])} items are the same in both, digest {content['digest']}; "
+        f"{count(content['changesFollowed'])} changes were followed."
+    )
+    if content["stage"] == "switched":
+        old = f"{database}/{content['keepAs']}"
+        screen.say(f"{source} is the new container now; the old one is {old}. Writers waited {content['heldMs']} ms.")
+    else:
+        screen.say(f"{source} is as it was. The same command without --no-switch completes the migration.")
+
+
+def _said(source: str, content: dict[str, Any]) -> str:
+    copied = f"{count(content['itemsCopied'])} of {count(content['itemsTotal'])} items"
+    return f"migrate {source}: {content['stage']}, {copied}, {count(content['changesFollowed'])} changes"

@@ -1,0 +1,110 @@
+"""`armillary migrate` with live writers: released clients go on by the container's name, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from azure.cosmos import ContainerProxy, CosmosClient
+from control.conftest import Start
+from support.process import KEY
+
+PRELOADED, WRITERS = 600, 3
+
+
+class Device(threading.Thread):
+    """Creates, changes and deletes its own readings through a client of its own, and knows what there must be."""
+
+    def __init__(self, url: str, database: str, number: int) -> None:
+        super().__init__(daemon=True)
+        self._client = CosmosClient(url, KEY)
+        self._container: ContainerProxy = self._client.get_database_client(database).get_container_client("readings")
+        self._prefix = f"w{number}"
+        self.items: dict[str, dict[str, Any]] = {}
+        self.stopping = threading.Event()
+        self.written_after = 0  # since somebody began to count
+        self.is_counting = False
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            count = 0
+            while not self.stopping.is_set():
+                count += 1
+                item = {"id": f"{self._prefix}-{count}", "deviceId": f"d{count % 10}", "value": count}
+                self._container.create_item(item)
+                self.items[item["id"]] = item
+                changed = {**item, "value": -count}
+                self._container.upsert_item(changed)
+                self.items[item["id"]] = changed
+                self.written_after += self.is_counting
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._client.close()
+
+
+def test_a_fixed_container_becomes_a_partitioned_one(start_operator: Start) -> None:
+    operator = start_operator()
+    operator.command("containers", "create", "telemetry/readings", "--fixed")
+    model: dict[str, dict[str, Any]] = {}
+    with CosmosClient(operator.server.url, KEY) as client:
+        container = client.get_database_client("telemetry").get_container_client("readings")
+        for number in range(PRELOADED):
+            item = {"id": f"old-{number}", "deviceId": f"d{number % 40}", "value": number}
+            container.create_item(item)
+            model[item["id"]] = item
+        devices = [Device(operator.server.url, "telemetry", number) for number in range(WRITERS)]
+        for device in devices:
+            device.start()
+        told = operator.json(
+            *"migrate telemetry/readings telemetry/partitioned --partition-key /deviceId --throughput 20000".split()
+        )
+        assert told["stage"] == "switched" and told["verifiedItems"] >= PRELOADED
+        for device in devices:
+            device.is_counting = True
+        while any(device.written_after < 3 and device.failure is None for device in devices):
+            devices[0].join(0.02)
+        for device in devices:
+            device.stopping.set()
+        for device in devices:
+            device.join()
+            assert device.failure is None, device.failure
+            model |= device.items
+        # A client that knew the old container finds the new one by its name.
+        found = {
+            item["id"]: item for item in container.query_items("SELECT * FROM c", enable_cross_partition_query=True)
+        }
+        assert {
+            name: {key: value for key, value in item.items() if not key.startswith("_")} for name, item in found.items()
+        } == model
+        assert container.read()["partitionKey"]["paths"] == ["/deviceId"]
+        assert container.read_item("old-7", partition_key="d7")["value"] == 7
+    shown = operator.json("containers", "show", "telemetry/readings")
+    assert (shown["partitionCount"], shown["throughput"]["ru"]) == (4, 20_000)
+    assert operator.json("containers", "show", "telemetry/readings-before")["fixed"]
+    refused = operator.command("migrate", "telemetry/readings", "telemetry/again", "--partition-key", "/value", code=2)
+    assert "readings-before" in refused and "keepAs" in refused
+    told_text = operator.command(
+        *"migrate telemetry/readings telemetry/again --partition-key /value --keep-as second --no-switch".split()
+    )
+    assert "is as it was" in told_text
+    assert "one database" in operator.command("migrate", "a/b", "c/d", "--fixed", code=2)
+
+
+def test_a_migration_that_a_crash_interrupts(tmp_path: Path, start_operator: Start) -> None:
+    operator = start_operator()
+    operator.command("containers", "create", "shop/orders", "--fixed")
+    lines = "".join(f'{{"id": "{number}", "customer": "c{number % 9}"}}\n' for number in range(4000))
+    (tmp_path / "in.jsonl").write_text(lines)
+    operator.command("import", str(tmp_path / "in.jsonl"), "shop/orders", "--state", str(tmp_path / "state"))
+    operator.ask("POST", "databases/shop/containers/orders/migration", {"target": "new", "partitionKey": ["/customer"]})
+    while not operator.ask("GET", "databases/shop/containers/orders/migration")["itemsCopied"] > 0:
+        pass
+    operator.server.kill()
+    operator = start_operator()
+    assert operator.json("containers", "show", "shop/orders")["items"] == 4000
+    told = operator.json("migrate", "shop/orders", "shop/new", "--partition-key", "/customer")
+    assert (told["stage"], told["verifiedItems"]) == ("switched", 4000)
+    assert operator.json("containers", "show", "shop/orders")["partitionKey"] == ["/customer"]
