@@ -29,9 +29,10 @@ from armillary.doors.mongo.cluster_time import ClusterTime
 from armillary.doors.mongo.commands import COMMANDS, Command
 from armillary.doors.mongo.compression import NEVER_COMPRESSED
 from armillary.doors.mongo.cursors import Cursors
-from armillary.doors.mongo.errors import RESUMABLE, code_of, labels_of
+from armillary.doors.mongo.errors import RESUMABLE, STATE_CHANGES, code_of, labels_of
 from armillary.doors.mongo.fail_points import FailPoints
 from armillary.doors.mongo.fields import GENERIC
+from armillary.doors.mongo.hello import topology_of
 from armillary.doors.mongo.refusals import Hopeless
 from armillary.doors.mongo.sessions import Sessions, session_id_of
 from armillary.doors.mongo.snapshots import Snapshots
@@ -365,6 +366,9 @@ class MongoDoor:
         client.statistics.retry_after_ms = failure.retry_after_ms or 0
         # A write that failed is told of its write concern all the same.
         extra = call.extra if call is not None else None
+        # What a fail point feigns is to be taken for true.
+        if call is not None and code_of(failure) in STATE_CHANGES and "is_before" not in failure.details:
+            extra = {**(extra or {}), "topologyVersion": topology_of(call)}
         return answers.refused(failure, labels, extra, self.cluster_time.elements())
 
     def _is_stream(self, call: Call) -> bool:

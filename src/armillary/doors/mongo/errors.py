@@ -51,6 +51,8 @@ CODES: Final[dict[Kind, int]] = {
 }
 
 RETRYABLE: Final = frozenset((6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436))
+# Drivers take these for a change of the topology, unless they are told that there was none.
+STATE_CHANGES: Final = frozenset((91, 189, 10107, 10058, 11600, 11602, 13435, 13436))
 # A change stream that fails with one of these can be gone on with.
 RESUMABLE: Final = RETRYABLE | {63, 133, 150, 234, 13388}
 _TRANSIENT: Final = frozenset((24, 112, 246, 251, 267))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from armillary import limits
 from armillary.doors.mongo.call import Call, Reply, out_of_time
@@ -18,6 +18,19 @@ _KNOWN: Final = frozenset(
     "failCommands errorCode closeConnection writeConcernError errorLabels blockConnection blockTimeMS appName "
     "failInternalCommands errorExtraInfo namespace".split()
 )
+
+
+class Loss(Protocol):
+    """A fail point of single statements of numbered writes."""
+
+    @property
+    def is_before(self) -> bool:
+        """The statement itself is lost, not only its answer."""
+
+    def is_due(self) -> bool:
+        """Whether the next statement is the one."""
+
+    def failure(self) -> Failure: ...
 
 
 class FailPoints:
@@ -39,17 +52,10 @@ class FailPoints:
                 raise refusal(2, "There are too many fail points")
             self._rules[name] = rule
 
-    def lose_before(self) -> None:
-        """Raise if a numbered write is to be lost before it is done."""
-        rule = self._rules.get(_NUMBERED)
-        if rule is not None and "failBeforeCommitExceptionCode" in rule.data and rule.is_due():
-            raise rule.lost()
-
-    def lose_after(self) -> None:
-        """Raise if its answer is to be lost."""
-        rule = self._rules.get(_NUMBERED)
-        if rule is not None and "failBeforeCommitExceptionCode" not in rule.data and rule.is_due():
-            raise rule.lost()
+    @property
+    def loss(self) -> Loss | None:
+        """What numbered writes are to meet with."""
+        return self._rules.get(_NUMBERED)
 
     async def meet(self, call: Call) -> Document | None:
         """Raise what was asked for, or give a writeConcernError to answer; mostly there is nothing to do."""
@@ -65,7 +71,11 @@ class _Rule:
         self._skips = skips
         self.data = data
 
-    def lost(self) -> Failure:
+    @property
+    def is_before(self) -> bool:
+        return "failBeforeCommitExceptionCode" in self.data
+
+    def failure(self) -> Failure:
         if self.data.get("closeConnection", True):
             return Failure(Kind.DROPPED, "The connection is closed by a fail point")
         code = int(self.data.get("failBeforeCommitExceptionCode", 91))

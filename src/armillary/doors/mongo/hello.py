@@ -37,7 +37,7 @@ async def hello(call: Call) -> Reply:
         answer["helloOk"] = True
     answer["isWritablePrimary" if is_new_style else "ismaster"] = True
     answer |= {
-        "topologyVersion": _topology(call),
+        "topologyVersion": topology_of(call),
         "hosts": [host],
         "setName": SET_NAME,
         "setVersion": 1,
@@ -102,9 +102,9 @@ async def _hold(call: Call) -> None:
         raise refusal(31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'")
     if not isinstance(known, dict):
         raise refusal(14, "BSON field 'hello.topologyVersion' is the wrong type, expected type 'object'")
-    if known == _topology(call):
+    if known == topology_of(call):
         await call.client.pause(min(wait_ms / 1000, limits.MONGO_HELLO_SECONDS_MAX))
 
 
-def _topology(call: Call) -> dict[str, Any]:
+def topology_of(call: Call) -> dict[str, Any]:
     return {"processId": call.door.process_id, "counter": Int64(1)}

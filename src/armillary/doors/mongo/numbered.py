@@ -5,15 +5,20 @@ commands of transactions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from armillary.account import bson_items
 from armillary.account.container import Container
-from armillary.doors.mongo import namespaces, transactions
+from armillary.doors.mongo import namespaces, raw, transactions
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import Command
+from armillary.doors.mongo.fail_points import Loss
+from armillary.doors.mongo.writes import statement_numbers
 from armillary.languages.mongo.errors import refusal
 from armillary.partition.operations import Outcome
 from armillary.partition.records import Record
+
+_STATEMENTS: Final = {"insert": "documents", "update": "updates", "delete": "deletes", "bulkWrite": "ops"}
 
 
 class Numbering:
@@ -52,12 +57,31 @@ async def run(call: Call, command: Command) -> Reply:
         session.transaction = None
     session.txn_number = call.txn_number
     call.numbering = Numbering(session.id, call.txn_number)
-    lossy = call.door.fail_points
-    if not lossy.are_set:
-        return await command.run(call)
-    lossy.lose_before()
+    loss = call.door.fail_points.loss
+    return await (command.run(call) if loss is None else _run_lossy(call, command, loss))
+
+
+async def _run_lossy(call: Call, command: Command, loss: Loss) -> Reply:
+    """Do what a command says up to the statement that is lost; or all of it, and lose the answer."""
+    field = _STATEMENTS.get(call.name)
+    if field is None:
+        statements, known = [b""], {}
+    else:
+        statements = call.sequences.get(field) or raw.documents_at(call.raw_body, field)
+        assert call.numbering is not None
+        name = call.body.get(call.name)
+        container = namespaces.find(call, name) if type(name) is str else None
+        known = call.numbering.known(container) if container is not None else {}
+    numbers = statement_numbers(call, len(statements))
+    due = [index for index, number in enumerate(numbers) if number not in known and loss.is_due()]
+    if due and loss.is_before:
+        if due[0] and field is not None:
+            call.sequences[field] = statements[: due[0]]
+            await command.run(call)
+        raise loss.failure()
     reply = await command.run(call)
-    lossy.lose_after()
+    if due:
+        raise loss.failure()
     return reply
 
 
