@@ -17,10 +17,10 @@ from faults.elastic.world import World, simulate
 from faults.test_elastic_simulation import reshapes_and_crashes
 
 from armillary.account.account import AccountSettings
+from armillary.account.change_rows import change_row
 from armillary.account.changes import ChangePage, read_changes
 from armillary.account.check import check_account
 from armillary.account.feeds import FeedOptions
-from armillary.doors.sql.changes import version_row
 
 POLICIES = {"changeFeedPolicy": {"retentionDuration": 10}, "defaultTtl": -1}
 KEYS, ITEMS, WRITERS = 12, 4, 4
@@ -87,8 +87,7 @@ class Reader:
             return False
         self._position = page.continuation
         self._pages += 1
-        rows = [orjson.loads(version_row(each.version, container)) for each in page.items if each.version]
-        assert len(rows) == len(page.items)
+        rows = [orjson.loads(change_row(each, container)) for each in page.items]
         self.fold.page(self._pages, rows)
         return page.is_end
 

@@ -10,12 +10,12 @@ import pytest
 from support.house import KEY, House
 
 from armillary.account import containers, items
+from armillary.account.change_rows import change_row
 from armillary.account.changes import read_changes
 from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
 from armillary.account.items import ItemOptions
-from armillary.doors.sql.changes import version_row
 from armillary.errors import Failure
 from armillary.model import layout
 from armillary.partition.upkeep import forget_versions, sweep_expired
@@ -28,7 +28,7 @@ async def versions(house: House, container: Container, position: str = "0", **op
     page = await read_changes(
         house.account, container, FeedOptions(continuation=position, **options), has_all_versions=True
     )
-    return [orjson.loads(version_row(each.version, container)) for each in page.items if each.version is not None]
+    return [orjson.loads(change_row(each, container)) for each in page.items]
 
 
 def told(rows: list[dict[str, Any]]) -> list[tuple[str, Any, Any]]:

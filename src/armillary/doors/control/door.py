@@ -13,7 +13,7 @@ from typing import Final
 
 from armillary.account.account import Account
 from armillary.clock import MovableClock
-from armillary.doors.control import faults, metrics, migrations, moving, partitions, reshapes, resources
+from armillary.doors.control import changes, faults, metrics, migrations, moving, partitions, reshapes, resources
 from armillary.doors.control.authentication import ControlGuard
 from armillary.doors.control.call import Action, Call, Routes, read_target
 from armillary.doors.control.errors import error_response
@@ -94,6 +94,7 @@ _ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("PUT", "databases/{}/containers/{}/buckets", resources.set_buckets),
     ("GET", "databases/{}/containers/{}/partitions", partitions.show_partitions),
     ("GET", "databases/{}/containers/{}/keys", partitions.show_keys),
+    ("GET", "databases/{}/containers/{}/changes", changes.show_changes),
     ("POST", "databases/{}/containers/{}/split", reshapes.split),
     ("POST", "databases/{}/containers/{}/merge", reshapes.merge),
     ("GET", "databases/{}/containers/{}/reshapes", reshapes.list_reshapes),

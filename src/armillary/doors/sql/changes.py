@@ -4,10 +4,8 @@ back in If-None-Match; an answer without changes is 304."""
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
-from typing import Any
 
-import orjson
-
+from armillary.account.change_rows import change_row
 from armillary.account.changes import read_changes
 from armillary.account.container import Container
 from armillary.account.explanations import explain_feed
@@ -16,18 +14,13 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call, HeaderList
 from armillary.doors.sql.lists import container_paths
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.documents import json_document, json_text
 from armillary.model.encoding import payload_of
 from armillary.model.resources import ResourceType
-from armillary.model.values import UNDEFINED
 from armillary.net.http import Response
-from armillary.partition.changes import Changed
-from armillary.partition.versions import CREATED, DELETED, EXPIRED, REPLACED, Version
 
 _LATEST_VERSION, _ALL_VERSIONS = b"incremental feed", b"full-fidelity feed"
 _FORM = "2021-09-15"  # what was done stands beside the item; clients know no other by now
 _NOW = "*"
-_OPERATIONS = {CREATED: "create", REPLACED: "replace", DELETED: "delete", EXPIRED: "delete"}
 
 
 async def read_change_feed(call: Call, container: Container, options: FeedOptions) -> Response:
@@ -66,7 +59,7 @@ async def read_change_feed(call: Call, container: Container, options: FeedOption
     parts = explain_feed(sizes_bytes, page.charge_ru, options.read_factor) if call.explains else None
     if not page.items and page.is_end:
         return call.answer(304, page.charge_ru, b"", [(b"x-ms-item-count", b"0"), *extra], parts)
-    rows = [_row(each, container) for each in page.items]
+    rows = [change_row(each, container) for each in page.items]
     return call.answer_feed(page.charge_ru, container.rid_text, ResourceType.ITEM.feed, rows, None, extra, parts)
 
 
@@ -106,36 +99,3 @@ def _since_s(call: Call) -> int | None:
         f"The header If-Modified-Since has the invalid value '{given[:100]}'; it must be a date such as "
         "Sun, 06 Nov 1994 08:49:37 GMT."
     )
-
-
-def _row(changed: Changed, container: Container) -> bytes:
-    if changed.version is not None:
-        return version_row(changed.version, container)
-    # The item with its lsn, which is no part of what is stored: the text of an item ends with a brace.
-    return b'%b,"_lsn":%d}' % (json_text(changed.stored, container.schema)[:-1], changed.lsn)
-
-
-def version_row(version: Version, container: Container) -> bytes:
-    """What was done to an item, with how it became and how it was."""
-    entry, schema = version.entry, container.schema
-    metadata: dict[str, Any] = {"operationType": _OPERATIONS[entry.kind], "lsn": entry.lsn, "crts": entry.changed_s}
-    parts = [b'{"current":%b' % (json_text(version.current, schema) if version.current is not None else b"{}")]
-    if version.previous is not None:
-        metadata["previousImageLSN"] = entry.before_lsn
-        parts.append(b'"previous":%b' % json_text(version.previous, schema))
-        if version.current is None:
-            metadata |= _deleted(version.previous, container)
-    if entry.kind == EXPIRED:
-        metadata["timeToLiveExpired"] = True
-    parts.append(b'"metadata":%b}' % orjson.dumps(metadata))
-    return b",".join(parts)
-
-
-def _deleted(stored: bytes, container: Container) -> dict[str, Any]:
-    """Which item a delete is about, as the service says it: by its id and the values of its partition key."""
-    document = json_document(stored, container.schema)
-    named: dict[str, Any] = {"id": document["id"]}
-    if container.key is not None:
-        values = zip(container.key.paths, container.key_of(document), strict=False)
-        named["partitionKey"] = {path[1:]: value for path, value in values if value is not UNDEFINED}
-    return named

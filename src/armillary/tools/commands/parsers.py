@@ -12,7 +12,7 @@ from typing import TypeAlias
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 AddCommand = Callable[..., argparse.ArgumentParser]
 
-NAMES = ("databases", "containers", "partitions", "keys", "scale", "split", "merge", "migrate")
+NAMES = ("databases", "containers", "partitions", "keys", "scale", "split", "merge", "feed", "migrate")
 
 
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
@@ -71,6 +71,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
         help="two ids (default: the smallest neighbours)",
     )
     _waiting(merge)
+    _add_feed(commands, add_command)
 
     migrate = _of_server(
         add_command(commands, "migrate", "move a live container to another partition key, under the name it has")
@@ -85,6 +86,23 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     migrate.add_argument("--no-switch", action="store_true", help="copy, follow and compare, and leave the names alone")
 
 
+def _add_feed(commands: Commands, add_command: AddCommand) -> None:
+    feed = add_command(commands, "feed", "show the change feed of a container")
+    verbs = feed.add_subparsers(dest="verb", metavar="tail", required=True)
+    tail = add_command(verbs, "tail", "print what is written to a container as it happens, one JSON text a line")
+    _place(tail)
+    _container(tail)
+    tail.add_argument(
+        "--mode",
+        choices=["latest", "all-versions"],
+        help="items as they are (default), or each of their versions and deletes, where the container keeps them",
+    )
+    tail.add_argument("--from", metavar="START", help="beginning, now (default), or a time: 2026-01-31T12:00:00Z")
+    tail.add_argument("--partition-key", metavar="VALUE", help="of one logical partition: a text, or JSON")
+    tail.add_argument("--limit", metavar="N", type=int, help="end after so many changes")
+    tail.add_argument("--no-follow", action="store_true", help="end when there is nothing more")
+
+
 def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:
     _of_server(parser)
     return parser.add_subparsers(dest="verb", metavar="list|show|create|delete")
@@ -93,6 +111,11 @@ def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands
 def _of_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """What every command takes that talks to a server."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return _place(parser)
+
+
+def _place(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Where the server is."""
     parser.add_argument("--data", metavar="DIR", help="the server's data directory (ARMILLARY_DATA)")
     parser.add_argument("--url", metavar="URL", help="where the server is, if its data directory does not say it")
     parser.add_argument("--config", metavar="FILE", help="the server's settings file (ARMILLARY_CONFIG)")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from armillary.tools.commands import containers as container_commands
-from armillary.tools.commands import databases, migrating, partitions, resharding
+from armillary.tools.commands import databases, feeds, migrating, partitions, resharding
 from armillary.tools.remote import Server, find_server
 from armillary.tools.screen import Screen
 from armillary.tools.settings import Settings
@@ -28,6 +28,7 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("migrate", ""): migrating.migrate,
     ("partitions", ""): partitions.draw_partitions,
     ("keys", ""): partitions.draw_keys,
+    ("feed", "tail"): feeds.tail,
 }
 
 
