@@ -5,16 +5,21 @@ crashes: each version once, in order per key. Simulated from seeds, and once wit
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
 import pytest
+from azure.cosmos import CosmosClient, PartitionKey
+from azure.cosmos.exceptions import CosmosResourceNotFoundError
+from control.conftest import Operator
 from faults.elastic.folding import Document, Fold
 from faults.elastic.port import Refused, Step, Unanswered
 from faults.elastic.world import World, simulate
 from faults.test_elastic_simulation import reshapes_and_crashes
+from support.process import KEY, ServerProcess
 
 from armillary.account.account import AccountSettings
 from armillary.account.change_rows import change_row
@@ -139,3 +144,77 @@ def test_folding_gives_the_final_state(seed: int, number: int) -> None:
     world = simulate(seed + number, whole, AccountSettings())
     print(world.report([]))
     assert world.history.tally["ranges"] > 2 or world.history.tally["crashes"] > 2
+
+
+class Client:
+    """A released client at work and, with a token that outlives it, one that follows."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.fold = Fold()
+        self._dice = dice
+        self._token = ""
+        self._pages = 0
+        self._count = 0
+
+    def write(self, container: Any) -> None:
+        dice = self._dice
+        key, item = f"k{dice.randrange(KEYS)}", f"i{dice.randrange(ITEMS)}"
+        self._count += 1
+        document = {"id": item, "key": key, "n": self._count}
+        match dice.randrange(5):
+            case 0:
+                with contextlib.suppress(CosmosResourceNotFoundError):
+                    container.delete_item(item, key)
+            case 1:
+                made = [f"b{self._count}.{number}" for number in range(3)]
+                batch = [("create", ({"id": each, "key": key, "transaction": made[0]},)) for each in made]
+                container.execute_item_batch(batch, key)
+            case 2:
+                container.upsert_item(document | {"ttl": 1})
+            case _:
+                container.upsert_item(document)
+
+    def follow(self, container: Any) -> None:
+        options: dict[str, Any] = {"continuation": self._token} if self._token else {"mode": "AllVersionsAndDeletes"}
+        pages = container.query_items_change_feed(max_item_count=self._dice.choice((3, 50)), **options).by_page()
+        for page in pages:
+            self._pages += 1
+            self.fold.page(self._pages, list(page))
+        self._token = container.client_connection.last_response_headers["etag"]
+
+
+@pytest.mark.timeout(120)
+def test_with_a_server_that_is_killed(seed: int, start_server: Callable[..., ServerProcess]) -> None:
+    print("--seed", seed)
+    dice = random.Random(seed)
+    follower = Client(dice)
+    for turn in range(3):
+        server = start_server("--durability", "relaxed")
+        with CosmosClient(server.url, KEY) as client:
+            if turn == 0:
+                database = client.create_database("db")
+                container = database.create_container(
+                    "c", PartitionKey("/key"), default_ttl=-1, change_feed_policy={"retentionDuration": 60}
+                )
+                follower.follow(container)
+            container = client.get_database_client("db").get_container_client("c")
+            for _ in range(30):
+                follower.write(container)
+            operator = Operator(server)
+            kind = "merge" if turn == 2 else "split"
+            operator.command(kind, "db/c", *(["--no-wait"] if dice.random() < 0.5 else []))
+            for _ in range(20):
+                follower.write(container)
+                if dice.random() < 0.3:
+                    follower.follow(container)
+            if turn < 2:
+                server.kill()
+                continue
+            while True:  # until what has expired is swept away
+                follower.follow(container)
+                listed = list(container.read_all_items())
+                if not any("ttl" in each for each in [*follower.fold.items.values(), *listed]):
+                    break
+            follower.fold.compare(listed)
+    assert not follower.fold.problems, follower.fold.problems[:5]
+    assert all(follower.fold.kinds.values()), follower.fold.kinds
