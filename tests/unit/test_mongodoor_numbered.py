@@ -201,3 +201,57 @@ async def test_transactions_grow_old() -> None:
     assert (await house.ask({"commitTransaction": 1, "$db": "admin", **within(1)}))["code"] == 251
     assert len(await documents(house)) == 1
     await house.close()
+
+
+# Collections that a transaction makes.
+
+
+async def names_of(house: MongoHouse) -> list[str]:
+    listed = await house.ask({"listCollections": 1, "nameOnly": True})
+    return sorted(each["name"] for each in listed["cursor"]["firstBatch"])
+
+
+async def ended(house: MongoHouse, how: str, number: int) -> dict[str, Any]:
+    return await house.ask({f"{how}Transaction": 1, **within(number)}, database="admin")
+
+
+async def test_collections_are_made_with_the_transaction(house: MongoHouse) -> None:
+    index = {"key": {"n": 1}, "name": "n_1", "unique": True}
+    assert (await house.ask({"create": "made", **within(1, starts=True)}))["ok"] == 1
+    assert (await house.ask({"createIndexes": "made", "indexes": [index], **within(1)}))["numIndexesAfter"] == 2
+    assert (await house.ask({"insert": "made", "documents": [{"_id": 1, "n": 1}], **within(1)}))["n"] == 1
+    assert await documents(house, "made", **within(1)) == {1: 1}
+    assert await names_of(house) == ["c"] and await documents(house, "made") == {}
+    assert (await ended(house, "commit", 1))["ok"] == 1
+    assert await names_of(house) == ["c", "made"] and await documents(house, "made") == {1: 1}
+    listed = await house.ask({"listIndexes": "made"})
+    assert [each["name"] for each in listed["cursor"]["firstBatch"]] == ["_id_", "n_1"]
+    assert (await ended(house, "commit", 1))["ok"] == 1, "asked for again"
+    assert (await house.ask({"create": "made", **within(2, starts=True)}))["code"] == 48
+
+
+async def test_collections_go_with_the_transaction(house: MongoHouse) -> None:
+    await house.ask({"insert": "other", "documents": [{}]})
+    await house.ask({"insert": "made", "documents": [{"_id": 1}], **within(1, starts=True)})
+    await ended(house, "abort", 1)
+    await house.ask({"insert": "made", "documents": [{"_id": 1}], **within(2, starts=True)})
+    await house.ask({"insert": "made", "documents": [{"_id": 2}]})
+    refused = await ended(house, "commit", 2)
+    assert (refused["code"], refused["errorLabels"]) == (112, ["TransientTransactionError"]), "somebody was faster"
+    assert await documents(house, "made") == {2: None} and await names_of(house) == ["c", "made", "other"]
+    indexing = {"createIndexes": "other", "indexes": [{"key": {"a": 1}, "name": "a_1"}]}
+    assert (await house.ask({**indexing, **within(3, starts=True)}))["code"] == 263
+
+
+async def test_collections_of_transactions_that_were_cut_off() -> None:
+    engine = MemoryEngine()
+    first = await MongoHouse.open(engine)
+    await first.ask({"insert": "made", "documents": [{"_id": 1}], **within(1, starts=True)})
+    second = await MongoHouse.open(engine)  # without closing the first: it was killed
+    assert len(list(second.account.containers)) == 1
+    await second.door.clear()
+    await second.account.close()
+    await first.account.close()
+    third = await MongoHouse.open(engine)
+    assert list(third.account.containers) == [] and await names_of(third) == []
+    await third.close()

@@ -45,7 +45,7 @@ async def create(call: Call) -> Reply:
     options = {**capped.options_of(call), **checked_options(call)}
     present = namespaces.find(call, collection)
     if present is not None:
-        if namespaces.options_of(present) == options:
+        if namespaces.options_of(present) == options and call.transaction is None:
             return {}
         raise refusal(48, f"Collection {call.database}.{collection} already exists.")
     try:

@@ -18,9 +18,10 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from armillary import limits
+from armillary.account import containers
 from armillary.account.account import Account
 from armillary.clock import Clock
-from armillary.doors.mongo import answers, concerns, numbered, points
+from armillary.doors.mongo import answers, concerns, namespaces, numbered, points
 from armillary.doors.mongo.authentication import Authenticator, unauthorized
 from armillary.doors.mongo.call import Call, check_database, read_only
 from armillary.doors.mongo.change_streams import ChangeStream
@@ -110,12 +111,19 @@ class MongoDoor:
         await self.cursors.close()
 
     async def _keep_up(self) -> None:
+        await self.clear()
         while True:
             await asyncio.sleep(_SWEEP_S)
             try:
                 await self.look_after()
             except Exception:
                 log.exception("cursors and sessions could not be looked after")
+
+    async def clear(self) -> None:
+        """Collections of transactions that were open when the server stopped."""
+        left = [each for each in self.account.containers if each.name.startswith(namespaces.PENDING)]
+        for container in left:
+            await containers.delete_container(self.account, container, None)
 
     async def look_after(self) -> None:
         """End what has grown too old."""

@@ -63,6 +63,8 @@ async def create_indexes(call: Call) -> Reply:
     definitions = [read_definition(each) for each in given]
     is_new = namespaces.find(call, collection) is None
     container = await namespaces.for_writing(call, collection)
+    if call.transaction is not None:
+        call.transaction.check_indexable(call.database, container)
     before = len(listed_indexes(container))
     made = await _make(call, container, definitions)
     if made:

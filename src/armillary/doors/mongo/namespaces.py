@@ -21,6 +21,7 @@ from armillary.model.bson_values import MISSING, Document, decode, encode
 from armillary.model.resources import ResourceType
 
 SYSTEM: Final = "system."
+PENDING: Final = f"{SYSTEM}txn."  # what the names of collections begin with that an open transaction has made
 # What is always indexed. Other fields are when an index is declared, as with the service.
 _ID_PATH: Final = '/"_id"/?'
 
@@ -33,7 +34,7 @@ def find(call: Call, collection: str, database: str | None = None) -> Container 
     except Failure as failure:
         if failure.kind not in (Kind.NOT_FOUND, Kind.OWNER_NOT_FOUND):
             raise
-        return None
+        return call.transaction.made.get((name, collection)) if call.transaction is not None else None
     # A rid is found too, and is nobody's name here.
     return container if container.name == collection and container.database.name == name else None
 
@@ -77,10 +78,12 @@ def check_new(call: Call, collection: str) -> None:
 async def create(
     call: Call, collection: str, shard_key: tuple[str, ...], throughput: Throughput | None, options: Document
 ) -> Container:
-    """A new collection. CONFLICT if there is one of that name."""
+    """A new collection. CONFLICT if there is one of that name. What a transaction makes is its own until it commits:
+    until then it has another name."""
     database = await ensured_database(call)
+    transaction = call.transaction
     body: dict[str, Any] = {
-        "id": collection,
+        "id": collection if transaction is None else f"{PENDING}{call.clock.guid()}",
         "indexingPolicy": {
             "indexingMode": "consistent",
             "automatic": True,
@@ -100,13 +103,16 @@ async def create(
     is_watched = call.door.is_watched(call.database, collection)
     if is_watched:
         kept[WATCHED] = True
-        await call.door.announce(call, "create", call.database, collection)
+        if transaction is None:
+            await call.door.announce(call, "create", call.database, collection)
     try:
         made = await containers.create_container(
             call.account, database, body, throughput, is_old_client=not shard_key, kept=kept
         )
         for partition in made.partitions.values() if is_watched else ():
             await partition.keep_events()
+        if transaction is not None:
+            transaction.made[call.database, collection] = made
         return made
     except Failure as failure:
         if failure.kind is Kind.BAD_REQUEST and "code" not in failure.details:
@@ -138,7 +144,7 @@ def collections_of(call: Call, database: str) -> list[Container]:
         call.account.container_by_rid(each.rid)
         for each in call.account.catalog.children(ResourceType.CONTAINER, record.rid)
     ]
-    return [each for each in found if each is not None]
+    return [each for each in found if each is not None and not each.name.startswith(PENDING)]
 
 
 async def rename(call: Call, container: Container, name: str, *, drops_target: bool) -> None:

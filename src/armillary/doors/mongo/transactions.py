@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from armillary.account import transactions
+from armillary.account import containers, transactions
 from armillary.account.container import Container
 from armillary.doors.mongo import capped
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.errors import code_of
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.keys import Key
 from armillary.partition.operations import Outcome
@@ -43,6 +43,9 @@ class Transaction:
         self._inner: transactions.Transaction | None = None
         self._others = call.door.open_transactions
         self._others.add(self)
+        self._account = call.account
+        # Collections that it has made, by database and name: nobody else finds them before it commits.
+        self.made: dict[tuple[str, str], Container] = {}
         self.lock = asyncio.Lock()  # a session runs one command of it at a time
 
     @property
@@ -61,21 +64,50 @@ class Transaction:
             self._inner = await transactions.Transaction.begin(container, key or (), self._account_clock)
         return self._inner.within(container, key if container.key is not None else None)
 
+    def check_indexable(self, database: str, container: Container) -> None:
+        """Indexes are made of collections that it has made itself, while these are empty."""
+        if container not in self.made.values():
+            raise refusal(
+                263,
+                f"Cannot create new indexes on existing collection {database}.{container.name} in a multi-document "
+                "transaction.",
+            )
+        if self._inner is not None:
+            raise refusal(263, "Cannot create new indexes on a collection that the transaction has used before.")
+
     def check(self, outcomes: Iterable[Outcome | Failure]) -> None:
         """A conflict ends the command, not only a statement of it: the client is to begin again."""
         for each in outcomes:
             if isinstance(each, Failure) and (code_of(each) in _TRANSIENT or code_of(each) == transactions.ELSEWHERE):
                 raise each
 
-    async def commit(self, session_id: bytes) -> None:
+    async def commit(self, call: Call, session_id: bytes) -> None:
         self._others.discard(self)
         self.state = "committed"
-        if self._inner is not None:
-            try:
+        try:
+            await self._show(call)
+            if self._inner is not None:
                 await self._inner.commit(Record(session_id, self.number, (0,), lambda _outcomes: [b"committed"]))
-            except Failure:
-                self.state = "aborted"
-                raise
+        except Failure:
+            self.state = "aborted"
+            if self._inner is not None:
+                await self._inner.abort()
+            await self._forget_made()
+            raise
+
+    async def _show(self, call: Call) -> None:
+        """Give what it has made its name. If all ends here, there is an empty collection and nothing else."""
+        for (database, name), container in self.made.items():
+            await call.door.announce(call, "create", database, name)
+            try:
+                await containers.rename_container(call.account, container, name)
+            except Failure as failure:
+                raise (transactions.conflict() if failure.kind is Kind.CONFLICT else failure) from None
+
+    async def _forget_made(self) -> None:
+        for container in self.made.values():
+            await containers.delete_container(self._account, container, None)
+        self.made = {}
 
     async def abort(self) -> None:
         self._others.discard(self)
@@ -83,6 +115,7 @@ class Transaction:
             self.state = "aborted"
             if self._inner is not None:
                 await self._inner.abort()
+            await self._forget_made()
 
 
 async def run(call: Call, command: Command) -> Reply:
@@ -194,7 +227,7 @@ async def commit(call: Call) -> Reply:
         )
     async with transaction.lock:
         await close_cursors(call, transaction)
-        await transaction.commit(session.id)
+        await transaction.commit(call, session.id)
     return {}
 
 
