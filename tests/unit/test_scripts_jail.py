@@ -183,6 +183,7 @@ GIVEN = {
     "operationsMax": 1000,
     "batchMax": 100,
     "acceptedForMs": 4000,
+    "responseCharactersMax": 4 * limits.MB,
     "logCharactersMax": 4000,
 }
 NAMES = "function () { __.response.setBody(Reflect.ownKeys(globalThis).map(String).sort()); }"

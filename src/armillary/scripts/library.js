@@ -242,7 +242,7 @@
   // Values by name.
 
   const accessor = (owner, verb, name) => {
-    const found = { body: "Body", operationtype: "OperationType", resourcequotacurrentusage: "ResourceQuotaCurrentUsage", maxresourcequota: "MaxResourceQuota" }[String(name).toLowerCase()];
+    const found = { body: "Body", operationtype: "OperationType" }[String(name).toLowerCase()];
     const made = found && owner[verb + found];
     if (!made) throw refused(`The value '${String(name)}' is not supported here.`);
     return made;
@@ -253,11 +253,6 @@
     if (typeof before === "number" && typeof value === "number") return before + value;
     const shownAs = (each) => (typeof each === "string" ? each : each === undefined ? "" : stringify(each));
     return shownAs(before) + shownAs(value);
-  }
-
-  function quota(value) {
-    if (value === undefined || value === null) throw refused("Quotas are told to post-triggers only.");
-    return value;
   }
 
   // console
@@ -293,7 +288,7 @@
     ...operations,
     ...queries,
     joined,
-    quota,
+    quota: () => unsupported("A quota in a script"),
     log,
     readValue: (owner, name) => accessor(owner, "get", name)(),
     writeValue: (owner, name, value) => accessor(owner, "set", name)(value),

@@ -64,6 +64,9 @@
   const response = {
     getBody: () => copied(responseBody),
     setBody(body) {
+      const text = body !== null && typeof body === "object" ? stringify(body) : body;
+      if (typeof text === "string" && text.length > given.responseCharactersMax)
+        throw new numbered(413, "The body of the response would be too large. Answer what there is, and how to go on with another call.");
       responseBody = body;
       isResponseBodySet = true;
     },
@@ -71,8 +74,8 @@
     getValue: (name) => inside().readValue(response, name),
     setValue: (name, value) => inside().writeValue(response, name, value),
     appendValue: (name, value) => inside().appendValue(response, name, value),
-    getResourceQuotaCurrentUsage: () => inside().quota(given.resourceUsage),
-    getMaxResourceQuota: () => inside().quota(given.resourceQuota),
+    getResourceQuotaCurrentUsage: () => inside().quota(),
+    getMaxResourceQuota: () => inside().quota(),
   };
 
   const collection = { getSelfLink: () => given.selfLink, getAltLink: () => given.altLink };

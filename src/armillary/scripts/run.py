@@ -77,6 +77,7 @@ async def run_script(
         "batchMax": limits.SCRIPT_BATCH,
         "unitsMax": transaction.units_left_ru,
         "acceptedForMs": limits.SCRIPT_ACCEPTED_SECONDS * 1000,
+        "responseCharactersMax": limits.SCRIPT_RESPONSE_BYTES_MAX,
         "logCharactersMax": limits.SCRIPT_LOG_CHARACTERS_MAX,
     }
     if setting.request is not None:
