@@ -10,6 +10,7 @@ from typing import Any
 from armillary.account.catalog import Body, Record
 from armillary.languages.mongo.index_definitions import ID_DEFINITION, partial_filter
 from armillary.languages.mongo.key_conditions import required_keys
+from armillary.languages.mongo.special_indexes import special_keys
 from armillary.model.bson_json import from_json
 from armillary.model.bson_values import Document
 from armillary.model.field_indexes import FieldIndex
@@ -67,7 +68,8 @@ def _make(
         definition = definition_of(entry)
         given = definition.get("partialFilterExpression")
         requires = required_keys(given) if given is not None else None
-        fields.append(FieldIndex.parse(definition, entry["slot"], partial_filter(definition), requires))
+        special = special_keys(definition)
+        fields.append(FieldIndex.parse(definition, entry["slot"], partial_filter(definition), requires, special))
     ttl = body.get("defaultTtl")
     policy = IndexingPolicy.parse(
         body["indexingPolicy"],

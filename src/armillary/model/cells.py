@@ -13,7 +13,7 @@ the cells in a cell are a range of terms.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -90,20 +90,20 @@ class SpatialIndex:
             shape = _shape(given, self.is_planar)
             if shape is None:
                 continue
-            cells = self._cells(_boxes(shape, 0.0), limits.SHAPE_CELLS_MAX) if is_counted else [b""]
+            cells = self.cells(_boxes(shape, 0.0), limits.SHAPE_CELLS_MAX) if is_counted else [b""]
             terms.update([cell + WHOLE_TERM for cell in cells])
         return terms, count
 
     def ranges(self, region: Region) -> list[tuple[bytes, bytes]]:
         """Where the terms are of all shapes that may reach into a region: from the first to before the second."""
-        cells = self._cells(region.boxes, limits.REGION_CELLS_MAX)
+        cells = self.cells(region.boxes, limits.REGION_CELLS_MAX)
         around = {cell[:length] for cell in cells for length in range(len(cell))}
         return [
             *[(cell + WHOLE_TERM, cell + b"\x01") for cell in sorted(around)],
             *[(cell, cell + b"\xff") for cell in sorted(cells)],
         ]
 
-    def _cells(self, boxes: Sequence[Box], cells_max: int) -> set[bytes]:
+    def cells(self, boxes: Sequence[Box], cells_max: int) -> set[bytes]:
         """The smallest cells of one size that hold all boxes and are not too many."""
         placed = [self._placed(box) for box in boxes]
         for division in range(_DIVISIONS, -1, -1):
@@ -126,6 +126,21 @@ class SpatialIndex:
             _place(box[2], low_x, high_x),
             _place(box[3], low_y, high_y),
         )
+
+
+# On the earth, for indexes that no policy names.
+
+_EARTH: Final = SpatialIndex((), frozenset(), None)
+
+
+def earth_terms(shapes: Iterable[Shape]) -> set[bytes]:
+    return {cell + WHOLE_TERM for shape in shapes for cell in _EARTH.cells(_boxes(shape, 0.0), limits.SHAPE_CELLS_MAX)}
+
+
+def earth_ranges(shapes: Iterable[Shape], reach_m: float) -> list[tuple[bytes, bytes]]:
+    """Where the terms are of everything that may lie no farther from shapes than so many metres."""
+    reach = reach_m / POLAR_RADIUS_M * (1 + _NEAR) + _NEAR
+    return _EARTH.ranges(Region(False, tuple([box for shape in shapes for box in _boxes(shape, reach)])))
 
 
 def _place(value: float, low: float, high: float) -> int:

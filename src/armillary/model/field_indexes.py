@@ -9,7 +9,7 @@ cut where they get long, so whoever uses one looks at the document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -32,6 +32,7 @@ _DIRECTIONS: Final = (1, -1, "hashed")
 
 Parts = tuple[str, ...]
 Terms = list[tuple[str, bytes]]
+SpecialKeys = Callable[[Document], Sequence[bytes]]
 Requirements = tuple[tuple[str, tuple[tuple[bytes, bytes], ...]], ...]
 
 
@@ -48,6 +49,7 @@ class FieldIndex:
     # Of a partial index: documents that have a key in one of these stretches of each of these fields are in it. None:
     # that cannot be told by keys.
     requires: Requirements | None = None
+    special: SpecialKeys | None = None  # the keys of an index of words or places
 
     @classmethod
     def parse(
@@ -56,13 +58,17 @@ class FieldIndex:
         slot: int = 0,
         keeps: Callable[[Document], bool] | None = None,
         requires: Requirements | None = None,
+        special: tuple[str, SpecialKeys] | None = None,
     ) -> FieldIndex:
-        """Of a definition that has been checked. Text and geographical indexes have no keys here."""
+        """Of a definition that has been checked. What is special about an index of words or places is told: the name
+        that stands for them, and the keys of documents."""
         key: Mapping[str, Any] = definition["key"]
         fields: tuple[tuple[str, bool], ...] = ()
         wildcard = None
         names = list(key)
-        if len(names) == 1 and (names[0] == WILDCARD or names[0].endswith(f".{WILDCARD}")):
+        if special is not None:
+            fields = ((special[0], False),)
+        elif len(names) == 1 and (names[0] == WILDCARD or names[0].endswith(f".{WILDCARD}")):
             wildcard = names[0].removesuffix(WILDCARD).removesuffix(".")
         elif all(_direction(each) in _DIRECTIONS for each in key.values()):
             fields = tuple([(path, _direction(each) == -1) for path, each in key.items()])
@@ -77,6 +83,7 @@ class FieldIndex:
             keeps,
             int(expires) if expires is not None and names != ["_ts"] else None,
             requires,
+            special[1] if special is not None else None,
         )
 
     @property
@@ -90,7 +97,7 @@ class FieldIndex:
     @property
     def is_complete(self) -> bool:
         """Whether every document is in it."""
-        return not self.is_sparse and self.keeps is None and self.wildcard is None
+        return not self.is_sparse and self.keeps is None and self.wildcard is None and self.special is None
 
     def terms(self, document: Document) -> Terms:
         keys = self._keys(document)
@@ -119,6 +126,8 @@ class FieldIndex:
             return []
         if self.wildcard is not None:
             return list(dict.fromkeys(_everything(document, self.wildcard)))
+        if self.special is not None:
+            return [*self.special(document)]
         if not self.fields:
             return []
         if len(self.fields) == 1:

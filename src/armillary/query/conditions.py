@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from armillary.model.cells import Region
 from armillary.model.encoding import encode_value
@@ -94,6 +94,14 @@ class Keyed:
 
     field: str
     ranges: KeyRanges
+
+
+THROUGH: Final = "through:"  # in place of a field's name
+
+
+def through(index_name: str) -> Keyed:
+    """Reading one index and no other, whatever it holds."""
+    return Keyed(THROUGH + index_name, (KeyRange(b"", b"\xff"),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from armillary.model import layout
 from armillary.model.bson_order import ARRAY, NULL, OBJECT, inverted
 from armillary.model.field_indexes import SEVERAL_TERM, FieldIndex, wildcard_prefix
 from armillary.model.indexing import IndexingPolicy
-from armillary.query.conditions import And, Condition, Keyed, KeyRange, KeyRanges, intersected
+from armillary.query.conditions import THROUGH, And, Condition, Keyed, KeyRange, KeyRanges, intersected
 from armillary.storage.engine import View
 
 HasSeveral = Callable[[FieldIndex], bool]
@@ -56,11 +56,24 @@ def field_plan(parts: Sequence[Keyed], policy: IndexingPolicy, has_several: HasS
     if not parts or not policy.fields:
         return None
     best: FieldPlan | None = None
+    named = named_index(parts)
     for index in policy.fields:
+        if named is not None and index.name != named:
+            continue
         found = _wildcard_plan(parts, index) if index.wildcard is not None else _plan(parts, index, has_several)
         if found is not None and (best is None or _rank(found) > _rank(best)):
             best = found
+        if named is not None and found is None:
+            return FieldPlan(index, [(b"", b"\xff")], 0, False, frozenset())  # all of it: it may not hold everything
     return best
+
+
+def named_index(parts: Sequence[Keyed]) -> str | None:
+    """The index that alone is to be read."""
+    for part in parts:
+        if part.field.startswith(THROUGH):
+            return part.field.removeprefix(THROUGH)
+    return None
 
 
 def holds_all(index: FieldIndex, parts: Sequence[Keyed]) -> bool:

@@ -23,7 +23,7 @@ from armillary.model.indexing import IndexingPolicy
 from armillary.query.access import Candidate, Index, Scope, few_rids, path_prefix
 from armillary.query.aggregates import too_many
 from armillary.query.conditions import Condition, KeyRanges, intersected
-from armillary.query.field_access import HasSeveral, bounds_of, holds_all, keyed_parts, several_in
+from armillary.query.field_access import HasSeveral, bounds_of, holds_all, keyed_parts, named_index, several_in
 from armillary.query.ordered import Sorter, Start, loaded_in_order
 from armillary.query.selection import Ordering, OrderKey
 from armillary.storage.engine import View
@@ -107,7 +107,10 @@ def served_order(
         if len(found) == 1 and found[0].is_point:
             pinned[field] = found[0].low
     most = -1
+    named = named_index(parts)
     for index in policy.fields:
+        if named is not None and index.name != named:
+            continue
         if not index.fields or index.is_sparse or not holds_all(index, parts) or has_several(index):
             continue
         before = _before(index, ordering.fields, pinned)

@@ -110,7 +110,7 @@ class Aggregation:
         given = [*(before or ()), *fields.array("pipeline")]
         self.pipeline: Pipeline = compile_pipeline(given, context, facts)
         self._context = context
-        hints.check(container, call.body.get("hint"))
+        self._hinted = hints.check(container, call.body.get("hint"))
 
     def batches(self) -> Batches:
         pipeline = self.pipeline
@@ -131,7 +131,7 @@ class Aggregation:
         return reading.wanted(
             self._container,
             self.pipeline.leading_filter,
-            matcher,
+            hints.hinted(matcher, self._hinted),
             has_collation=self._collation is not None,
             most=most,
         )

@@ -101,7 +101,7 @@ def update_order(call: Call, container: Container | None, statement: Fields, var
     context = variables.context(collation, constants)
     update = compile_update(change, context, statement.body.get("arrayFilters"))
     matcher = _matcher(call, container, given, context, collation, variables)
-    hints.check(container, statement.body.get("hint"))
+    matcher = hints.hinted(matcher, hints.check(container, statement.body.get("hint")))
     order = statement.optional_document("sort")
     if order and is_multi:
         raise refusal(72, "Cannot specify sort with multi=true")
@@ -116,7 +116,7 @@ def delete_order(call: Call, container: Container | None, statement: Fields, var
     collation = _collation(container, statement)
     context = variables.context(collation)
     matcher = _matcher(call, container, given, context, collation, variables)
-    hints.check(container, statement.body.get("hint"))
+    matcher = hints.hinted(matcher, hints.check(container, statement.body.get("hint")))
     return Order(given, matcher, collation, not statement.body["limit"])
 
 

@@ -60,6 +60,7 @@ async def of_aggregate(call: Call, verbosity: str) -> Reply:
     context = compiled.context_of(call)
     sort = compile_sort_by(pipeline.leading_sort, context.key) if pipeline.leading_sort else None
     matcher = pipeline.matcher or compiled.matcher_of({}, call)
+    matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
     answer = await _answer(call, container, collection, pipeline.leading_filter, matcher, sort, [])
     given = call.fields.array("pipeline")
     rest = given[sum(1 for _ in _leading(given)) :]
@@ -139,7 +140,8 @@ async def _of_statement(call: Call, verbosity: str, field: str, stage: str) -> R
     else:
         statement.require(("q", "limit"))
         order = changes.delete_order(call, container, statement, variables)
-    inner = Call(call.door, call.client, call.name, Request({**call.body, "query": order.given}, b"", {}))
+    body = {**call.body, "query": order.given, "hint": statement.body.get("hint")}
+    inner = Call(call.door, call.client, call.name, Request(body, b"", {}))
     return await _of_filter(inner, verbosity, "query", {"stage": stage})
 
 
@@ -148,6 +150,7 @@ async def _of_filter(call: Call, verbosity: str, field: str, outer: Document) ->
     container = namespaces.find(call, collection)
     given = call.fields.document(field, {})
     matcher = compiled.matcher_of(given, call, text_index=hints.text_index(container))
+    matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
     answer = await _answer(call, container, collection, given, matcher, None, [outer])
     if verbosity != "queryPlanner":
         count = 0

@@ -13,10 +13,8 @@ from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.index_definitions import is_identical_key
 from armillary.languages.mongo.matching import Matcher
 from armillary.languages.mongo.sorting import Sort, compile_sort
-from armillary.languages.mongo.text import EVERY_FIELD, TextIndex
+from armillary.languages.mongo.text import TextIndex, text_index_of
 from armillary.model.bson_values import Document, is_number
-
-_DEFAULT_LANGUAGE = "english"
 
 
 def check(container: Container | None, hint: Any) -> Document | None:
@@ -31,6 +29,25 @@ def check(container: Container | None, hint: Any) -> Document | None:
         if each["name"] == hint if isinstance(hint, str) else is_identical_key(each["key"], hint):
             return each
     raise refusal(2, "planner returned error :: caused by :: hint provided does not correspond to an existing index")
+
+
+def hinted(matcher: Matcher, definition: Document | None) -> Matcher:
+    """What matches, read through the index that is meant."""
+    if definition is None:
+        return matcher
+    found = copy(matcher)
+    found.hint = definition["name"]
+    return found
+
+
+def check_near(container: Container | None, matcher: Matcher) -> None:
+    """Distances are measured off an index."""
+    if matcher.near is None or container is None:
+        return
+    for each in indexes.definitions(container):
+        if each["key"].get(matcher.near.path) == "2dsphere":
+            return
+    raise refusal(291, "error processing query: planner returned error: unable to find index for $geoNear query")
 
 
 def natural_order(hint: Any) -> Sort | None:
@@ -88,14 +105,8 @@ def _nested(values: Document) -> Document:
 def text_index(container: Container | None) -> TextIndex | None:
     if container is None:
         return None
-    for each in indexes.definitions(container):
-        fields = [path for path, kind in each["key"].items() if kind == "text"]
-        if fields:
-            given: Document = each.get("weights") or {}
-            weights = {EVERY_FIELD if path.endswith("$**") else path: 1.0 for path in fields}
-            weights |= {path: float(weight) for path, weight in given.items()}
-            return TextIndex(weights, each.get("default_language", _DEFAULT_LANGUAGE))
-    return None
+    found = (text_index_of(each) for each in indexes.definitions(container))
+    return next((each for each in found if each is not None), None)
 
 
 def geo_path(container: Container | None) -> str | None:

@@ -22,7 +22,7 @@ from armillary.languages.mongo.sorting import Sort
 from armillary.model.bson_values import Document, decode
 from armillary.model.documents import BSON
 from armillary.query.access import Counters
-from armillary.query.conditions import ALL, Condition
+from armillary.query.conditions import ALL, Condition, both, through
 from armillary.query.field_order import field_ordering
 from armillary.query.selection import Selection, Stage
 
@@ -63,7 +63,11 @@ def wanted(
     target = target_of(container, given, has_collation=has_collation)
     if target.is_point:
         return Wanted(given, matcher, target, ALL, most)
-    condition = usable_condition(given, is_collated=has_collation, single_paths=shard_fields(container))
+    condition = usable_condition(
+        given, is_collated=has_collation, single_paths=shard_fields(container), text=matcher.text
+    )
+    if matcher.hint is not None:
+        condition = both([condition, through(matcher.hint)])
     return Wanted(given, matcher, target, condition, most)
 
 

@@ -117,7 +117,8 @@ def query_of(call: Call, container: Container | None) -> Query:
         sort = hints.natural_order(call.body.get("hint"))
     if sort is None and hinted is not None and matcher.near is None:
         sort = hints.order_of(hinted, collation)  # whoever names an index gets documents in its order
-    matcher = hints.bounded(call, matcher, hinted)
+    matcher = hints.hinted(hints.bounded(call, matcher, hinted), hinted)
+    hints.check_near(container, matcher)
     shown = fields.document("projection", {})
     project = compile_projection(shown, context, matcher) if shown else None
     skip = fields.number("skip", 0)
@@ -183,12 +184,12 @@ async def count(call: Call) -> Reply:
         has_collation=collation is not None,
         text_index=hints.text_index(container),
     )
-    hints.check(container, call.body.get("hint"))
+    matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
     if container is None:
         return {"n": 0}
     total = 0
     most = skip + abs(limit) if limit else None
-    if not given and "defaultTtl" not in container.record.body:
+    if not given and matcher.hint is None and "defaultTtl" not in container.record.body:
         total = sum(partition.head.item_count for partition in container.partitions.values())
         call.spend(1.0)
     else:
@@ -219,7 +220,7 @@ async def distinct(call: Call) -> Reply:
     matcher = compiled.matcher_of(
         given, call, compiled.context_of(call, None, collation), has_collation=collation is not None
     )
-    hints.check(container, call.body.get("hint"))
+    matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
     if container is None:
         return {"values": []}
     values = DistinctValues(path, collation)

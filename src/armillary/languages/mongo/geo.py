@@ -111,7 +111,7 @@ def compile_area(name: str, operand: Any) -> Test:
 
 
 def _of_geometry(name: str, given: Any) -> Test:
-    wanted = _query_shapes(given)
+    wanted = query_shapes(given)
     if name == "$geoIntersects":
         return lambda value: _relate(relations.do_intersect, shapes_of(value), wanted, any)
     if len(wanted) != 1 or not wanted[0].polygons:
@@ -119,7 +119,7 @@ def _of_geometry(name: str, given: Any) -> Test:
     return lambda value: _relate(relations.is_within, shapes_of(value), wanted, all)
 
 
-def _query_shapes(given: Any) -> list[Shape]:
+def query_shapes(given: Any) -> list[Shape]:
     if type(given) is not dict:
         raise bad_value("$geometry needs an object")
     crs = given.get("crs")
@@ -170,12 +170,12 @@ def _polygon(given: Any) -> Test:
 
 
 def _center(given: Any) -> Test:
-    (x1, y1), radius = _circle("$center", given)
+    (x1, y1), radius = circle("$center", given)
     return _flat(lambda x, y: math.hypot(x - x1, y - y1) <= radius)
 
 
 def _center_sphere(given: Any) -> Test:
-    center, radius = _circle("$centerSphere", given)
+    center, radius = circle("$centerSphere", given)
     return _flat(lambda x, y: angle(center, (x, y)) <= radius)
 
 
@@ -209,7 +209,7 @@ def _points(name: str, given: Any, least: int) -> list[Coordinates]:
     return points
 
 
-def _circle(name: str, given: Any) -> tuple[Coordinates, float]:
+def circle(name: str, given: Any) -> tuple[Coordinates, float]:
     values = list(given.values()) if type(given) is dict else given
     if type(values) is not list or len(values) != 2 or not is_number(values[1]):
         raise bad_value(f"{name} needs a point and a radius: {shell_text(given)}")
@@ -287,7 +287,7 @@ def read_near(path: str, operand: Document) -> tuple[Document, Near]:
     limits_given: Document = dict(operand)
     del limits_given[name]
     if type(given) is dict and "$geometry" in given:
-        shapes = _query_shapes(given["$geometry"])
+        shapes = query_shapes(given["$geometry"])
         if len(shapes) != 1 or shapes[0].kind != "Point":
             raise bad_value(f"invalid point in geo near query $geometry argument: {shell_text(given['$geometry'])}")
         for each in given:

@@ -22,6 +22,8 @@ from armillary.languages.mongo.conditions import filter_condition, prefix_of
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.matching import is_operators
 from armillary.languages.mongo.paths import index_of, split
+from armillary.languages.mongo.special_indexes import place_condition, word_condition
+from armillary.languages.mongo.text import TextQuery
 from armillary.model import bson_order
 from armillary.model.bson_order import EMPTY_BYTES, NULL_BYTES, class_bounds, order_bytes, order_class
 from armillary.model.bson_values import TYPE_ALIASES, Document, to_decimal
@@ -51,14 +53,16 @@ _TYPE_CLASSES: Final = {
 }
 
 
-def usable_condition(given: Document, *, is_collated: bool = False, single_paths: Iterable[str] = ()) -> Condition:
+def usable_condition(
+    given: Document, *, is_collated: bool = False, single_paths: Iterable[str] = (), text: TextQuery | None = None
+) -> Condition:
     """Everything that any index can use of a filter that has been compiled. `single_paths`: see `filter_condition`."""
     plain = filter_condition(given, is_collated=is_collated, single_paths=tuple(single_paths))
-    return both([plain, key_condition(given, is_collated=is_collated)])
+    return both([plain, key_condition(given, is_collated=is_collated, text=text)])
 
 
-def key_condition(given: Document, *, is_collated: bool = False) -> Condition:
-    return _query(given, "", is_collated)
+def key_condition(given: Document, *, is_collated: bool = False, text: TextQuery | None = None) -> Condition:
+    return _query(given, "", is_collated, text)
 
 
 def required_keys(given: Document) -> Requirements | None:
@@ -96,13 +100,15 @@ def _telling(operator: str, value: Any, beside: Document) -> KeyRanges | None:
     return _ranges(operator, value, beside, False)
 
 
-def _query(given: Document, prefix: str, is_collated: bool) -> Condition:
+def _query(given: Document, prefix: str, is_collated: bool, text: TextQuery | None = None) -> Condition:
     parts: list[Condition] = []
     for name, operand in given.items():
         if name == "$and":
-            parts += [_query(each, prefix, is_collated) for each in operand]
+            parts += [_query(each, prefix, is_collated, text) for each in operand]
         elif name == "$or":
-            parts.append(either([_query(each, prefix, is_collated) for each in operand]))
+            parts.append(either([_query(each, prefix, is_collated, text) for each in operand]))
+        elif name == "$text" and text is not None:
+            parts.append(word_condition(text) or ALL)
         elif not name.startswith("$"):
             parts.append(_field(prefix + name, operand, is_collated))
     return both(parts)
@@ -113,7 +119,8 @@ def _field(path: str, operand: Any, is_collated: bool) -> Condition:
         return ALL  # a number may be a name or a place
     if not is_operators(operand):
         operand = {"$regex" if isinstance(operand, Regex) else "$eq": operand}
-    parts: list[Condition] = []
+    place = place_condition(path, operand)
+    parts: list[Condition] = [] if place is None else [place]
     for name, value in operand.items():
         if name == "$elemMatch" and not _is_of_values(value):
             parts.append(_query(value, f"{path}.", is_collated))

@@ -44,6 +44,7 @@ class Matcher:
         self.matches: Callable[[Document], bool] = node.holds
         self._node = node
         self.near = near  # $near and $nearSphere want an order as well
+        self.hint: str | None = None  # the index that whoever asks wants to be read
         self.text = text  # $text has scores
 
     def first_match(self, document: Document, array: str = "") -> int | None:

@@ -37,6 +37,22 @@ class TextIndex:
     language: str = "english"
 
 
+def text_index_of(definition: Document) -> TextIndex | None:
+    """What a definition of an index says about words; None if it is about none."""
+    fields = [path for path, kind in definition["key"].items() if kind == "text"]
+    if not fields:
+        return None
+    weights = {EVERY_FIELD if path.endswith(EVERY_FIELD) else path: 1.0 for path in fields}
+    weights |= {path: float(weight) for path, weight in (definition.get("weights") or {}).items()}
+    return TextIndex(weights, definition.get("default_language", "english"))
+
+
+def words_in(document: Document, index: TextIndex) -> set[str]:
+    """The words that a document is found by."""
+    language = language_of(index.language)
+    return {word for text, _ in _texts(document, index) for word in _words(text, language)}
+
+
 def language_of(name: str) -> str:
     found = _LANGUAGES.get(name.lower())
     if found is None:
@@ -66,6 +82,15 @@ class TextQuery:
         for sign, phrase, word in _PIECE.findall(operand["$search"]):
             self._read(sign == "-", phrase, word)
 
+    @property
+    def terms(self) -> frozenset[str]:
+        """Words of which documents have at least one."""
+        return frozenset(self._terms)
+
+    @property
+    def is_in_own_language(self) -> bool:
+        return self._language == language_of(self._index.language)
+
     def _read(self, is_unwanted: bool, phrase: str, word: str) -> None:
         words = set(_words(phrase or word, self._language))
         if is_unwanted and phrase:
@@ -78,7 +103,7 @@ class TextQuery:
                 self._phrases.append(_bare(phrase))
 
     def matches(self, document: Document) -> bool:
-        texts = [text for text, _ in self._texts(document)]
+        texts = [text for text, _ in _texts(document, self._index)]
         words = {word for text in texts for word in _words(text, self._language)}
         if not self._terms & words or any(unwanted and unwanted <= words for unwanted in self._unwanted):
             return False
@@ -91,7 +116,7 @@ class TextQuery:
 
     def score(self, document: Document) -> float:
         total = 0.0
-        for text, weight in self._texts(document):
+        for text, weight in _texts(document, self._index):
             words = _words(text, self._language)
             counts = Counter(words)
             for term in self._terms:
@@ -102,15 +127,16 @@ class TextQuery:
                     total += weight * frequency * (0.5 * count / len(words) + 0.5) * exactness
         return total
 
-    def _texts(self, document: Document) -> Iterator[tuple[str, float]]:
-        for path, weight in self._index.weights.items():
-            if path == EVERY_FIELD:
-                for text in _strings(document):
-                    yield text, weight
-            else:
-                for value in paths.values_at(document, paths.split(path)):
-                    if type(value) is str:
-                        yield value, weight
+
+def _texts(document: Document, index: TextIndex) -> Iterator[tuple[str, float]]:
+    for path, weight in index.weights.items():
+        if path == EVERY_FIELD:
+            for text in _strings(document):
+                yield text, weight
+        else:
+            for value in paths.values_at(document, paths.split(path)):
+                if type(value) is str:
+                    yield value, weight
 
 
 def _strings(value: Any) -> Iterator[str]:
