@@ -140,9 +140,8 @@ class Aggregation:
         assert self._container is not None
         most = self.pipeline.leading_limit if self.pipeline.leading_sort is None else None
         self._context.begin(self.values)
-        async for page in reading.pages(self._call, self._container, self._wanted(most)):
-            if page:
-                yield [found.document for found in page]
+        async for batch in reading.documents(self._call, self._container, self._wanted(most)):
+            yield batch
 
     async def _first_in_order(self) -> Batches:
         assert self._container is not None and self.pipeline.leading_sort is not None
@@ -250,6 +249,5 @@ class _Others:
 
 async def _documents(call: Call, container: Container, given: Document) -> Batches:
     wanted = reading.wanted(container, given, compiled.matcher_of(given, call))
-    async for page in reading.pages(call, container, wanted):
-        if page:
-            yield [found.document for found in page]
+    async for batch in reading.documents(call, container, wanted):
+        yield batch

@@ -4,7 +4,7 @@ are stored or in the order asked for. Charges are the command's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from armillary import limits
@@ -83,13 +83,26 @@ async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterat
             if target.is_whole or matches(document):
                 yield [Found(found.document, document)]
         return
-    async for page in _scan(call, container, wanted, matches):
-        yield page
+    async for rows, seen in _scan(call, container, wanted):
+        yield [Found(row, document) for row, document in zip(rows, seen, strict=False)]
+
+
+async def documents(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Document]]:
+    """The same decoded, for those who do not answer with what is stored; never an empty page."""
+    if wanted.target.is_point:
+        async for page in pages(call, container, wanted):
+            yield [found.document for found in page]
+        return
+    async for rows, seen in _scan(call, await call.scoped(container, wanted.target.key), wanted):
+        if rows:
+            yield seen[: len(rows)]
 
 
 async def _scan(
-    call: Call, container: Container, wanted: Wanted, matches: Callable[[Document], bool]
-) -> AsyncIterator[list[Found]]:
+    call: Call, container: Container, wanted: Wanted
+) -> AsyncIterator[tuple[Sequence[bytes], list[Document]]]:
+    """What is stored, and as many documents or one more: a page may have looked at one that it did not give."""
+    matches = wanted.matcher.matches
     seen: list[Document] = []
 
     def keeps(document: Document) -> bool:
@@ -110,8 +123,7 @@ async def _scan(
         )
         page = await feeds.select(call.account, container, selection, _TEXT, options)
         call.examine(page.counters, page.charge_ru, is_keyed=not page.counters.is_full_scan)
-        # A page may have looked at one more than it gave, at its end.
-        yield [Found(row, document) for row, document in zip(page.rows, seen, strict=False)]
+        yield page.rows, seen
         seen.clear()
         if left is not None:
             left -= len(page.rows)
