@@ -1,10 +1,12 @@
 """A data directory and who owns it: its format version, the lock that keeps a second process out, and the room left
 on its disk. What is stored inside is left to the engine.
 
-    FORMAT   "armillary 2": which layout of keys and files this directory has
-    LOCK     held (flock) by the owning process, and naming it
-    rocks/   the engine's own files
-    load/    tables that are being written, to become part of the engine's; left over ones are removed
+    FORMAT         "armillary 2": which layout of keys and files this directory has
+    LOCK           held (flock) by the owning process, and naming it
+    rocks/         the engine's own files
+    load/          tables that are being written, to become part of the engine's; left over ones are removed
+    checkpoints/   data directories in themselves, made of links to the engine's files for whoever copies them;
+                   left over ones are removed
 
 Beside them others keep small files of their own, for the owner's eyes alone (`write_private`): the development
 certificate and its key, and what the control commands need to find the server.
@@ -14,7 +16,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
@@ -23,6 +27,7 @@ from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK
 
 FORMAT_VERSION: Final = 2  # 2: the keys of the change log carry the item's number; shapes and tuples have terms
 _FORMAT, _FORMAT_NEW, _LOCK, _ENGINE, _LOAD = "FORMAT", "FORMAT.new", "LOCK", "rocks", "load"
+_CHECKPOINTS: Final = "checkpoints"
 _PRODUCT: Final = "armillary"
 
 
@@ -51,6 +56,8 @@ class DataDirectory:
             _check_format(path / _FORMAT)
             for left_over in (path / _LOAD).glob("*"):
                 left_over.unlink()
+            for checkpoint in (path / _CHECKPOINTS).glob("*"):
+                shutil.rmtree(checkpoint)
         except OSError as error:
             os.close(lock)
             raise _unusable(error) from error
@@ -64,6 +71,24 @@ class DataDirectory:
             os.ftruncate(self._lock, 0)  # the file stays: removing it would let two processes lock two files
             os.close(self._lock)
             self._lock = -1
+
+    def make_checkpoint(self, fill: Callable[[Path], None]) -> Path:
+        """A data directory inside of this one, whose engine's files `fill` puts where it is told."""
+        parent = self._path / _CHECKPOINTS
+        parent.mkdir(exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=parent, prefix=""))
+        try:
+            fill(made / _ENGINE)
+            _write_format(made)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+        return made
+
+    def remove_checkpoint(self, name: str) -> None:
+        """One that is not there any more is fine."""
+        assert Path(name).name == name
+        shutil.rmtree(self._path / _CHECKPOINTS / name, ignore_errors=True)
 
     def free_bytes(self) -> int:
         state = os.statvfs(self._path)

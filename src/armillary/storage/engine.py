@@ -9,6 +9,7 @@ same thing. What the bytes mean is not known here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -88,6 +89,13 @@ class Engine(Protocol):
 
     async def drop(self, number: int) -> None:
         """Empty a store for good, whatever its size."""
+
+    async def checkpoint(self) -> Path:
+        """All that is acknowledged, as a data directory of its own that shares files with this one and stays as it is:
+        for whoever copies it, until `drop_checkpoint` or the next opening."""
+
+    async def drop_checkpoint(self, name: str) -> None:
+        """Remove one, by the last part of its path."""
 
     async def close(self) -> None:
         """Make everything durable and let go of the directory. Waiting writes are finished first."""

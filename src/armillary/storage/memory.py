@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from armillary.errors import Failure, Kind
@@ -33,6 +34,12 @@ class MemoryEngine:
     async def drop(self, number: int) -> None:
         self.check_open()
         self.store(number).forget()
+
+    async def checkpoint(self) -> Path:
+        raise Failure(Kind.UNSUPPORTED, "This server keeps everything in memory: there are no files to back up.")
+
+    async def drop_checkpoint(self, name: str) -> None:
+        raise Failure(Kind.NOT_FOUND, "There are no checkpoints in memory.")
 
     async def close(self) -> None:
         self._is_closed = True

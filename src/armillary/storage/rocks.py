@@ -64,7 +64,7 @@ class RocksEngine:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "armillary-storage")
         self._compactor = ThreadPoolExecutor(1, "armillary-compaction")
-        self._compaction: asyncio.Future[None] | None = None
+        self._compaction: asyncio.Future[None] | asyncio.Future[Path] | None = None  # the last one, or a checkpoint
         self._monotonic_s = clock.monotonic_s
         self._is_relaxed = is_relaxed
         self._reserve_bytes = reserve_bytes
@@ -147,6 +147,21 @@ class RocksEngine:
             self._thread.shutdown()
             self._compactor.shutdown()
             self._directory.release()
+
+    async def checkpoint(self) -> Path:
+        database = self.writable()
+        self._compaction = made = self._loop.run_in_executor(self._compactor, self._make_checkpoint, database)
+        try:
+            return await made
+        except Exception as error:
+            raise (translated(error) or error) from error
+
+    def _make_checkpoint(self, database: Database) -> Path:
+        database.flush()
+        return self._directory.make_checkpoint(database.checkpoint)
+
+    async def drop_checkpoint(self, name: str) -> None:
+        await self._loop.run_in_executor(self._compactor, self._directory.remove_checkpoint, name)
 
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
         """Put a transaction function in line."""

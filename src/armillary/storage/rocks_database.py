@@ -119,6 +119,15 @@ class Database:
         self._rdict.flush_wal(True)
         self._rdict.flush(True)
 
+    def flush(self) -> None:
+        """Bring everything written into tables. Made for a thread: the interpreter is free meanwhile."""
+        self._rdict.flush(True)
+
+    def checkpoint(self, path: Path) -> None:
+        """All that was written so far, as another database that shares the tables. The interpreter waits for it: some
+        20 ms if it was just flushed."""
+        rocksdict.Checkpoint(self._rdict).create_checkpoint(str(path))
+
     def stop_background(self) -> None:
         """End running compactions early. Nothing can be flushed or compacted afterwards."""
         self._rdict.cancel_all_background(False)

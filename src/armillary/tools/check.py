@@ -6,6 +6,7 @@ What must hold is known to `account/check.py` and `partition/check.py`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from armillary.account.check import check_account
@@ -16,21 +17,27 @@ from armillary.storage.rocks import RocksEngine
 
 def check(directory: Path) -> int:
     """The exit code: 0 if all is well, 1 if not."""
-    # Opening a directory makes it, which is not what somebody who mistyped its name wants.
-    if not directory.is_dir() or not any(directory.iterdir()):
-        raise bad_request(f"There is no data directory at {directory}. Name the one that was given to --data.")
-    problems = asyncio.run(_check(directory))
+    refuse_missing(directory)
+    problems = len(asyncio.run(problems_in(directory, lambda problem: print(problem, flush=True))))
     print(f"{directory}: {problems} problem{'s' * (problems != 1)} found" if problems else f"{directory}: all is well")
     return 1 if problems else 0
 
 
-async def _check(directory: Path) -> int:
+def refuse_missing(directory: Path) -> None:
+    """Opening a directory makes it, which is not what somebody who mistyped its name wants."""
+    if not directory.is_dir() or not any(directory.iterdir()):
+        raise bad_request(f"There is no data directory at {directory}. Name the one that was given to --data.")
+
+
+async def problems_in(directory: Path, tell: Callable[[str], None] | None = None) -> list[str]:
+    """What is wrong, told as it is found."""
     engine = await RocksEngine.open(directory)
     try:
-        problems = 0
+        problems = []
         async for problem in check_account(engine, SystemClock()):
-            problems += 1
-            print(problem, flush=True)
+            problems.append(problem)
+            if tell is not None:
+                tell(problem)
         return problems
     finally:
         await engine.close()

@@ -54,18 +54,50 @@ class Server:
     def delete(self, *path: str) -> Any:
         return self._call("DELETE", path, None)
 
+    def get_bytes(self, *path: str) -> bytes | None:
+        """None: there is nothing (more)."""
+        status, answer = self._send("GET", path)
+        if status >= 400:
+            _content(answer, status, self.url)
+        return answer if status == 200 else None
+
+    def put_bytes(self, *path: str, content: bytes) -> Any:
+        status, answer = self._send("PUT", path, content, "application/octet-stream")
+        return _content(answer, status, self.url)
+
+    @property
+    def is_answering(self) -> bool:
+        try:
+            self.get("health")
+        except Failure as failure:
+            if failure.kind is Kind.UNAVAILABLE:
+                return False
+            raise
+        return True
+
     def _call(
         self, method: str, path: tuple[str, ...], body: dict[str, Any] | None, query: dict[str, object] | None = None
     ) -> Any:
+        text = json.dumps(body).encode() if body is not None else None
+        status, answer = self._send(method, path, text, "application/json", query)
+        return _content(answer, status, self.url)
+
+    def _send(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        content: bytes | None = None,
+        media_type: str = "",
+        query: dict[str, object] | None = None,
+    ) -> tuple[int, bytes]:
         target = "/_armillary/" + "/".join(quote(segment, safe="") for segment in path)
         if query:
             target += "?" + "&".join(f"{name}={quote(str(value), safe='')}" for name, value in query.items())
         headers = {"Authorization": f"Bearer {self._key}"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
+        if content is not None:
+            headers["Content-Type"] = media_type
         try:
-            text = json.dumps(body).encode() if body is not None else None
-            self._connection.request(method, target, text, headers)
+            self._connection.request(method, target, content, headers)
             response = self._connection.getresponse()
             answer = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -75,7 +107,7 @@ class Server:
                 f"No server answers at {self.url}: {error}. Start it with `armillary serve`, or name another one with "
                 "--data or --url.",
             ) from None
-        return _content(answer, response.status, self.url)
+        return response.status, answer
 
 
 def _content(answer: bytes, status: int, url: str) -> Any:

@@ -1,5 +1,5 @@
 """The control door: what people and tools that operate a server, or test against it, may see and do beside the
-protocols: containers and their partitions, throughput, splits and merges, faults, the clock, metrics.
+protocols: containers and their partitions, throughput, splits and merges, snapshots, faults, the clock, metrics.
 
 It has its own key (`authentication.py`) and answers under `/_armillary/`. Like every door it translates and does
 nothing else; only the server's health is told to anybody.
@@ -13,7 +13,17 @@ from typing import Final
 
 from armillary.account.account import Account
 from armillary.clock import MovableClock
-from armillary.doors.control import changes, faults, metrics, migrations, moving, partitions, reshapes, resources
+from armillary.doors.control import (
+    changes,
+    faults,
+    metrics,
+    migrations,
+    moving,
+    partitions,
+    reshapes,
+    resources,
+    snapshots,
+)
 from armillary.doors.control.authentication import ControlGuard
 from armillary.doors.control.call import Action, Call, Routes, read_target
 from armillary.doors.control.errors import error_response
@@ -38,6 +48,7 @@ class ControlDoor:
         self.account = account
         self.clock = clock  # None: it cannot be moved
         self.connection_count = connection_count
+        self.transfers = snapshots.Transfers()
         self.begun_s = account.clock.elapsed_s()
         self._guard = ControlGuard(key, is_public=is_public)
 
@@ -111,6 +122,18 @@ _ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("DELETE", "faults", faults.delete_rules),
     ("GET", "faults/{}", faults.show_rule),
     ("DELETE", "faults/{}", faults.delete_rule),
+    ("GET", "snapshots", snapshots.list_snapshots),
+    ("GET", "snapshots/{}", snapshots.show_snapshot),
+    ("POST", "snapshots/{}", snapshots.take_snapshot),
+    ("DELETE", "snapshots/{}", snapshots.delete_snapshot),
+    ("POST", "snapshots/{}/restore", snapshots.restore_snapshot),
+    ("GET", "snapshots/{}/parts/{}", snapshots.send_part),
+    ("POST", "restores", snapshots.begin_restore),
+    ("PUT", "restores/{}/parts/{}", snapshots.receive_part),
+    ("POST", "restores/{}/finish", snapshots.finish_restore),
+    ("DELETE", "restores/{}", snapshots.cancel_restore),
+    ("POST", "checkpoints", snapshots.make_checkpoint),
+    ("DELETE", "checkpoints/{}", snapshots.delete_checkpoint),
     ("GET", "clock", moving.show_clock),
     ("POST", "clock", moving.move_clock),
 )

@@ -8,11 +8,13 @@ import argparse
 from collections.abc import Callable
 from typing import TypeAlias
 
+from armillary.tools.commands.keeping_parsers import KEEPING, add_keeping
+
 # How the caller makes a parser and adds a setting to it: `cli.py` knows both.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 AddCommand = Callable[..., argparse.ArgumentParser]
 
-NAMES = ("databases", "containers", "partitions", "keys", "scale", "split", "merge", "feed", "migrate")
+NAMES = ("databases", "containers", "partitions", "keys", "scale", "split", "merge", "feed", "migrate", *KEEPING)
 
 
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
@@ -72,6 +74,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     )
     _waiting(merge)
     _add_feed(commands, add_command)
+    add_keeping(commands, add_command, _of_server)
 
     migrate = _of_server(
         add_command(commands, "migrate", "move a live container to another partition key, under the name it has")

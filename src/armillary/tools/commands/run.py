@@ -35,6 +35,11 @@ _COMMANDS: dict[tuple[str, str], Command] = {
 def run_command(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     verb = arguments.pop("verb", None) or ("list" if (name, "list") in _COMMANDS else "")
     screen = Screen(is_json=arguments.pop("json", False))
-    server = find_server(settings, arguments.pop("url", None))
+    url = arguments.pop("url", None)
+    if (name, verb) not in _COMMANDS:
+        from armillary.tools.commands.keeping import run_keeping  # storage takes its time to import
+
+        return run_keeping(name, verb, screen, arguments, settings, url)
+    server = find_server(settings, url)
     _COMMANDS[name, verb](server, screen, arguments)
     return 0

@@ -1,0 +1,229 @@
+"""A directory of backups. Every file of a backed-up data directory is kept once, under the SHA-256 of what it holds; a
+backup is a list of names and digests. So a backup adds only what is new since the one before, and each can be restored,
+verified and removed by itself.
+
+    BACKUP          "armillary backup 1"
+    files/<digest>  what was copied
+    000001.json     a backup: when it was taken, and its files
+
+Tables never change once they are written: one that the last backup has, with the same number, size, inode and time, is
+not even read again. A backup counts from the moment its list is there, which is written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from armillary.errors import Failure, Kind, bad_request
+
+_MARK, _MARK_TEXT, _FILES = "BACKUP", "armillary backup 1\n", "files"
+_CHUNK_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a backup."""
+
+    path: str
+    size_bytes: int
+    digest: str
+    inode: int  # of the file that it was copied from
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    number: int
+    taken: str
+    entries: tuple[Entry, ...]
+    copied_bytes: int  # that were new
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(entry.size_bytes for entry in self.entries)
+
+
+class BackupDirectory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files = path / _FILES
+
+    @classmethod
+    def make(cls, path: Path) -> BackupDirectory:
+        """Begin one, or go on with one that is there."""
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if any(path.iterdir()) and not (path / _MARK).exists():
+                raise bad_request(f"{path} is not empty and holds no backups; nothing in it was touched.")
+            if not (path / _MARK).exists():
+                _write_whole(path / _MARK, _MARK_TEXT.encode())
+            (path / _FILES).mkdir(exist_ok=True)
+        except OSError as error:
+            raise bad_request(f"Backups cannot be kept in {path}: {error.strerror}.") from None
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path) -> BackupDirectory:
+        try:
+            mark = (path / _MARK).read_text("ascii")
+        except (OSError, ValueError):
+            raise bad_request(f"There are no backups in {path}.") from None
+        if mark != _MARK_TEXT:
+            raise bad_request(f"The backups in {path} were made by another version of Armillary.")
+        return cls(path)
+
+    @property
+    def backups(self) -> list[Backup]:
+        return [_read(file) for file in sorted(self.path.glob("[0-9]*.json"))]
+
+    def find(self, number: int | None) -> Backup:
+        """The last one, unless it has a number."""
+        found = [each for each in self.backups if number is None or each.number == number]
+        if not found:
+            what = "no backup" if number is None else f"no backup {number}"
+            raise Failure(Kind.NOT_FOUND, f"There is {what} in {self.path}.")
+        return found[-1]
+
+    # Taking.
+
+    def add(self, source: Path, taken: str) -> Backup:
+        """Copy what is new in a directory that does not change meanwhile."""
+        former = self.backups
+        known = {_identity(entry): entry for entry in former[-1].entries} if former else {}
+        entries, copied_bytes = [], 0
+        for file in sorted(each for each in source.rglob("*") if each.is_file()):
+            state = file.stat()
+            path = str(file.relative_to(source))
+            entry = known.get((path, state.st_size, state.st_ino, state.st_mtime_ns)) if file.suffix == ".sst" else None
+            if entry is None or not (self._files / entry.digest).exists():
+                digest = self._keep(file)
+                entry = Entry(path, state.st_size, digest, state.st_ino, state.st_mtime_ns)
+                copied_bytes += state.st_size
+            entries.append(entry)
+        number = former[-1].number + 1 if former else 1
+        backup = Backup(number, taken, tuple(entries), copied_bytes)
+        _sync(self._files)
+        _write_whole(self.path / f"{number:06}.json", json.dumps(asdict(backup), indent=1).encode())
+        return backup
+
+    def _keep(self, file: Path) -> str:
+        """A copy under its digest, durable."""
+        digest = hashlib.sha256()
+        handle, unfinished = tempfile.mkstemp(dir=self._files, prefix=".")
+        try:
+            with os.fdopen(handle, "wb") as target, file.open("rb") as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    target.write(chunk)
+                target.flush()
+                os.fsync(target.fileno())
+            os.replace(unfinished, self._files / digest.hexdigest())
+        except OSError as error:
+            Path(unfinished).unlink(missing_ok=True)
+            raise Failure(Kind.STORAGE_FULL, f"The backup cannot be written: {error.strerror}.") from None
+        return digest.hexdigest()
+
+    # Bringing back.
+
+    def damages(self, backup: Backup) -> Iterator[str]:
+        """Reads every byte. Sentences, each naming something that is wrong."""
+        for entry in backup.entries:
+            try:
+                digest = _digest(self._files / entry.digest)
+            except OSError as error:
+                yield f"{entry.path} cannot be read: {error.strerror}"
+                continue
+            if digest != entry.digest:
+                yield f"{entry.path} is not what was backed up: its digest is another one"
+
+    def restore(self, backup: Backup, target: Path) -> None:
+        """A data directory that nobody had before."""
+        if target.exists() and any(target.iterdir()):
+            raise bad_request(f"{target} is not empty. Name a new directory.")
+        try:
+            for entry in backup.entries:
+                file = target / entry.path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(self._files / entry.digest, file)
+                if _digest(file) != entry.digest:
+                    raise Failure(Kind.CORRUPT, f"{entry.path} is not what was backed up. Verify the other backups.")
+                _sync(file)
+            for directory in (target, *(each for each in target.rglob("*") if each.is_dir())):
+                _sync(directory)
+        except OSError as error:
+            raise bad_request(f"The backup cannot be restored to {target}: {error.strerror}.") from None
+
+    @contextmanager
+    def opened(self, backup: Backup) -> Iterator[Path]:
+        """A data directory for a while, to look into: tables are links, since nobody changes them."""
+        with tempfile.TemporaryDirectory(dir=self.path, prefix=".verify-") as name:
+            for entry in backup.entries:
+                file = Path(name) / entry.path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                if file.suffix == ".sst":
+                    try:
+                        os.link(self._files / entry.digest, file)
+                        continue
+                    except OSError:  # a file system without links
+                        pass
+                shutil.copyfile(self._files / entry.digest, file)
+            yield Path(name)
+
+    def prune(self, keep: int) -> tuple[int, int]:
+        """Remove all but the last ones. Returns how many backups and how many bytes that were."""
+        if keep < 1:
+            raise bad_request("At least one backup stays: --keep 1.")
+        backups = self.backups
+        for backup in backups[:-keep]:
+            (self.path / f"{backup.number:06}.json").unlink()
+        needed = {entry.digest for backup in backups[-keep:] for entry in backup.entries}
+        freed_bytes = 0
+        for file in self._files.iterdir():
+            if file.name not in needed:
+                freed_bytes += file.stat().st_size
+                file.unlink()
+        return len(backups[:-keep]), freed_bytes
+
+
+def _identity(entry: Entry) -> tuple[str, int, int, int]:
+    return entry.path, entry.size_bytes, entry.inode, entry.changed_ns
+
+
+def _read(file: Path) -> Backup:
+    try:
+        content: dict[str, Any] = json.loads(file.read_bytes())
+        return Backup(**{**content, "entries": tuple(Entry(**each) for each in content["entries"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        raise bad_request(f"The list of files in {file} cannot be read.") from None
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _write_whole(file: Path, content: bytes) -> None:
+    unfinished = file.with_name(f".{file.name}")
+    with unfinished.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(unfinished, file)
+    _sync(file.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,60 @@
+"""Where a command finds an account: at a server that runs, or else in the data directory of one that does not, which is
+then opened by the command itself. For commands that work either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from armillary.account.account import Account, AccountSettings
+from armillary.account.catalog import Catalog
+from armillary.clock import SystemClock
+from armillary.errors import Failure, Kind
+from armillary.model.resources import ResourceType
+from armillary.storage.rocks import RocksEngine
+from armillary.tools.check import refuse_missing
+from armillary.tools.control_file import read_control
+from armillary.tools.remote import Server, find_server
+from armillary.tools.settings import Settings
+
+
+class Place:
+    def __init__(self, settings: Settings, url: str | None) -> None:
+        self._settings = settings
+        self._url = url
+
+    @property
+    def directory(self) -> Path:
+        return self._settings.directory
+
+    def server(self) -> Server | None:
+        """The one that runs; None: there is none, and its directory may be opened."""
+        is_known = self._url is not None or self._settings.control_key is not None
+        if not is_known and read_control(self.directory).key is None:
+            return None
+        server = find_server(self._settings, self._url)
+        if server.is_answering:
+            return server
+        if self._url is not None:
+            raise Failure(Kind.UNAVAILABLE, f"No server answers at {self._url}.")
+        return None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Account]:
+        """The account in the directory, which no server uses."""
+        refuse_missing(self.directory)
+        engine, clock = await RocksEngine.open(self.directory), SystemClock()
+        try:
+            catalog = Catalog(engine, clock)
+            await catalog.open()
+            has_offers = bool(catalog.of_type(ResourceType.OFFER))
+            is_serverless = not has_offers and bool(catalog.of_type(ResourceType.CONTAINER))
+            account = await Account.open(engine, clock, AccountSettings(is_serverless=is_serverless))
+            try:
+                yield account
+            finally:
+                await account.close()
+        finally:
+            await engine.close()
