@@ -10,6 +10,7 @@ import pytest
 from armillary import limits
 from armillary.account import containers, faults, feeds, items
 from armillary.account.account import Account
+from armillary.account.bulk import run_bulk
 from armillary.account.container import Container
 from armillary.account.faults import FaultRule
 from armillary.account.feeds import FeedOptions
@@ -174,12 +175,12 @@ async def test_members_of_a_bulk_request_fail_for_themselves(account: Account) -
         keyed = ItemOptions(key=("K",))
         return [Member(Verb.CREATE, None, {"id": f"{prefix}{n}", "pk": "K"}, options=keyed) for n in range(4)]
 
-    answer = await items.bulk(container, "0", members("a"), CLOCK)
+    answer = await run_bulk(container, "0", members("a"), CLOCK)
     assert [getattr(each, "kind", None) for each in answer.members] == [None, Kind.THROTTLED, None, Kind.THROTTLED]
     faults.remove_rule(account, rule.id)
     faults.add_rule(account, FaultRule(frozenset({"create"}), kind=Kind.DROPPED))
     with pytest.raises(Failure):
-        await items.bulk(container, "0", members("b"), CLOCK)
+        await run_bulk(container, "0", members("b"), CLOCK)
 
 
 async def test_queries_are_hit_by_the_range_that_their_page_reads(account: Account) -> None:

@@ -15,6 +15,7 @@ import pytest
 from armillary import limits
 from armillary.account import containers, feeds, items
 from armillary.account.account import Account, AccountSettings
+from armillary.account.bulk import run_bulk
 from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
@@ -248,7 +249,7 @@ async def test_writers_wait_for_a_cut_over_and_go_on(house: House) -> None:
         asyncio.create_task(items.batch(container, (1,), members, ItemOptions(), clock)),
         asyncio.create_task(items.delete_by_key(container, (3,))),
     ]
-    bulk = asyncio.create_task(items.bulk(container, "0", keyed, clock))
+    bulk = asyncio.create_task(run_bulk(container, "0", keyed, clock))
     read = await items.read(container, "5", ItemOptions(key=(5,)))
     assert read.range_id == 0, "reading goes on"
     for _ in range(20):

@@ -12,6 +12,7 @@ import pytest
 from armillary import limits
 from armillary.account import containers, feeds, items, offers, throughput
 from armillary.account.account import Account, AccountSettings
+from armillary.account.bulk import run_bulk
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
 from armillary.account.gather import gather
@@ -148,7 +149,7 @@ async def test_bulk_operations_are_refused_one_by_one_and_batches_as_a_whole(hou
             for number in range(count)
         ]
 
-    answer = await items.bulk(container, "0", members("a", 100), house.clock)
+    answer = await run_bulk(container, "0", members("a", 100), house.clock)
     refused = [each for each in answer.members if isinstance(each, Failure)]
     done = [each for each in answer.members if not isinstance(each, Failure)]
     assert len(done) == 75  # the last one overdraws: 75 at 5.4 RU are 405
@@ -514,7 +515,7 @@ async def test_what_meters_count_is_what_was_answered(seed: int, mode: str) -> N
                     for member in members:
                         member.options = ItemOptions(key=(key,))
                     range_id = str(container.partition_for(container.effective_key((key,))).range.id)
-                    return (await items.bulk(container, range_id, members, house.clock)).charge_ru
+                    return (await run_bulk(container, range_id, members, house.clock)).charge_ru
 
         for _ in range(800):
             house.clock.advance(dice.random() / 100)

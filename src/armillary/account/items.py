@@ -1,4 +1,4 @@
-"""What can be done to items: create, read, replace, upsert, patch, delete, batch, bulk, delete by key.
+"""What can be done to items: create, read, replace, upsert, patch, delete, batch, delete by key.
 
 Each function finds the partition that a key belongs to, checks what must be checked before it is asked, and returns
 what the partition answered together with where that was (range and lsn), which session tokens are made of.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 
 from armillary import limits
 from armillary.account.container import Container
@@ -222,7 +222,7 @@ async def _batch(
             check_session(partition, options.session)
         for index, member in enumerate(members):
             try:
-                operations.append(_operation(container, member, key, clock))
+                operations.append(operation_of(container, member, key, clock))
             except Failure as failure:
                 raise MemberFailed(index, failure) from failure
         outcomes = await partition.write_all(operations)
@@ -242,53 +242,11 @@ async def _batch(
     return BatchAnswer([*outcomes], True, charge_ru, partition.range.id, partition.lsn)
 
 
-async def bulk(
-    container: Container, range_id: str, members: Sequence[Member], clock: Clock, *, continues: bool = True
-) -> BatchAnswer:
-    """Independent operations on one physical partition. Each succeeds or fails for itself, in the order given, and the
-    first to fail is the last to run unless the request `continues`."""
-    partition = container.partition_by_id(range_id)
-
-    async def one(member: Member) -> Outcome | Failure:
-        try:
-            assert member.options is not None and member.options.key is not None
-            operation = _operation(container, member, member.options.key, clock)
-            _check_owner(container, partition, operation)
-            if operation.verb is Verb.READ:
-                return _as_outcome(await read(container, operation.item_id, member.options))
-            faults = container.faults
-            lost = await faults.at_write(container, operation) if faults is not None else None
-            outcome = await _metered_here(container, partition, operation, member.options.ask)
-            if lost is not None:
-                raise lost
-            return outcome
-        except Failure as failure:
-            if failure.kind is Kind.DROPPED:
-                raise  # the connection is that of all of them
-            return failure
-
-    # The partition keeps the order of writes that are handed over together; a read must wait for those before it.
-    answers: list[Outcome | Failure] = []
-    if continues:
-        for _, run in groupby(members, key=lambda member: member.verb is Verb.READ):
-            answers += await asyncio.gather(*[one(member) for member in run])
-    else:
-        for member in members:
-            answers.append(await one(member))
-            if isinstance(answers[-1], Failure):
-                break
-        answers += [Failure(Kind.FAILED_DEPENDENCY, NOT_RUN) for _ in members[len(answers) :]]
-    return BatchAnswer(answers, True, sum(each.charge_ru for each in answers), partition.range.id, partition.lsn)
-
-
 # Inside.
 
 
-def _as_outcome(answer: Answer) -> Outcome:
-    return Outcome(answer.result, answer.payload, answer.etag, answer.item_lsn, answer.charge_ru)
-
-
-def _operation(container: Container, member: Member, key: Key, clock: Clock) -> Operation:
+def operation_of(container: Container, member: Member, key: Key, clock: Clock) -> Operation:
+    """What a member asks for, checked as far as that needs no transaction."""
     options = member.options or _NO_OPTIONS
     keyed = ItemOptions(key, options.if_match, options.if_none_match, directive=options.directive)
     if member.verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE, Verb.MERGE):
@@ -408,10 +366,10 @@ def repeated_outcome(repeated: Repeated, statement: int) -> Outcome:
     return Outcome(Result.REPEATED, repeated.answers.get(statement), None, 0, charges.failed_write_ru())
 
 
-async def _metered_here(container: Container, partition: Partition, operation: Operation, ask: Ask | None) -> Outcome:
+async def metered_here(container: Container, partition: Partition, operation: Operation, ask: Ask | None) -> Outcome:
     """The same where the client has said which partition it is: it is told if that is split or merged meanwhile."""
     while True:
-        _check_owner(container, partition, operation)
+        check_owner(container, partition, operation)
         try:
             return await _metered(partition, operation, ask)
         except Failure as failure:
@@ -420,7 +378,7 @@ async def _metered_here(container: Container, partition: Partition, operation: O
         await partition.released()
 
 
-def _check_owner(container: Container, partition: Partition, operation: Operation) -> None:
+def check_owner(container: Container, partition: Partition, operation: Operation) -> None:
     if container.partition_for(operation.epk) is not partition:
         raise Failure(
             Kind.RANGE_GONE,

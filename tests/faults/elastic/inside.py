@@ -12,6 +12,7 @@ from faults.elastic.port import Document, Refused, Reply, Step, Unanswered
 
 from armillary.account import feeds, items
 from armillary.account.account import Account
+from armillary.account.bulk import run_bulk
 from armillary.account.changes import ChangePage, read_changes
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer
@@ -75,7 +76,7 @@ class InsidePort:
             owner = ranges.find(self._found()[1].effective_key((key,)))
 
             async def bulk(account: Account, container: Container, owner: KeyRange = owner) -> items.BatchAnswer:
-                return await items.bulk(container, str(owner.id), members, account.clock)
+                return await run_bulk(container, str(owner.id), members, account.clock)
 
             try:
                 answer = await self._ask(bulk, (Kind.RANGE_GONE,))

@@ -8,6 +8,7 @@ import orjson
 
 from armillary import limits
 from armillary.account import items
+from armillary.account.bulk import run_bulk
 from armillary.account.container import Container
 from armillary.account.explanations import explain_batch
 from armillary.account.items import BatchAnswer, ItemOptions, Member
@@ -115,7 +116,7 @@ async def _bulk(call: Call, container: Container, members: list[Member]) -> Batc
         what = "A trigger of a bulk request, or a function in the condition of one of its patches,"
         raise Failure(Kind.UNSUPPORTED, f"{what} is not supported; send an atomic batch, or single requests.")
     continues = h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR)
-    return await items.bulk(container, str(key_range[0]), members, call.account.clock, continues=continues)
+    return await run_bulk(container, str(key_range[0]), members, call.account.clock, continues=continues)
 
 
 def _member(index: int, given: Any, call: Call, container: Container, is_atomic: bool) -> Member:
