@@ -45,9 +45,30 @@ func main() {
 	server.Run(context.Background())
 }
 """
+GREMLIN_SERVER: Final = "org.apache.tinkerpop:gremlin-server:3.7.3"
 _NODE_MODULES: Final = ROOT / "tests/sdk/js/node_modules"
 _READY_S: Final = 20.0
 _BUILD_S: Final = 900
+_LOAD_S: Final = 300.0  # of a server that reads a large graph first
+
+
+_GREMLIN_SERVER: Final = """\
+host: 127.0.0.1
+port: {port}
+evaluationTimeout: 600000
+graphs: {{graph: {directory}/graph.properties}}
+scriptEngines:
+  gremlin-groovy:
+    plugins:
+      org.apache.tinkerpop.gremlin.server.jsr223.GremlinServerGremlinPlugin: {{}}
+      org.apache.tinkerpop.gremlin.tinkergraph.jsr223.TinkerGraphGremlinPlugin: {{}}
+      org.apache.tinkerpop.gremlin.jsr223.ScriptFileGremlinPlugin: {{files: [{directory}/start.groovy]}}
+serializers:
+  - className: org.apache.tinkerpop.gremlin.util.ser.GraphSONMessageSerializerV3
+    config:
+      ioRegistries: [org.apache.tinkerpop.gremlin.tinkergraph.structure.TinkerIoRegistryV3]
+maxContentLength: 10485760
+"""
 
 
 class Unavailable(Exception):
@@ -132,6 +153,30 @@ def start_ferret(directory: Path) -> Server:
     return _start_listening("ferretdb, sqlite", [str(program), f"127.0.0.1:{port}", f"file:{directory}/"], port)
 
 
+def start_gremlin(directory: Path) -> Server:
+    """The same server, reached through its Gremlin door."""
+    arguments = ["serve", "--data", str(directory), "--sql-port", "0"]
+    return _start_saying("armillary", [sys.executable, "-m", "armillary", *arguments], door="gremlin")
+
+
+def start_gremlin_echo() -> Server:
+    return _start_saying("bare websocket", [sys.executable, "-m", "bench.gremlin_echo"], door="gremlin")
+
+
+def start_gremlin_server(graph: Path) -> Server:
+    """TinkerPop's own, with TinkerGraph: in memory, read from a file when it starts."""
+    libraries, port = _fetch_gremlin_server(), _free_port()
+    directory = graph.parent
+    (directory / "graph.properties").write_text(
+        "gremlin.graph=org.apache.tinkerpop.gremlin.tinkergraph.structure.TinkerGraph\n"
+        f"gremlin.tinkergraph.graphLocation={graph}\ngremlin.tinkergraph.graphFormat=graphson\n"
+    )
+    (directory / "start.groovy").write_text("def globals = [:]\nglobals << [g : traversal().withEmbedded(graph)]\n")
+    (directory / "server.yaml").write_text(_GREMLIN_SERVER.format(port=port, directory=directory))
+    command = ["java", "-Xmx4g", "-cp", f"{libraries}/*", "org.apache.tinkerpop.gremlin.server.GremlinServer"]
+    return _start_listening("gremlin server", [*command, str(directory / "server.yaml")], port, ready_s=_LOAD_S)
+
+
 def start_bare() -> Server:
     return _start_saying("bare HTTP", [sys.executable, "-m", "bench.bare"])
 
@@ -174,6 +219,35 @@ def _build_ferret() -> Path:
     return program
 
 
+def _fetch_gremlin_server() -> Path:
+    maven = shutil.which("mvn")
+    if maven is None or shutil.which("java") is None:
+        raise Unavailable(f"{GREMLIN_SERVER} needs Java and Maven, which are not here")
+    group, artifact, version = GREMLIN_SERVER.split(":")
+    directory = Path(tempfile.gettempdir()) / f"armillary-bench-{artifact}-{version}"
+    libraries = directory / "lib"
+    if not (libraries / f"{artifact}-{version}.jar").exists():
+        directory.mkdir(exist_ok=True)
+        dependency = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        (directory / "pom.xml").write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>bench</groupId>'
+            "<artifactId>bench</artifactId><version>1</version>"
+            f"<dependencies><dependency>{dependency}</dependency></dependencies></project>\n"
+        )
+        print(f"fetching {GREMLIN_SERVER} ...", file=sys.stderr, flush=True)
+        fetched = subprocess.run(
+            [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={libraries}"],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_S,
+            check=False,
+        )
+        if fetched.returncode != 0:
+            raise Unavailable(f"Maven cannot fetch {GREMLIN_SERVER}")
+    return libraries
+
+
 def _build_cosmium() -> Path:
     directory = Path(tempfile.gettempdir()) / f"armillary-bench-{COSMIUM.rpartition('@')[2]}"
     program = directory / "server"
@@ -208,10 +282,12 @@ def _free_port() -> int:
     return port
 
 
-def _start_listening(name: str, command: list[str], port: int, environment: dict[str, str] | None = None) -> Server:
+def _start_listening(
+    name: str, command: list[str], port: int, environment: dict[str, str] | None = None, *, ready_s: float = _READY_S
+) -> Server:
     """A server that says nothing: it is ready when somebody can connect."""
     process = _spawn(command, environment or {})
-    deadline_s = time.monotonic() + _READY_S
+    deadline_s = time.monotonic() + ready_s
     while time.monotonic() < deadline_s and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
