@@ -12,10 +12,11 @@ from armillary.account import containers
 from armillary.account.account import Account, AccountSettings
 from armillary.account.container import Container
 from armillary.account.throughput import Throughput
-from armillary.clock import SystemClock
+from armillary.clock import Clock, SystemClock
 from armillary.doors.gremlin.authentication import Keys
 from armillary.doors.gremlin.client import Client, Principal
 from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
+from armillary.doors.sql.tokens import TokenAuthority
 from armillary.storage.memory import MemoryEngine
 
 READ_ONLY_KEY = base64.b64encode(b"only for reading" * 4).decode()
@@ -62,12 +63,14 @@ def credentials(
 class GremlinHouse:
     def __init__(self, engine: MemoryEngine, account: Account, creates: str | None) -> None:
         self.engine, self.account = engine, account
-        self.door = GremlinDoor(account, Keys((KEY,), (READ_ONLY_KEY,)), GremlinSettings(creates))
+        self.tokens = TokenAuthority(account.settings.name, b"a secret of at least so many bytes", account.clock)
+        keys = Keys((KEY,), (READ_ONLY_KEY,))
+        self.door = GremlinDoor(account, keys, GremlinSettings(creates), self.tokens)
 
     @classmethod
-    async def open(cls, creates: str | None = None, **settings: Any) -> Self:
+    async def open(cls, creates: str | None = None, *, clock: Clock | None = None, **settings: Any) -> Self:
         engine = MemoryEngine()
-        return cls(engine, await Account.open(engine, SystemClock(), AccountSettings(**settings)), creates)
+        return cls(engine, await Account.open(engine, clock or SystemClock(), AccountSettings(**settings)), creates)
 
     async def close(self) -> None:
         await self.account.close()

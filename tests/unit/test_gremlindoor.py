@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from support.gremlin_house import READ_ONLY_KEY, GremlinHouse, Wire, asked, credentials
 
 from armillary import limits
 from armillary.account.faults import FaultRule, add_rule
+from armillary.clock import MovableClock
 from armillary.doors.gremlin.errors import ROWS, attributes_of
 from armillary.errors import Failure, Kind
 
@@ -69,7 +71,7 @@ async def test_all_that_wait_are_answered(house: GremlinHouse, name: str) -> Non
     ("request_", "said"),
     [
         (credentials(key="d3Jvbmc="), "no key of this account"),
-        (credentials(key="type=resource&ver=1&sig=x;y;"), "resource tokens are not accepted"),
+        (credentials(key="type=resource&ver=1&sig=x;y;"), "its signature cannot be read"),
         (credentials(user="ann"), "/dbs/<database>/colls/<graph>"),
         (credentials() | {"args": {"sasl": "%%%"}}, "base64"),
         (credentials() | {"args": {}}, "base64"),
@@ -110,6 +112,121 @@ async def test_a_key_for_reading(house: GremlinHouse) -> None:
     assert answer["result"]["data"] == [0]
     status, code, _ = await house.refusal("g.addV('x').property('pk','a')", client)
     assert (status, code) == (500, 403)
+
+
+def _token(house: GremlinHouse, name_link: str, rid_link: str, mode: str = "All", **more: Any) -> str:
+    given: dict[str, Any] = {"partition_key": None, "lifetime_s": 60, "permission_rid": "p", **more}
+    return house.tokens.issue(mode=mode, name_link=name_link, rid_link=rid_link, **given)
+
+
+async def test_resource_tokens(house: GremlinHouse) -> None:
+    rid = house.account.container("d", "g").rid_text
+    for mode, code in (("All", 200), ("Read", 403)):
+        client = house.stranger()
+        await house.send(client, asked("g.V().count()"))
+        token = _token(house, "dbs/d/colls/g", f"dbs/x/colls/{rid}", mode)
+        [answer] = await house.send(client, credentials(key=token))
+        assert answer["status"]["code"] == 200
+        [answer] = await house.send(client, asked("g.addV('x').property('pk','a')"))
+        assert answer["status"]["attributes"]["x-ms-status-code"] == code
+
+
+@pytest.mark.parametrize(
+    ("name_link", "rid", "more", "said"),
+    [
+        ("dbs/d/colls/other", "r", {}, "is not for /dbs/d/colls/g"),
+        ("dbs/d/colls/g/docs/1", "r/docs/r2", {}, "is not for /dbs/d/colls/g"),
+        ("dbs/d/colls/g", "r", {"partition_key": ["a"]}, "is for one partition key"),
+        ("dbs/d/colls/g", "r", {}, "an earlier graph of this name"),
+    ],
+)
+async def test_resource_tokens_that_are_not_good_for_it(
+    house: GremlinHouse, name_link: str, rid: str, more: dict[str, Any], said: str
+) -> None:
+    client = house.stranger()
+    await house.send(client, asked("g.V().count()"))
+    token = _token(house, name_link, f"dbs/x/colls/{rid}", **more)
+    [answer] = await house.send(client, credentials(key=token))
+    assert answer["status"]["code"] == 401 and said in answer["status"]["message"]
+
+
+async def test_a_resource_token_ends() -> None:
+    clock = MovableClock()
+    house = await GremlinHouse.open(clock=clock)
+    await house.graph()
+    client = house.stranger()
+    await house.send(client, asked("g.inject(1)"))
+    token = _token(house, "dbs/d", "dbs/x")
+    [answer] = await house.send(client, credentials(key=token))
+    assert answer["status"]["code"] == 200
+    clock.advance(61)
+    [answer] = await house.send(client, asked("g.inject(1)"))
+    assert answer["status"]["code"] == 401 and "expired" in answer["status"]["message"]
+    await house.close()
+
+
+async def test_transactions_are_requests_by_themselves(house: GremlinHouse) -> None:
+    """There is nothing open to commit, and nothing can be opened."""
+    for name in ("commit", "rollback"):
+        assert await house.run(f"g.tx().{name}()") == []
+        [answer] = await house.send(house.friend(), _bytecode([["tx", name]], []), "application/vnd.gremlin-v3.0+json")
+        assert answer["status"]["code"] == 204
+    assert (await house.refusal("g.tx().begin()"))[0] == 597
+    [answer] = await house.send(house.friend(), _bytecode([["tx", "begin"]], []), "application/vnd.gremlin-v3.0+json")
+    assert answer["status"]["code"] == 597 and "Transactions of several requests" in answer["status"]["message"]
+
+
+def _bytecode(source: list[list[Any]], steps: list[list[Any]]) -> dict[str, Any]:
+    bytecode = {"@type": "g:Bytecode", "@value": {"source": source, "step": steps}}
+    arguments = {"gremlin": bytecode, "aliases": {"g": "g"}}
+    return {"requestId": "r1", "op": "bytecode", "processor": "traversal", "args": arguments}
+
+
+# Where elements are.
+
+
+@pytest.mark.parametrize(
+    ("script", "fanout"),
+    [
+        ("g.V(['b','v1'])", 1),
+        ("g.V().has('pk','b').has('id','v1')", 1),
+        ("g.V().has('id','v1').has('pk','b')", 1),
+        ("g.V('v1').has('pk','b')", 1),
+        ("g.V().hasId('v1').has('pk','b')", 1),
+        ("g.V().has(T.id,'v1').has('pk','b').has('name','n')", 1),
+        ("g.V().has('pk','b').hasLabel('x').has('name','n')", 1),
+        ("g.V().has('id','v1').has('pk',within('b','zz'))", 2),
+        ("g.V().has('id','v1')", 4),
+        ("g.V('v1')", 4),
+        ("g.V().has('label','x').has('name','n')", 4),
+        ("g.E(['b','e1']).outV().has('id','v1')", 1),
+        ("g.E().has('pk','b').has('id','e1').outV()", 1),
+    ],
+)
+async def test_what_is_asked_of_partitions(script: str, fanout: int) -> None:
+    house = await GremlinHouse.open(partition_throughput_ru=200)
+    container = await house.graph()
+    assert len(container.partitions) == 4
+    await house.run("g.addV('x').property('pk','b').property('id','v1').property('name','n')")
+    await house.run("g.V(['b','v1']).addE('to').to(__.V(['b','v1'])).property('id','e1')")
+    [found] = await house.run(script)
+    assert found["id"] == "v1"
+    [profile] = await house.run(f"{script}.executionProfile()")
+    operations = profile["metrics"][0]["storeOps"]
+    assert max(each["fanoutFactor"] for each in operations) == fanout
+    await house.close()
+
+
+async def test_ids_and_labels_by_name(house: GremlinHouse) -> None:
+    await house.run("g.addV('x').property('pk','b').property('id','v1')")
+    await house.run("g.addV('y').property('pk','c').property('id','v2')")
+    assert await house.run("g.V().has('id','v2').id()") == ["v2"]
+    assert await house.run("g.V().has('id',within('v1','v2')).order().by('id',decr).values('id')") == ["v2", "v1"]
+    assert await house.run("g.V().has('label','y').values('label','id')") == ["y", "v2"]
+    assert await house.run("g.V().has('id',startingWith('v')).count()") == [2]
+    assert await house.run("g.V().groupCount().by('label')") == [{"x": 1, "y": 1}]
+    assert await house.run("g.V().has('id',null).count()") == [0]
+    assert await house.run("g.V().project('id').by('id').has('id','v1')") == [{"id": "v1"}]
 
 
 # Envelopes.

@@ -29,6 +29,7 @@ from armillary.doors.mongo.connection import Connection as MongoConnection
 from armillary.doors.mongo.door import MongoDoor, MongoSettings
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
+from armillary.doors.sql.tokens import TokenAuthority
 from armillary.doors.table.authentication import Keys as TableKeys
 from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
@@ -229,7 +230,10 @@ async def _open_mongo_door(
 
 async def _open_gremlin_door(settings: Settings, account: Account, machine: Clock) -> Listener | None:
     """The same of the Gremlin door."""
-    door = GremlinDoor(account, GremlinKeys(*_keys(settings)), GremlinSettings(creates=settings.gremlin_create))
+    keys = AccountKeys(settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key)
+    tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
+    options = GremlinSettings(creates=settings.gremlin_create)
+    door = GremlinDoor(account, GremlinKeys(*_keys(settings)), options, tokens)
     roster = Roster(clock=machine)
     return await _usual_port(
         settings,

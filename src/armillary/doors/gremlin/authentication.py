@@ -1,4 +1,4 @@
-"""SASL PLAIN: `/dbs/<database>/colls/<graph>` as user, a key of the account as password."""
+"""SASL PLAIN: `/dbs/<database>/colls/<graph>` as user, a key of the account or a resource token as password."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from armillary.doors.gremlin.client import Principal
 from armillary.errors import Failure, Kind
@@ -32,7 +32,28 @@ class Keys:
         return found
 
 
-def authenticate(arguments: dict[Any, Any], keys: Keys) -> Principal:
+class Claims(Protocol):
+    """What a resource token says, once its seal and its time were found good."""
+
+    @property
+    def mode(self) -> str: ...
+    @property
+    def name_link(self) -> str: ...
+    @property
+    def rid_link(self) -> str: ...
+    @property
+    def partition_key(self) -> list[Any] | None: ...
+    @property
+    def expires_s(self) -> int: ...
+
+
+class Tokens(Protocol):
+    """Whoever issues the tokens of permissions."""
+
+    def verify(self, text: str) -> Claims: ...
+
+
+def authenticate(arguments: dict[Any, Any], keys: Keys, tokens: Tokens | None = None) -> Principal:
     """Who the arguments of an `authentication` request say it is. Clients spell the name of the one that counts as they
     like."""
     mechanism = arguments.get("saslMechanism", "PLAIN")
@@ -44,14 +65,40 @@ def authenticate(arguments: dict[Any, Any], keys: Keys) -> Principal:
         raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: SASL PLAIN has an identity, a user and a password.")
     _, user, password = parts
     named = _USER.fullmatch(user.decode("utf-8", "replace"))
-    if password.startswith(_TOKEN_PREFIX):
-        raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: resource tokens are not accepted by this door; use a key.")
-    is_read_only = keys.is_read_only(password)
-    if is_read_only is None:
-        raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: the password is no key of this account.")
+    claims = is_read_only = None
+    if tokens is not None and password.startswith(_TOKEN_PREFIX):
+        claims = _verified(tokens, password)
+    else:
+        is_read_only = keys.is_read_only(password)
+        if is_read_only is None:
+            raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: the password is no key of this account.")
     if named is None:
         raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: the user name reads /dbs/<database>/colls/<graph>.")
-    return Principal(named[1], named[2], is_read_only)
+    if claims is not None:
+        return _principal(claims, named[1], named[2])
+    return Principal(named[1], named[2], bool(is_read_only))
+
+
+def _verified(tokens: Tokens, password: bytes) -> Claims:
+    try:
+        return tokens.verify(password.decode("ascii", "replace"))
+    except Failure as failure:
+        raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: {failure.message}") from None
+
+
+def _principal(claims: Claims, database: str, graph: str) -> Principal:
+    """A permission for the graph, or for its database, is good for all of the graph."""
+    scope, rids = claims.name_link.split("/"), claims.rid_link.split("/")
+    if not claims.name_link or scope != ["dbs", database, "colls", graph][: len(scope)]:
+        raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: the resource token is not for /dbs/{database}/colls/{graph}.")
+    if claims.partition_key is not None:
+        raise Failure(
+            Kind.UNAUTHORIZED,
+            f"{_INVALID}: the resource token is for one partition key. Traversals go everywhere: use a permission for "
+            "the whole graph.",
+        )
+    rid = rids[3] if len(rids) == 4 else ""
+    return Principal(database, graph, claims.mode != "All", rid, claims.expires_s)
 
 
 def _decoded(given: Any) -> bytes:

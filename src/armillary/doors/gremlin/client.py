@@ -11,6 +11,9 @@ class Principal(NamedTuple):
     database: str
     graph: str
     is_read_only: bool
+    # Of resource tokens.
+    container_rid: str = ""  # of the one container that it is for; "": whatever has the name
+    expires_s: int | None = None
 
 
 class Line(Protocol):

@@ -19,7 +19,7 @@ from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.graphs import StoredGraph, check_key_path
 from armillary.doors.gremlin import traversals
-from armillary.doors.gremlin.authentication import Keys, authenticate
+from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate
 from armillary.doors.gremlin.client import Client, Principal
 from armillary.doors.gremlin.errors import MALFORMED
 from armillary.doors.gremlin.ids import OrderedIds
@@ -40,12 +40,13 @@ class GremlinSettings:
 
 
 class GremlinDoor:
-    def __init__(self, account: Account, keys: Keys, settings: GremlinSettings) -> None:
+    def __init__(self, account: Account, keys: Keys, settings: GremlinSettings, tokens: Tokens | None = None) -> None:
         self.account = account
         self.settings = settings
         self.programs = traversals.Programs()
         self.ids = OrderedIds(account.clock)
         self._keys = keys
+        self._tokens = tokens
         self._requests = 0
         self._start = account.clock.guid()[:24]
         if settings.creates not in (None, "none"):
@@ -100,7 +101,7 @@ class GremlinDoor:
         out.challenge()
 
     async def _authenticate(self, client: Client, request: Request, out: Responder) -> None:
-        principal = authenticate(request.arguments, self._keys)
+        principal = authenticate(request.arguments, self._keys, self._tokens)
         if client.principal is not None and client.principal != principal:
             raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the connection is another user's already.")
         client.principal = principal
@@ -121,7 +122,8 @@ class GremlinDoor:
         if request.processor == "session" or request.arguments.get("session") is not None:
             raise Failure(
                 Kind.UNSUPPORTED,
-                "Sessions are not offered: every request is one by itself. Use a client without a session.",
+                "Sessions and transactions of several requests are not offered: every request is one by itself. Use a "
+                "client without a session, and g without tx().",
             )
         action = _ACTIONS.get(request.operation)
         if action is None:
@@ -131,9 +133,17 @@ class GremlinDoor:
                 details={"status": MALFORMED, "exception": "GraphMalformedException"},
             )
         container = await self._container(principal)
+        if principal.expires_s is not None:
+            self._check_token(principal, principal.expires_s, container)
         graph = StoredGraph(self.account, container, is_read_only=principal.is_read_only)
         out.graph = graph
         await action(self, client, request, graph, out)
+
+    def _check_token(self, principal: Principal, expires_s: int, container: Container) -> None:
+        if self.account.clock.now_s() >= expires_s:
+            raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the resource token has expired; connect with a new one.")
+        if principal.container_rid not in ("", container.rid_text):
+            raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the resource token is for an earlier graph of this name.")
 
     async def _container(self, principal: Principal) -> Container:
         try:

@@ -16,6 +16,7 @@ from armillary.doors.gremlin.client import Client
 from armillary.doors.gremlin.ids import OrderedIds
 from armillary.doors.gremlin.messages import Request, Responder
 from armillary.errors import Failure, Kind, bad_request
+from armillary.languages.gremlin.bytecode import transaction_of
 from armillary.languages.gremlin.grammar import Statement, parse
 from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.program import Program, Results, answer, compile_traversal
@@ -105,6 +106,9 @@ async def run_bytecode(door: GremlinDoor, client: Client, request: Request, grap
     traversal = request.arguments.get("gremlin")
     if not isinstance(traversal, Traversal):
         raise bad_request("A request with bytecode has it as 'gremlin'.")
+    if transaction_of(traversal) is not None:
+        out.finish([])  # nothing is open: every request before has been committed
+        return
     program = compile_traversal(traversal, partition_key=graph.partition_key, element_id=element_id)
     results = _results(door, request, program, graph, World(client, door.account.clock, door.ids))
     await _send(client, results.pull, request, out)

@@ -9,10 +9,14 @@ from typing import Any
 
 from armillary.languages.gremlin import predicates, tokens
 from armillary.languages.gremlin.errors import compilation, malformed, unsupported
-from armillary.languages.gremlin.instructions import CardinalityValue, Instruction, Strategy, Traversal
+from armillary.languages.gremlin.instructions import (
+    CardinalityValue,
+    Instruction,
+    Strategy,
+    Traversal,
+    check_transaction,
+)
 from armillary.languages.gremlin.names import SOURCE_STEPS, STEPS, STRATEGIES
-
-TRANSACTIONS = ("commit", "rollback", "begin")
 
 
 def traversal_of(source: Any, steps: Any) -> Traversal | CardinalityValue:
@@ -24,8 +28,7 @@ def traversal_of(source: Any, steps: Any) -> Traversal | CardinalityValue:
         return CardinalityValue(cardinality, value)
     if isinstance(source, list) and len(source) == 1 and source[0][:1] == ["tx"] and not steps:
         _, name = _checked(source[0], 2)
-        if name not in TRANSACTIONS:
-            raise compilation("tx() takes commit, rollback or begin.")
+        check_transaction(name)
         return Traversal([Instruction("tx", [name])], [])
     return Traversal(_instructions(source, SOURCE_STEPS), _instructions(steps, STEPS))
 

@@ -24,6 +24,7 @@ from armillary.languages.gremlin.instructions import (
     Strategy,
     Traversal,
     check_size,
+    check_transaction,
 )
 from armillary.languages.gremlin.lexer import Word, place, words
 from armillary.languages.gremlin.names import SOURCE_STEPS, STEPS, STRATEGIES, TERMINALS
@@ -164,8 +165,7 @@ class _Parser:
         self._expect(")")
         self._expect(".")
         name = self._name()
-        if name not in ("commit", "rollback", "begin", "open", "close"):
-            raise compilation(f"g.tx().{name}() is not a method of a transaction.")
+        check_transaction(name)
         self._expect("(")
         self._expect(")")
         statement.transaction = name

@@ -35,6 +35,7 @@ class Condition:
 
     key: str | T
     predicate: P
+    is_partition: bool = False  # whether the key is the partition key, which edges have without showing it
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.languages.gremlin.elements import pairs
-from armillary.languages.gremlin.errors import compilation
+from armillary.languages.gremlin.errors import compilation, unsupported
 from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.tokens import Cardinality
 
@@ -111,3 +111,12 @@ def check_size(traversal: Traversal) -> None:
             raise compilation(f"A traversal has at most {limits.GREMLIN_STEPS_MAX} steps.")
         level = [part for each in level for part in parts(each)]
     raise compilation(f"A traversal is nested at most {limits.GREMLIN_DEPTH_MAX} deep.")
+
+
+def check_transaction(name: Any) -> None:
+    """Every request is committed by itself, so there is never anything open to commit or to give up; and nothing can be
+    opened."""
+    if name in ("begin", "open"):
+        raise unsupported("Transactions of several requests are not supported: every request is one by itself.")
+    if name not in ("commit", "rollback", "close"):
+        raise compilation(f"g.tx().{str(name)[:40]}() is not a method of a transaction.")

@@ -59,6 +59,8 @@ def meets(element: Any, condition: Condition) -> bool:
             return values is not None and any(holds(each.value) for each in values)
         if isinstance(element, dict):
             return key in element and holds(element[key])
+        if condition.is_partition and type(element) is Edge:
+            return holds(element.partition)
         return any(holds(value) for value in values_of(element, key))
     if not isinstance(element, Vertex | Edge | VertexProperty | Property):
         return isinstance(element, dict) and _entry_meets(element, condition)
@@ -132,7 +134,7 @@ def _has(builder: Builder, arguments: Arguments) -> Step:
         key = arguments.text_or_null()
         value = arguments.take()
         conditions = [Condition(T.label, as_predicate(label))]
-        return HasStep([*conditions, *_property_conditions(key, value)])
+        return HasStep([*conditions, *_property_conditions(key, value, builder)])
     key_or_token = arguments.take()
     value = arguments.take()
     arguments.end()
@@ -151,13 +153,13 @@ def _has(builder: Builder, arguments: Arguments) -> Step:
         return HasStep([Condition(key_or_token, as_predicate(value))])
     if key_or_token is not None and not isinstance(key_or_token, str):
         raise compilation(f"has() takes a key or a token first, not {key_or_token!r}.")
-    return HasStep(_property_conditions(key_or_token, value))
+    return HasStep(_property_conditions(key_or_token, value, builder))
 
 
-def _property_conditions(key: str | None, value: Any) -> list[Condition]:
+def _property_conditions(key: str | None, value: Any, builder: Builder) -> list[Condition]:
     if key is None:
         return [Condition(T.id, P("within", []))]  # no element has a property without a name
-    return [Condition(key, as_predicate(value))]
+    return [Condition(key, as_predicate(value), is_partition=key == builder.partition_key)]
 
 
 @builds("hasId")
