@@ -21,6 +21,7 @@ from armillary.partition.budget import HUNDREDTHS, WRITE_DEPOSIT, Ask
 from armillary.partition.partition import Partition
 from armillary.scripts.functions import QueryFunctions
 from armillary.scripts.run import Role, Script, Setting, run_script
+from armillary.scripts.trace import Trace
 from armillary.scripts.transaction import Home, ScriptTransaction
 
 PROCEDURE_RU = 1.0  # and what its operations cost
@@ -46,16 +47,22 @@ async def execute(
     *,
     session: Session | None = None,
     ask: Ask | None = None,
+    trace: Trace | None = None,
+    is_rehearsal: bool = False,
 ) -> ProcedureAnswer:
-    """Run a stored procedure in the logical partition of a key."""
+    """Run a stored procedure in the logical partition of a key. `trace` is given what it does; after a rehearsal
+    nothing of it is kept."""
     script = Script(record.name, record.body["body"], Role.PROCEDURE)
 
     async def run(transaction: ScriptTransaction) -> ProcedureAnswer:
         if session is not None:
             check_session(transaction.partition, session)
         functions = query_functions(account, container)
-        ran = await run_script(account.jail, script, transaction, Setting(arguments), account.clock, functions)
-        await transaction.commit()
+        if trace is not None:
+            trace.clear()  # of an earlier attempt
+        ran = await run_script(account.jail, script, transaction, Setting(arguments), account.clock, functions, trace)
+        if not is_rehearsal:
+            await transaction.commit()
         body = transaction.relocated(ran.response) if ran.response is not None else b""
         return ProcedureAnswer(body, ran.log, 0.0, 0, 0)
 

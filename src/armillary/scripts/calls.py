@@ -17,6 +17,7 @@ from armillary.languages.sql.compile import compile_query, parse_parameters
 from armillary.languages.sql.user_functions import UserFunctions
 from armillary.model.items import check_depth
 from armillary.partition.operations import Document, Operation, Result, Verb
+from armillary.scripts.trace import Trace, step_of
 from armillary.scripts.transaction import Page, ScriptTransaction
 
 # `number` of the errors that scripts get to see, as the object model has it. Others end the script.
@@ -38,10 +39,18 @@ Answer = dict[str, Any]
 
 
 class Calls:
-    def __init__(self, transaction: ScriptTransaction, clock: Clock, functions: UserFunctions | None = None) -> None:
+    def __init__(
+        self,
+        transaction: ScriptTransaction,
+        clock: Clock,
+        functions: UserFunctions | None = None,
+        trace: Trace | None = None,
+    ) -> None:
         self._transaction = transaction
         self._clock = clock
         self._functions = functions
+        self._trace = trace
+        self._items: int | None = None  # in the page that was read last
 
     async def perform(self, asked: Any) -> Answer:
         """Do what the script has queued, in order; each succeeds or fails for itself."""
@@ -59,6 +68,7 @@ class Calls:
     async def _perform(self, asked: Any) -> Answer:
         if not isinstance(asked, dict) or not isinstance(asked.get("number"), int):
             raise _broken()
+        charged_ru, self._items = self._transaction.charge_ru, None
         try:
             answer = await self._answer(asked)
         except Failure as failure:
@@ -66,6 +76,8 @@ class Calls:
                 raise
             answer = {"error": {"number": NUMBERS[failure.kind], "message": failure.message}}
         answer["number"] = asked["number"]
+        if self._trace is not None:
+            self._trace.append(step_of(asked, answer, self._items, self._transaction.charge_ru - charged_ru))
         return answer
 
     async def _answer(self, asked: Document) -> Answer:
@@ -122,7 +134,7 @@ class Calls:
 
     async def _feed(self, link: str, options: Document, asked: Document) -> Answer:
         self._transaction.check_collection(link)
-        return _page(await self._transaction.feed(_page_items(options), _text(options, "continuation")))
+        return self._page(await self._transaction.feed(_page_items(options), _text(options, "continuation")))
 
     async def _query(self, link: str, options: Document, asked: Document) -> Answer:
         transaction, home = self._transaction, self._transaction.home
@@ -136,7 +148,14 @@ class Calls:
         if self._functions is not None:
             await self._functions.ready()
         page = await transaction.query(bound, orjson.dumps(query), _page_items(options), _text(options, "continuation"))
-        return _page(page)
+        return self._page(page)
+
+    def _page(self, page: Page) -> Answer:
+        self._items = len(page.rows)
+        options: Answer = {"statusCode": 200}
+        if page.continuation is not None:
+            options["continuation"] = page.continuation
+        return {"body": orjson.Fragment(b"[" + b",".join(page.rows) + b"]"), "options": options}
 
     _actions: dict[str, Callable[[Calls, str, Document, Document], Awaitable[Answer]]] = {  # noqa: RUF012 (a table)
         "create": _create,
@@ -200,10 +219,3 @@ def _page_items(options: Document) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
         raise bad_request("The option 'pageSize' must be a whole number above 0, or -1.")
     return min(int(value), limits.PAGE_ITEMS_MAX)
-
-
-def _page(page: Page) -> Answer:
-    options: Answer = {"statusCode": 200}
-    if page.continuation is not None:
-        options["continuation"] = page.continuation
-    return {"body": orjson.Fragment(b"[" + b",".join(page.rows) + b"]"), "options": options}

@@ -20,6 +20,7 @@ from armillary.partition.operations import Document
 from armillary.scripts.calls import Calls
 from armillary.scripts.cell import USER_LINE_OFFSET
 from armillary.scripts.jail import Begin, Ended, Jail
+from armillary.scripts.trace import Trace
 from armillary.scripts.transaction import ScriptTransaction
 
 _find_place = re.compile(r"<input>:(\d+):(\d+)")
@@ -65,6 +66,7 @@ async def run_script(
     setting: Setting,
     clock: Clock,
     functions: UserFunctions | None = None,
+    trace: Trace | None = None,
 ) -> Ran:
     given: dict[str, Any] = {
         "arguments": list(setting.arguments),
@@ -84,7 +86,7 @@ async def run_script(
         given["requestBody"] = setting.request
     if setting.response is not None:
         given["responseBody"] = orjson.Fragment(setting.response)
-    ended = await jail.run(Begin(script.source, given), Calls(transaction, clock, functions).perform)
+    ended = await jail.run(Begin(script.source, given), Calls(transaction, clock, functions, trace).perform)
     return result_of(script, ended)
 
 

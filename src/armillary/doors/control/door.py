@@ -22,6 +22,7 @@ from armillary.doors.control import (
     partitions,
     reshapes,
     resources,
+    scripts,
     snapshots,
 )
 from armillary.doors.control.authentication import ControlGuard
@@ -114,6 +115,11 @@ _ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("POST", "databases/{}/containers/{}/migration", migrations.begin),
     ("GET", "databases/{}/containers/{}/migration", migrations.show),
     ("DELETE", "databases/{}/containers/{}/migration", migrations.stop),
+    ("GET", "databases/{}/containers/{}/scripts", scripts.list_scripts),
+    ("GET", "databases/{}/containers/{}/scripts/{}/{}", scripts.show_script),
+    ("PUT", "databases/{}/containers/{}/scripts/{}/{}", scripts.put_script),
+    ("DELETE", "databases/{}/containers/{}/scripts/{}/{}", scripts.delete_script),
+    ("POST", "databases/{}/containers/{}/scripts/procedures/{}/run", scripts.run_procedure),
     ("GET", "reshapes", reshapes.list_all_reshapes),
     ("PUT", "reshapes/pauses", reshapes.pause),
     ("POST", "reshapes/advance", reshapes.advance),

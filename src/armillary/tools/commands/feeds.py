@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.commands.names import container_path
+from armillary.tools.commands.names import container_path, key_values
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen
 
@@ -18,7 +18,7 @@ def tail(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     path = (*container_path(arguments["container"]), "changes")
     query: dict[str, object] = {"mode": arguments.get("mode", "latest"), "from": arguments.get("from", "now")}
     if "partition_key" in arguments:
-        query["key"] = _key_text(arguments["partition_key"])
+        query["key"] = json.dumps(key_values(arguments["partition_key"]))
     left = arguments.get("limit")
     if left is not None and left < 1:
         raise bad_request("--limit is how many changes to print: at least 1.")
@@ -41,12 +41,3 @@ def tail(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
         query["position"] = page["position"]
         if page["isEnd"]:
             time.sleep(_POLL_S)
-
-
-def _key_text(given: str) -> str:
-    """A key as the control API takes it. What is no JSON is a string; a list has the values of a hierarchical key."""
-    try:
-        value = json.loads(given)
-    except ValueError:
-        value = given
-    return json.dumps(value if isinstance(value, list) else [value])

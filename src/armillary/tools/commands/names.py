@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
 
@@ -13,6 +15,15 @@ def container_path(name: str) -> tuple[str, str, str, str]:
     if not slash or not database or not container or "/" in container:
         raise bad_request(f"{name!r} does not name a container: write DATABASE/CONTAINER, such as shop/orders.")
     return "databases", database, "containers", container
+
+
+def key_values(given: str) -> list[Any]:
+    """The values of a partition key. What is no JSON is a string; a list has the values of a hierarchical key."""
+    try:
+        value = json.loads(given)
+    except ValueError:
+        value = given
+    return value if isinstance(value, list) else [value]
 
 
 def confirm(question: str, is_sure: bool) -> None:

@@ -14,7 +14,19 @@ from armillary.tools.commands.keeping_parsers import KEEPING, add_keeping
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 AddCommand = Callable[..., argparse.ArgumentParser]
 
-NAMES = ("databases", "containers", "partitions", "keys", "scale", "split", "merge", "feed", "migrate", *KEEPING)
+NAMES = (
+    "databases",
+    "containers",
+    "partitions",
+    "keys",
+    "scale",
+    "split",
+    "merge",
+    "feed",
+    "migrate",
+    "script",
+    *KEEPING,
+)
 
 
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
@@ -74,6 +86,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     )
     _waiting(merge)
     _add_feed(commands, add_command)
+    _add_script(commands, add_command)
     add_keeping(commands, add_command, _of_server)
 
     migrate = _of_server(
@@ -104,6 +117,35 @@ def _add_feed(commands: Commands, add_command: AddCommand) -> None:
     tail.add_argument("--partition-key", metavar="VALUE", help="of one logical partition: a text, or JSON")
     tail.add_argument("--limit", metavar="N", type=int, help="end after so many changes")
     tail.add_argument("--no-follow", action="store_true", help="end when there is nothing more")
+
+
+def _add_script(commands: Commands, add_command: AddCommand) -> None:
+    script = add_command(commands, "script", "store and run stored procedures, triggers and functions")
+    verbs = script.add_subparsers(dest="verb", metavar="list|show|put|delete|run", required=True)
+    _container(_of_server(add_command(verbs, "list", "list the scripts of a container")))
+    show = _of_server(add_command(verbs, "show", "print the source of a script"))
+    put = _of_server(add_command(verbs, "put", "store a script, in the place of one of its name if there is one"))
+    delete = _delete(_of_server(add_command(verbs, "delete", "delete a script")), None)
+    for parser in (show, put, delete):
+        _container(parser)
+        parser.add_argument("name")
+        kind = parser.add_mutually_exclusive_group()
+        kind.add_argument("--trigger", action="store_true", help="it is a trigger (default: a stored procedure)")
+        kind.add_argument("--function", action="store_true", help="it is a user-defined function")
+    put.add_argument("file", metavar="FILE", help="with its JavaScript; - is standard input")
+    put.add_argument("--when", choices=["pre", "post"], help="when a trigger runs (default: pre)")
+    put.add_argument(
+        "--operation",
+        choices=["all", "create", "update", "replace", "delete"],
+        help="what a trigger runs for (default: all)",
+    )
+    run = _of_server(add_command(verbs, "run", "run a stored procedure"))
+    _container(run)
+    run.add_argument("name")
+    run.add_argument("--partition-key", metavar="VALUE", help="the logical partition it runs in: a text, or JSON")
+    run.add_argument("--params", metavar="JSON", help="its arguments, a JSON list")
+    run.add_argument("--explain", action="store_true", help="show each read and write with its charge")
+    run.add_argument("--dry-run", action="store_true", help="keep nothing of what it does")
 
 
 def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from armillary.tools.commands import containers as container_commands
-from armillary.tools.commands import databases, feeds, migrating, partitions, resharding
+from armillary.tools.commands import databases, feeds, migrating, partitions, resharding, scripting
 from armillary.tools.remote import Server, find_server
 from armillary.tools.screen import Screen
 from armillary.tools.settings import Settings
@@ -29,6 +29,11 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("partitions", ""): partitions.draw_partitions,
     ("keys", ""): partitions.draw_keys,
     ("feed", "tail"): feeds.tail,
+    ("script", "list"): scripting.list_scripts,
+    ("script", "show"): scripting.show_script,
+    ("script", "put"): scripting.put_script,
+    ("script", "delete"): scripting.delete_script,
+    ("script", "run"): scripting.run_procedure,
 }
 
 
