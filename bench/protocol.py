@@ -143,8 +143,8 @@ def create_database(port: int) -> None:
     call(port, "POST", "dbs", "", "/dbs", json.dumps({"id": DATABASE}), {})
 
 
-def create_container(port: int, container: str) -> None:
-    body = {"id": container, "partitionKey": {"paths": ["/key"], "kind": "Hash", "version": 2}}
+def create_container(port: int, container: str, **policies: object) -> None:
+    body = {"id": container, "partitionKey": {"paths": ["/key"], "kind": "Hash", "version": 2}, **policies}
     link = f"dbs/{DATABASE}"
     extra = {"x-ms-offer-throughput": str(THROUGHPUT_RU)}
     call(port, "POST", "colls", link, f"/{link}/colls", json.dumps(body), extra)

@@ -20,15 +20,22 @@ _OPERATIONS = {CREATED: "create", REPLACED: "replace", DELETED: "delete", EXPIRE
 def change_row(changed: Changed, container: Container) -> bytes:
     """The item with its lsn; where all versions are read, what was done to it."""
     if changed.version is not None:
-        return _version_row(changed.version, container)
+        return _version_row(changed.lsn, changed.version, container)
     # The lsn is no part of what is stored; the text of an item ends with a brace.
     return b'%b,"_lsn":%d}' % (json_text(changed.stored, container.schema)[:-1], changed.lsn)
 
 
-def _version_row(version: Version, container: Container) -> bytes:
+def _version_row(lsn: int, version: Version, container: Container) -> bytes:
     """What was done to an item, with how it became and how it was."""
     entry, schema = version.entry, container.schema
-    metadata: dict[str, Any] = {"operationType": _OPERATIONS[entry.kind], "lsn": entry.lsn, "crts": entry.changed_s}
+    if entry.kind == CREATED and version.current is not None:  # by far the commonest
+        current = json_text(version.current, schema)
+        return b'{"current":%b,"metadata":{"operationType":"create","lsn":%d,"crts":%d}}' % (
+            current,
+            lsn,
+            entry.changed_s,
+        )
+    metadata: dict[str, Any] = {"operationType": _OPERATIONS[entry.kind], "lsn": lsn, "crts": entry.changed_s}
     parts = [b'{"current":%b' % (json_text(version.current, schema) if version.current is not None else b"{}")]
     if version.previous is not None:
         metadata["previousImageLSN"] = entry.before_lsn

@@ -209,7 +209,7 @@ _HEADER = struct.Struct(">BBHQIiHB")
 _HEADER_BYTES = _HEADER.size
 FIXED_HEADER_BYTES = _HEADER_BYTES  # in front of the effective key, behind which the item begins
 _EPK_LENGTH_AT = _HEADER_BYTES - 1
-_LSN_AT = 4
+_LSN_AT, _STEP_AT = 4, 20
 
 
 def pack_item(header: ItemHeader, payload: bytes) -> bytes:
@@ -225,6 +225,11 @@ def unpack_header(stored: bytes) -> ItemHeader:
 def lsn_of(stored: bytes) -> int:
     """The header's lsn alone, for those who need nothing else of it."""
     return int.from_bytes(stored[_LSN_AT : _LSN_AT + 8], "big")
+
+
+def place_of(stored: bytes) -> bytes:
+    """The header's lsn and step as they are: where the item's change is in the log."""
+    return stored[_LSN_AT : _LSN_AT + 8] + stored[_STEP_AT : _STEP_AT + 2]
 
 
 def epk_of(stored: bytes) -> bytes:

@@ -14,8 +14,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from armillary.model import layout
-from armillary.model.encoding import ItemHeader, epk_of, unpack_header
-from armillary.partition import log
+from armillary.model.encoding import epk_of, place_of, unpack_header
 from armillary.storage.engine import Txn, View
 
 CREATED, REPLACED, DELETED, EXPIRED = 0, 1, 2, 3
@@ -48,12 +47,14 @@ class Entry(NamedTuple):
         return layout.IMAGES + self.place
 
     @property
+    def before(self) -> bytes:
+        """The place of what was there before."""
+        return (self.before_lsn << 16 | self.before_step).to_bytes(10, "big") + self.place[10:]
+
+    @property
     def before_key(self) -> bytes | None:
         """Where the item is, as it was before."""
-        if self.kind == CREATED:
-            return None
-        place = self.before_lsn << 16 | self.before_step
-        return layout.IMAGES + place.to_bytes(10, "big") + self.place[-layout.RID_BYTES :]
+        return None if self.kind == CREATED else layout.IMAGES + self.before
 
 
 class Version(NamedTuple):
@@ -160,13 +161,13 @@ def transactions(
     scanned = view.scan(layout.version_key(after_lsn + 1), layout.version_key(last_lsn + 1))
     waiting: list[tuple[int, list[Entry]]] = []
     count = 0
-    for lsn, grouped in groupby(scanned, key=lambda pair: log.change_lsn(pair[0])):
+    for packed_lsn, grouped in groupby(scanned, key=lambda pair: pair[0][1:9]):
         together = [unpack_entry(key, value) for key, value in grouped]
         if is_wanted is not None:
             together = [entry for entry in together if is_wanted(entry)]
         if len(together) > 1:
             together.sort(key=lambda entry: entry.epk)  # each key's stay in their order
-        waiting.append((lsn, together))
+        waiting.append((int.from_bytes(packed_lsn, "big"), together))
         count += max(1, len(together))
         if count >= _LOADED_TOGETHER:
             yield from _loaded(view, waiting)
@@ -175,27 +176,38 @@ def transactions(
 
 
 def _loaded(view: View, groups: Sequence[tuple[int, list[Entry]]]) -> Iterator[tuple[int, list[Version]]]:
+    """Most versions are of items that nobody wrote again; of the others there are images."""
     entries = [entry for _, group in groups for entry in group]
-    wanted = {entry.image_key for entry in entries if entry.is_write}
-    wanted.update([key for entry in entries if (key := entry.before_key) is not None])
-    keys = sorted(wanted)
-    images = dict(zip(keys, view.get_many(keys), strict=True))
-    items = [entry for entry in entries if entry.is_write and images[entry.image_key] is None]
-    found = view.get_many([layout.ITEMS + entry.place[-layout.RID_BYTES :] for entry in items])
-    for entry, stored in zip(items, found, strict=True):
-        assert stored is not None and _is_at(entry, unpack_header(stored)), "a version that is nowhere"
-        images[entry.image_key] = stored
+    rids = list({entry.place[10:]: None for entry in entries if entry.kind <= REPLACED})
+    items = dict(zip(rids, view.get_many([layout.ITEMS + rid for rid in rids]), strict=True))
+    found: dict[bytes, bytes] = {}  # by place
+    wanted: dict[bytes, None] = {}
+    for entry in entries:
+        place = entry.place
+        if entry.kind <= REPLACED:
+            stored = items[place[10:]]
+            if stored is not None and place_of(stored) == place[:10]:
+                found[place] = stored
+            else:
+                wanted[place] = None
+        if entry.kind != CREATED:
+            wanted[entry.before] = None
+    images = view.get_many([layout.IMAGES + place for place in wanted])
+    for place, image in zip(wanted, images, strict=True):
+        assert image is not None, "a version that is nowhere"
+        found[place] = image
     for lsn, group in groups:
-        versions = []
-        for entry in group:
-            before = entry.before_key
-            current = images[entry.image_key] if entry.is_write else None
-            versions.append(Version(entry, current, images[before] if before is not None else None))
-        yield lsn, versions
-
-
-def _is_at(entry: Entry, header: ItemHeader) -> bool:
-    return entry.place[:10] == (header.lsn << 16 | header.step).to_bytes(10, "big")
+        yield (
+            lsn,
+            [
+                Version(
+                    entry,
+                    found[entry.place] if entry.kind <= REPLACED else None,
+                    found[entry.before] if entry.kind != CREATED else None,
+                )
+                for entry in group
+            ],
+        )
 
 
 # Taking over what a parent kept.
