@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import gremlin, load, mongo, queries, report, scripts, servers, splits
+from bench import gremlin, imports, load, mongo, queries, report, scripts, servers, splits
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
@@ -184,7 +184,12 @@ def _reads(container: str, numbers: range) -> Callable[[], str]:
 
 
 # Those that have servers of their own.
-SECTIONS: dict[str, Measure] = {"mongo": mongo.measure, "gremlin": gremlin.measure, "scripts": scripts.measure}
+SECTIONS: dict[str, Measure] = {
+    "mongo": mongo.measure,
+    "gremlin": gremlin.measure,
+    "scripts": scripts.measure,
+    "import": imports.measure,
+}
 CONTESTS = ("read", "create", "upsert", "batch", "large", "query", "split")
 
 
