@@ -237,6 +237,21 @@ out.last = [last._t, last.CommandName, last.RequestCharge > 0];
 out.names = db.getCollectionNames().sort();
 out.deleted = db.orders.deleteMany({a: 2}).deletedCount;
 out.ok = [db.hostInfo().ok, db.serverStatus().ok, db.stats().ok, db.version()];
+out.indexes = db.orders.getIndexes().map((each) => each.name);
+out.databases = db.getMongo().getDBNames().includes(db.getName());
+out.measured = [Number(db.stats().collections), db.orders.stats().count, db.orders.dataSize() > 0, db.orders.isCapped()];
+out.running = db.currentOp({active: true}).inprog.length > 0;
+out.status = [rs.status().members[0].stateStr, db.hello().isWritablePrimary];
+out.log = db.adminCommand({getLog: "startupWarnings"}).ok;
+out.bulk = db.orders.bulkWrite([{insertOne: {document: {_id: 9}}}, {deleteOne: {filter: {_id: 9}}}]).deletedCount;
+const session = db.getMongo().startSession();
+session.startTransaction();
+session.getDatabase(db.getName()).orders.insertOne({_id: 10});
+session.abortTransaction();
+out.aborted = db.orders.countDocuments({_id: 10});
+db.createCollection("log", {capped: true, size: 4096, max: 2});
+db.log.insertMany([{_id: 1}, {_id: 2}, {_id: 3}]);
+out.capped = [db.log.isCapped(), db.log.find().map((each) => each._id).toArray()];
 db.dropDatabase();
 print(JSON.stringify(out));
 """
@@ -266,4 +281,13 @@ def test_mongosh(server: ServerProcess, name: str, tmp_path: Path) -> None:
         "names": ["orders", "people"],
         "deleted": 2,
         "ok": [1, 1, 1, "7.0.0"],
+        "indexes": ["_id_", "a_1"],
+        "databases": True,
+        "measured": [2, 1, True, False],
+        "running": True,
+        "status": ["PRIMARY", True],
+        "log": 1,
+        "bulk": 1,
+        "aborted": 0,
+        "capped": [True, [2, 3]],
     }

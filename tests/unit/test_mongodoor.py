@@ -434,3 +434,36 @@ async def test_views(house: MongoHouse) -> None:
     assert (await house.ask({"create": "v"}))["code"] in (48, 166)
     assert (await house.ask({"drop": "w"}))["ok"] == 1.0
     assert (await house.ask({"find": "w"}))["cursor"]["firstBatch"] == []
+
+
+async def test_indexes_with_a_collation(house: MongoHouse) -> None:
+    plain = {"key": {"a": 1}, "name": "plain"}
+    alike = {"key": {"a": 1}, "name": "alike", "unique": True, "collation": {"locale": "en", "strength": 2}}
+    made = await house.ask({"createIndexes": "c", "indexes": [plain, alike]})
+    assert made["numIndexesAfter"] == 3, "beside one without"
+    listed = (await house.ask({"listIndexes": "c"}))["cursor"]["firstBatch"]
+    assert listed[2]["collation"]["strength"] == 2 and listed[2]["collation"]["caseLevel"] is False
+    await house.ask({"insert": "c", "documents": [{"_id": 1, "a": "Ben"}, {"_id": 2, "a": ["x", 1]}]})
+    refused = await house.ask({"insert": "c", "documents": [{"_id": 3, "a": "bEN"}]})
+    assert refused["writeErrors"][0]["code"] == 11000
+    assert (await house.ask({"insert": "c", "documents": [{"_id": 4, "a": "X"}]}))["writeErrors"][0]["code"] == 11000
+    found = {"find": "c", "filter": {"a": "BEN"}}
+    assert (await house.ask(found))["cursor"]["firstBatch"] == []
+    assert len((await house.ask(found | {"collation": {"locale": "en", "strength": 2}}))["cursor"]["firstBatch"]) == 1
+    await house.ask({"create": "own", "collation": {"locale": "en", "strength": 1}})
+    await house.ask({"createIndexes": "own", "indexes": [{"key": {"a": 1}, "name": "a_1", "unique": True}]})
+    both = await house.ask({"insert": "own", "documents": [{"a": "é"}, {"a": "E"}]})
+    assert both["n"] == 1 and both["writeErrors"][0]["code"] == 11000, "an index has its collection's collation"
+    words = {"key": {"t": "text"}, "name": "t", "collation": {"locale": "en"}}
+    assert (await house.ask({"createIndexes": "c", "indexes": [words]}))["code"] == 67
+
+
+async def test_an_index_of_words_is_made_again_of_how_it_is_listed(house: MongoHouse) -> None:
+    given = {"key": {"a": 1, "t": "text", "u.v": "text"}, "name": "words", "weights": {"t": 5}}
+    await house.ask({"createIndexes": "c", "indexes": [given]})
+    listed = (await house.ask({"listIndexes": "c"}))["cursor"]["firstBatch"][1]
+    await house.ask({"createIndexes": "d", "indexes": [listed]})
+    assert (await house.ask({"listIndexes": "d"}))["cursor"]["firstBatch"][1] == listed
+    await house.ask({"insert": "d", "documents": [{"_id": 1, "a": 1, "u": {"v": "hello"}}]})
+    found = await house.ask({"find": "d", "filter": {"a": 1, "$text": {"$search": "hello"}}})
+    assert [each["_id"] for each in found["cursor"]["firstBatch"]] == [1]

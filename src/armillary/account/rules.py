@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from armillary.account.catalog import Body, Record
-from armillary.languages.mongo.index_definitions import ID_DEFINITION, partial_filter
+from armillary.languages.mongo.index_definitions import ID_DEFINITION, folding, partial_filter
 from armillary.languages.mongo.key_conditions import required_keys
 from armillary.languages.mongo.special_indexes import special_keys
 from armillary.model.bson_json import from_json
@@ -69,7 +69,8 @@ def _make(
         given = definition.get("partialFilterExpression")
         requires = required_keys(given) if given is not None else None
         special = special_keys(definition)
-        fields.append(FieldIndex.parse(definition, entry["slot"], partial_filter(definition), requires, special))
+        folds = folding(definition)
+        fields.append(FieldIndex.parse(definition, entry["slot"], partial_filter(definition), requires, special, folds))
     ttl = body.get("defaultTtl")
     policy = IndexingPolicy.parse(
         body["indexingPolicy"],

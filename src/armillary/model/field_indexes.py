@@ -50,6 +50,8 @@ class FieldIndex:
     # that cannot be told by keys.
     requires: Requirements | None = None
     special: SpecialKeys | None = None  # the keys of an index of words or places
+    # Of a unique index with a collation: the document with strings that are alike made the same.
+    folds: Callable[[Document], Document] | None = None
 
     @classmethod
     def parse(
@@ -59,6 +61,7 @@ class FieldIndex:
         keeps: Callable[[Document], bool] | None = None,
         requires: Requirements | None = None,
         special: tuple[str, SpecialKeys] | None = None,
+        folds: Callable[[Document], Document] | None = None,
     ) -> FieldIndex:
         """Of a definition that has been checked. What is special about an index of words or places is told: the name
         that stands for them, and the keys of documents."""
@@ -84,6 +87,7 @@ class FieldIndex:
             int(expires) if expires is not None and names != ["_ts"] else None,
             requires,
             special[1] if special is not None else None,
+            folds,
         )
 
     @property
@@ -111,7 +115,7 @@ class FieldIndex:
         """What no other document of the logical partition may have."""
         if not self.is_unique:
             return []
-        keys = self._keys(document)
+        keys = self._keys(document, self.folds)
         return [key if len(key) <= limits.FIELD_KEY_BYTES_MAX else _DIGEST_MARK + sha256(key).digest() for key in keys]
 
     def expires_s(self, document: Document) -> int | None:
@@ -121,9 +125,11 @@ class FieldIndex:
         dates = [int(value) for value in _values(document, tuple(self.fields[0][0].split("."))) if _is_date(value)]
         return min(dates) // 1000 + self.expires_after_s if dates else None
 
-    def _keys(self, document: Document) -> list[bytes]:
+    def _keys(self, document: Document, folds: Callable[[Document], Document] | None = None) -> list[bytes]:
         if self.keeps is not None and not self.keeps(document):
             return []
+        if folds is not None:
+            document = folds(document)
         if self.wildcard is not None:
             return list(dict.fromkeys(_everything(document, self.wildcard)))
         if self.special is not None:

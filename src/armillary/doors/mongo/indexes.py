@@ -60,8 +60,10 @@ async def create_indexes(call: Call) -> Reply:
     given = call.fields.array("indexes")
     if not given:
         raise refusal(2, "Must specify at least one index to create")
-    definitions = [read_definition(each) for each in given]
-    is_new = namespaces.find(call, collection) is None
+    present = namespaces.find(call, collection)
+    is_new = present is None
+    own = namespaces.options_of(present).get("collation") if present is not None else None
+    definitions = [read_definition(_collated(each, own)) for each in given]
     container = await namespaces.for_writing(call, collection)
     if call.transaction is not None:
         call.transaction.check_indexable(call.database, container)
@@ -79,6 +81,14 @@ async def create_indexes(call: Call) -> Reply:
     if not made:
         reply["note"] = "all indexes already exist"
     return reply
+
+
+def _collated(given: Any, own: Document | None) -> Any:
+    """A definition with the collation of its collection, if it names none."""
+    if own is None or type(given) is not dict or "collation" in given or type(given.get("key")) is not dict:
+        return given
+    is_plain = all(not isinstance(kind, str) for kind in given["key"].values()) and given["key"] != {"_id": 1}
+    return {**given, "collation": own} if is_plain else given
 
 
 async def make(call: Call, container: Container, given: Sequence[Document]) -> None:

@@ -84,6 +84,15 @@ class Collation:
     def _is_ignored(self, rank: int) -> bool:
         return (rank == _BLANK and self.ignores != "") or (rank == _PUNCTUATION and self.ignores == "punct")
 
+    def folded(self, value: Any) -> Any:
+        """A value in which strings that are equal by this collation are the same string."""
+        kind = type(value)
+        if kind is str:
+            return repr(self.text_key(value))
+        if kind is dict:
+            return {name: self.folded(each) for name, each in value.items()}
+        return [self.folded(each) for each in value] if kind is list else value
+
     def order_key(self, value: Any) -> Key:
         """As `bson_values.order_key`, with strings in this order wherever they are."""
         kind = type(value)
@@ -142,6 +151,23 @@ def parse_collation(given: Any) -> Collation | None:
         given.get("maxVariable", "punct") if shifted and strength < 4 else "",
         backwards,
     )
+
+
+def whole_collation(given: dict[str, Any]) -> dict[str, Any]:
+    """A collation with everything that it leaves out, as indexes are listed with."""
+    shown = {
+        "locale": given["locale"],
+        "caseLevel": False,
+        "caseFirst": "off",
+        "strength": 3,
+        "numericOrdering": False,
+        "alternate": "non-ignorable",
+        "maxVariable": "punct",
+        "normalization": False,
+        "backwards": given["locale"].startswith("fr_CA"),
+        "version": "57.1",
+    }
+    return shown | given
 
 
 def _flag(given: dict[str, Any], name: str, *, default: bool = False) -> bool:

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from bson.int64 import Int64
 
 from armillary import limits
-from armillary.languages.mongo.collation import parse_collation
+from armillary.languages.mongo.collation import parse_collation, whole_collation
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import TYPE_MISMATCH, refusal
@@ -53,6 +53,8 @@ _OPTIONS: Final = frozenset(
 )
 # What makes two indexes on the same fields different ones; the rest may be changed, or says nothing.
 _TELLING: Final = ("unique", "sparse", "partialFilterExpression", "collation", "expireAfterSeconds", "weights")
+# And of those, what lets both be there.
+_APART: Final = ("partialFilterExpression", "collation")
 _FORGOTTEN: Final = ("ns", "dropDups")
 
 
@@ -87,6 +89,7 @@ def read_definition(given: Any) -> Document:
         raise refusal(9, "The 'name' field is a required property of an index specification")
     if not name or "\x00" in name or name == "*":
         raise refusal(CANNOT_CREATE, f"The index name '{name}' is not valid.")
+    key = _declared_key(key, given.get("weights"))
     _check_key(key)
     definition: Document = {"v": 2, "key": key, "name": name}
     for option, value in given.items():
@@ -103,6 +106,19 @@ def read_definition(given: Any) -> Document:
         return dict(ID_DEFINITION)
     _check_options(definition)
     return definition
+
+
+def _declared_key(key: Document, weights: Any) -> Document:
+    """An index of words as it was declared, of how it is listed: so tools give it that restore one."""
+    if key.get("_fts") != "text" or type(weights) is not dict:
+        return key
+    declared: Document = {}
+    for path, kind in key.items():
+        if path == "_fts":
+            declared |= dict.fromkeys(weights, "text")
+        elif path != "_ftsx":
+            declared[path] = kind
+    return declared
 
 
 def _check_key(key: Document) -> None:
@@ -152,10 +168,12 @@ def _check_options(definition: Document) -> None:
             raise refusal(TYPE_MISMATCH, "The field 'partialFilterExpression' must be an object.")
         partial_filter(definition)
     if "collation" in definition:
-        collation = parse_collation(definition["collation"])
-        if collation is not None:
-            raise refusal(CANNOT_CREATE, "Indexes have the simple collation only; sorts and filters may have others.")
-        del definition["collation"]
+        if parse_collation(definition["collation"]) is None:
+            del definition["collation"]
+        elif any(isinstance(kind, str) for kind in key.values()):
+            raise refusal(CANNOT_CREATE, "Indexes of words, places and hashes have the simple collation only.")
+        else:
+            definition["collation"] = whole_collation(definition["collation"])
     if "expireAfterSeconds" in definition:
         _check_expiry(definition)
 
@@ -187,6 +205,12 @@ def partial_filter(definition: Document) -> Any:
     return compile_filter(given, Context.of(0, lambda: 0.0)).matches
 
 
+def folding(definition: Document) -> Callable[[Document], Document] | None:
+    """What makes strings the same that a unique index with a collation takes for equal; None: nothing does."""
+    collation = parse_collation(definition.get("collation")) if "unique" in definition else None
+    return collation.folded if collation is not None else None
+
+
 def added(existing: Sequence[Document], wanted: Iterable[Document]) -> list[Document]:
     """Those of some definitions that are new beside others. What cannot be beside them is refused."""
     known = list(existing)
@@ -213,7 +237,7 @@ def _find_same(known: Sequence[Document], wanted: Document) -> Document | None:
                 f"are auto generated and can cause conflicts. Requested index: {shell_text(wanted)}, existing index: "
                 f"{shell_text(each)}",
             )
-        if has_same_key and is_identical(each.get("partialFilterExpression"), wanted.get("partialFilterExpression")):
+        if has_same_key and all(is_identical(each.get(option), wanted.get(option)) for option in _APART):
             if has_same_options:
                 raise refusal(OPTIONS_CONFLICT, f"Index already exists with a different name: {each['name']}")
             raise refusal(

@@ -60,3 +60,85 @@ test("mongo: compressed", () =>
     },
     { compressors: ["zlib"] },
   ));
+
+test("mongo: statements of all kinds together", () =>
+  withDatabase(async (database) => {
+    const people = database.collection("people");
+    const done = await people.bulkWrite([
+      { insertOne: { document: { _id: 1, n: 1 } } },
+      { insertOne: { document: { _id: 2, n: 2 } } },
+      { updateOne: { filter: { _id: 1 }, update: { $inc: { n: 10 } } } },
+      { replaceOne: { filter: { _id: 9 }, replacement: { n: 9 }, upsert: true } },
+      { deleteOne: { filter: { _id: 2 } } },
+    ]);
+    assert.deepEqual([done.insertedCount, done.modifiedCount, done.upsertedIds[3], done.deletedCount], [2, 1, 9, 1]);
+    const failed = people.bulkWrite([1, 3, 1, 4].map((each) => ({ insertOne: { document: { _id: each } } })), { ordered: false });
+    await assert.rejects(failed, (error) => error.code === 11000 && error.writeErrors.length === 2 && error.result.insertedCount === 2);
+  }));
+
+test("mongo: transactions", () =>
+  withDatabase(async (database) => {
+    const people = database.collection("people");
+    await people.insertOne({ _id: 1, n: 1 });
+    await database.client.withSession(async (session) => {
+      await session.withTransaction(async () => {
+        await people.updateOne({ _id: 1 }, { $inc: { n: 1 } }, { session });
+        await people.insertOne({ _id: 2, n: 0 }, { session });
+        assert.equal(await database.collection("people").countDocuments({}), 1);
+      });
+      assert.deepEqual((await people.find({}).sort({ _id: 1 }).toArray()).map((each) => each.n), [2, 0]);
+      session.startTransaction();
+      await people.deleteMany({}, { session });
+      await session.abortTransaction();
+    });
+    assert.equal(await people.countDocuments({}), 2);
+    const [first, second] = [database.client.startSession(), database.client.startSession()];
+    first.startTransaction();
+    second.startTransaction();
+    await people.updateOne({ _id: 1 }, { $set: { n: 5 } }, { session: first });
+    const late = people.updateOne({ _id: 1 }, { $set: { n: 6 } }, { session: second });
+    await assert.rejects(late, (error) => error.code === 112 && error.hasErrorLabel("TransientTransactionError"));
+    await first.commitTransaction();
+    assert.equal((await people.findOne({ _id: 1 })).n, 5);
+    await Promise.all([first.endSession(), second.endSession()]);
+  }));
+
+test("mongo: change streams", () =>
+  withDatabase(async (database) => {
+    const people = database.collection("people");
+    await people.insertOne({ _id: 0 });
+    const stream = people.watch([{ $match: { operationType: { $ne: "delete" } } }], { fullDocument: "updateLookup" });
+    await stream.tryNext();
+    await people.insertOne({ _id: 1, n: 1 });
+    await people.deleteOne({ _id: 0 });
+    await people.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    const first = await stream.next();
+    assert.deepEqual([first.operationType, first.fullDocument], ["insert", { _id: 1, n: 1 }]);
+    await stream.close();
+    const resumed = people.watch([], { resumeAfter: first._id });
+    const kinds = [(await resumed.next()).operationType, (await resumed.next()).operationType];
+    assert.deepEqual(kinds, ["delete", "update"]);
+    await resumed.close();
+  }));
+
+test("mongo: capped collections and tailable cursors", () =>
+  withDatabase(async (database) => {
+    const log = await database.createCollection("log", { capped: true, size: 4096, max: 3 });
+    await log.insertMany([1, 2, 3, 4].map((each) => ({ _id: each })));
+    const tail = log.find({}, { tailable: true, awaitData: true, maxAwaitTimeMS: 2000 });
+    const seen = [(await tail.next())._id, (await tail.next())._id, (await tail.next())._id];
+    const [next] = await Promise.all([tail.next(), log.insertOne({ _id: 5 })]);
+    assert.deepEqual([...seen, next._id], [2, 3, 4, 5]);
+    await tail.close();
+    assert.equal(await log.isCapped(), true);
+  }));
+
+test("mongo: a snapshot of several collections", () =>
+  withDatabase(async (database) => {
+    await Promise.all(["a", "b"].map((each) => database.collection(each).insertOne({ _id: 1 })));
+    await database.client.withSession({ snapshot: true }, async (session) => {
+      assert.equal((await database.collection("a").find({}, { session }).toArray()).length, 1);
+      await database.collection("b").insertOne({ _id: 2 });
+      assert.equal((await database.collection("b").find({}, { session }).toArray()).length, 1);
+    });
+  }));
