@@ -46,12 +46,12 @@ _NO_LABEL: Final = "vertex"  # of an end whose label is not noted
 
 def vertex_of(text: bytes, partition_key: str | None, shown: tuple[str, ...] = ()) -> Vertex | None:
     """None: the item is no vertex. `shown`: system properties that are to be among its properties."""
-    if _EDGE_MARK in text:
-        item = orjson.loads(text)
-        if item.get(IS_EDGE) is True:
-            return None
-    else:
-        item = orjson.loads(text)
+    mark = text.find(_EDGE_MARK)
+    if mark >= 0 and text.find(b"{", 1, mark) < 0:
+        return None  # it is not inside anything: scans pass over many edges
+    item = orjson.loads(text)
+    if mark >= 0 and item.get(IS_EDGE) is True:
+        return None
     label = item.get(LABEL)
     if type(label) is not str:
         return None

@@ -26,7 +26,7 @@ from armillary.languages.gremlin.instructions import (
     check_size,
     check_transaction,
 )
-from armillary.languages.gremlin.lexer import Word, place, words
+from armillary.languages.gremlin.lexer import Word, known_words, place
 from armillary.languages.gremlin.names import SOURCE_STEPS, STEPS, STRATEGIES, TERMINALS
 from armillary.languages.gremlin.values import map_key
 
@@ -60,7 +60,7 @@ class _Parser:
     def __init__(self, text: str, bindings: Mapping[str, Any]) -> None:
         self._text = text
         self._bindings = bindings
-        self._words = words(text)
+        self._words = known_words(text)
         self._at = 0
         self._depth = 0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any, Final
 
 from armillary import limits
@@ -30,6 +31,8 @@ _WORD: Final = re.compile(
 _ESCAPES: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "'": "'", "\\": "\\", "$": "$"}
 _ESCAPE: Final = re.compile(r"\\(u+[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|\r?\n|.)", re.DOTALL)
 
+_KEPT_CHARACTERS_MAX: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -37,6 +40,11 @@ class Word:
     value: Any
     at: int  # characters before it
     is_after_line: bool  # whether a line ended just before it
+
+
+def known_words(text: str) -> list[Word]:
+    """As `words`, of texts that come again and again with other bindings."""
+    return _kept_words(text) if len(text) <= _KEPT_CHARACTERS_MAX else words(text)
 
 
 def words(text: str) -> list[Word]:
@@ -65,6 +73,9 @@ def words(text: str) -> list[Word]:
         at = match.end()
     found.append(Word("end", "the end of the script", size, is_after_line))
     return found
+
+
+_kept_words = lru_cache(limits.QUERY_CACHE_ENTRIES)(words)
 
 
 def place(text: str, at: int) -> str:
