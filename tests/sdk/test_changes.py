@@ -1,4 +1,4 @@
-"""The change feed, latest version: from every start, in every scope, and going on where another reader stopped."""
+"""The change feed, in both modes: from every start, in every scope, and going on where another reader stopped."""
 
 from __future__ import annotations
 
@@ -205,3 +205,76 @@ async def test_after_a_restart(connect: Any, start_server: Callable[..., ServerP
     assert await ids_of(container, continuation=token) == []
     await container.upsert_item({"id": "3", "pk": 3})
     assert await ids_of(container, continuation=token) == ["3"]
+
+
+ALL_VERSIONS = "AllVersionsAndDeletes"
+
+
+async def versions_of(container: Any, **options: Any) -> list[tuple[str, str, Any, Any]]:
+    """What was done to which item, with a value before and after."""
+    rows = await everything(container.query_items_change_feed(**options))
+    told = []
+    for row in rows:
+        known = row["current"] or row["previous"]
+        kind = row["metadata"]["operationType"]
+        told.append((known["id"], kind, row.get("previous", {}).get("n"), row["current"].get("n")))
+    return told
+
+
+@pytest.fixture(params=[400, 20_000])
+async def kept(request: pytest.FixtureRequest, database: Any) -> Any:
+    """The same, where all versions are kept."""
+    policy = {"retentionDuration": 10}
+    return await database.create_container(
+        "c", PartitionKey("/pk"), offer_throughput=request.param, change_feed_policy=policy, default_ttl=-1
+    )
+
+
+async def test_all_versions(kept: Any) -> None:
+    found, token = await read_on(kept, mode=ALL_VERSIONS)
+    assert found == []
+    for number in range(4):
+        await kept.create_item({"id": str(number), "pk": number, "n": 0})
+    await kept.replace_item("1", {"id": "1", "pk": 1, "n": 1})
+    await kept.patch_item("1", 1, [{"op": "incr", "path": "/n", "value": 1}])
+    await kept.delete_item("1", 1)
+    await kept.create_item({"id": "1", "pk": 1, "n": 5})
+    for size in (1, 100):
+        told = await versions_of(kept, continuation=token, max_item_count=size)
+        assert [each[1:] for each in told if each[0] == "1"] == [
+            ("create", None, 0),
+            ("replace", 0, 1),
+            ("replace", 1, 2),
+            ("delete", 2, None),
+            ("create", None, 5),
+        ]
+        assert sorted(each[0] for each in told) == ["0", *["1"] * 5, "2", "3"]
+
+
+async def test_all_versions_of_a_key_and_a_range(kept: Any) -> None:
+    scopes: list[dict[str, Any]] = [{"partition_key": 7}]
+    scopes += [{"feed_range": each} for each in await everything(kept.read_feed_ranges())]
+    tokens = [(await read_on(kept, mode=ALL_VERSIONS, **scope))[1] for scope in scopes]
+    for number in range(10):
+        await kept.create_item({"id": str(number), "pk": number, "n": 0})
+    await kept.delete_item("7", 7)
+    of_key, *of_ranges = [await versions_of(kept, continuation=token) for token in tokens]
+    assert of_key == [("7", "create", None, 0), ("7", "delete", 0, None)]
+    assert sum(map(len, of_ranges)) == 11
+
+
+async def test_expiry_is_marked(kept: Any) -> None:
+    _, token = await read_on(kept, mode=ALL_VERSIONS)
+    await kept.create_item({"id": "1", "pk": "a", "ttl": 1})
+    await kept.create_item({"id": "2", "pk": "a"})
+    while len(await versions_of(kept, continuation=token)) < 3:
+        pass
+    rows = await everything(kept.query_items_change_feed(continuation=token))
+    metadata = rows[-1]["metadata"]
+    assert (metadata["operationType"], metadata["timeToLiveExpired"], metadata["id"]) == ("delete", True, "1")
+    assert rows[-1]["previous"]["ttl"] == 1
+
+
+async def test_all_versions_need_a_policy(container: Any) -> None:
+    with refused(400, text="must be enabled"):
+        await everything(container.query_items_change_feed(mode=ALL_VERSIONS))

@@ -29,7 +29,7 @@ AREAS = {
     "bulk": "Bulk",
     "read_items": "Reading many items",
     "feeds": "Read feeds, pages, delete by partition key",
-    "changes": "Change feed, latest version",
+    "changes": "Change feed",
     "queries": "Queries: filters, projections, parameters",
     "queries_cross_partition": "Queries over several partitions, merged by the client",
     "query_metrics": "Query metrics, index metrics, query advice",
