@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import gremlin, imports, load, mongo, queries, report, scripts, servers, splits
+from bench import feed, gremlin, imports, load, mongo, queries, report, scripts, servers, splits
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
@@ -189,6 +189,7 @@ SECTIONS: dict[str, Measure] = {
     "gremlin": gremlin.measure,
     "scripts": scripts.measure,
     "import": imports.measure,
+    "feed": feed.measure,
 }
 CONTESTS = ("read", "create", "upsert", "batch", "large", "query", "split")
 
