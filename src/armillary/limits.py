@@ -67,6 +67,7 @@ RESOURCE_TOKEN_SECONDS_MAX = 86_400
 # The MongoDB wire (the protocol's own limits unless said otherwise).
 MANY_OPERATIONS_MAX = 64  # ours: writes of one command that go into one transaction, some 2 ms
 MANY_BYTES_MAX = MB
+MONGO_PARTIAL_BYTES_MIN = 2 * KB  # ours: smaller documents are decoded whole, whatever is wanted of them
 MANY_AHEAD_MAX = 256  # ours: operations of one command that are under way at a time, some 10 ms for whoever comes next
 MONGO_MESSAGE_BYTES_MAX = 48_000_000
 MONGO_DOCUMENT_BYTES_MAX = 16 * MB

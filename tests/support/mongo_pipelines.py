@@ -56,6 +56,10 @@ async def run_pipeline(
     if pushes and pipeline.reads_collection and pipeline.geo_near is None:
         from armillary.languages.mongo.sorting import compile_sort_by
 
+        if pipeline.fields is not None:
+            documents = [
+                {each: document[each] for each in document if each in pipeline.fields} for document in documents
+            ]
         if pipeline.matcher is not None:
             documents = [document for document in documents if pipeline.matcher.matches(document)]
         if pipeline.leading_sort is not None:

@@ -17,6 +17,7 @@ from bson.int64 import Int64
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model import bson_values, items, layout
+from armillary.model.bson_elements import FieldDecoder
 from armillary.model.bson_ids import id_text
 from armillary.model.bson_json import ID, document_of, field_name, json_of, to_json
 from armillary.model.bson_values import Document
@@ -128,6 +129,11 @@ def _text_of_bson(stored: bytes, owner: Owner) -> bytes:
 
 
 BSON = Form(False, bson_bytes, bson_values.decode, bson_values.encode)
+
+
+def bson_form(names: frozenset[str]) -> Form:
+    """For whoever looks at these fields only, and answers with what is stored or with something else."""
+    return Form(False, bson_bytes, FieldDecoder(names), bson_values.encode)
 
 
 # Writing.

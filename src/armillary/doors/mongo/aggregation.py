@@ -140,7 +140,8 @@ class Aggregation:
         assert self._container is not None
         most = self.pipeline.leading_limit if self.pipeline.leading_sort is None else None
         self._context.begin(self.values)
-        async for batch in reading.documents(self._call, self._container, self._wanted(most)):
+        wanted = self._wanted(most)._replace(names=self.pipeline.fields)
+        async for batch in reading.documents(self._call, self._container, wanted):
             yield batch
 
     async def _first_in_order(self) -> Batches:

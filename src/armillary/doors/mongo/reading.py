@@ -20,7 +20,7 @@ from armillary.languages.mongo.key_conditions import usable_condition
 from armillary.languages.mongo.matching import Matcher
 from armillary.languages.mongo.sorting import Sort
 from armillary.model.bson_values import Document, decode
-from armillary.model.documents import BSON
+from armillary.model.documents import BSON, bson_form
 from armillary.query.access import Counters
 from armillary.query.conditions import ALL, Condition, both, through
 from armillary.query.field_order import field_ordering
@@ -55,6 +55,7 @@ class Wanted(NamedTuple):
     condition: Condition = ALL
     most: int | None = None  # no more than so many will be taken
     page_items: int = _PAGE_ITEMS  # to be read at a time
+    names: frozenset[str] | None = None  # of the fields that somebody looks at; None: all
 
 
 def wanted(
@@ -113,13 +114,14 @@ async def _scan(
         return False
 
     selection = Selection(wanted.condition, (Stage(predicate=keeps, is_sure=True),))
+    form = BSON if wanted.names is None else bson_form(wanted.names)
     continuation: str | None = None
     left = wanted.most
     while True:
         call.check_time()
         page_items = wanted.page_items if left is None else min(left, wanted.page_items)
         options = FeedOptions(
-            key=wanted.target.key or None, page_items=page_items, continuation=continuation, form=BSON
+            key=wanted.target.key or None, page_items=page_items, continuation=continuation, form=form
         )
         page = await feeds.select(call.account, container, selection, _TEXT, options)
         call.examine(page.counters, page.charge_ru, is_keyed=not page.counters.is_full_scan)

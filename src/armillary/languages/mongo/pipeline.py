@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.dependencies import pipeline_fields
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
 from armillary.languages.mongo.matching import Matcher, compile_filter
 from armillary.languages.mongo.memory import Budget
@@ -114,6 +115,7 @@ class Pipeline:
     documents: Callable[[], list[Document]] | None = None  # of `$documents`
     filtering_stages: int = 0  # of the stages, those that the leading filter stands for
     text: TextQuery | None = None
+    fields: frozenset[str] | None = None  # of the collection's documents that are looked at; None: perhaps all
 
     @property
     def reads_collection(self) -> bool:
@@ -215,6 +217,7 @@ class _Compiler:
             self._add(name, spec)
         self._leading_order(stages[place:])
         self._limit_sorts(stages)
+        self._pipeline.fields = pipeline_fields(given)
         return self._pipeline
 
     # Where stages may stand.
