@@ -1,8 +1,8 @@
-// The change feed, latest version.
+// The change feed, in both modes.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { ChangeFeedStartFrom } from "@azure/cosmos";
-import { withContainer } from "./support.mjs";
+import { ChangeFeedMode, ChangeFeedPolicy, ChangeFeedRetentionTimeSpan, ChangeFeedStartFrom } from "@azure/cosmos";
+import { refused, withContainer } from "./support.mjs";
 
 const manyPartitions = { throughput: 20000 };
 
@@ -99,4 +99,26 @@ test("changes: positions go on over a split", async () => {
     const after = await drain(container, ChangeFeedStartFrom.Continuation(before.token));
     assert.deepEqual(after.ids.sort(), all("more"));
   });
+});
+
+test("all versions and deletes", () => {
+  const changeFeedPolicy = new ChangeFeedPolicy(ChangeFeedRetentionTimeSpan.fromMinutes(10));
+  return withContainer(async (container) => {
+    const read = (changeFeedStartFrom) =>
+      container.items
+        .getChangeFeedIterator({ changeFeedMode: ChangeFeedMode.AllVersionsAndDeletes, changeFeedStartFrom })
+        .readNext();
+    const { continuationToken } = await read(ChangeFeedStartFrom.Now());
+    await container.items.create({ id: "1", pk: "a", n: 1 });
+    await container.items.upsert({ id: "1", pk: "a", n: 2 });
+    await container.item("1", "a").delete();
+    const { result } = await read(ChangeFeedStartFrom.Continuation(continuationToken));
+    const told = result.map(({ metadata, current, previous }) => [metadata.operationType, previous?.n, current.n]);
+    assert.deepEqual(told, [
+      ["create", undefined, 1],
+      ["replace", 1, 2],
+      ["delete", 2, undefined],
+    ]);
+    await refused(400, () => read(ChangeFeedStartFrom.Beginning()));
+  }, { changeFeedPolicy });
 });
