@@ -230,8 +230,65 @@ async def test_tokens_outlive_splits_and_restarts(seed: int) -> None:
         ({"a": 1}, {"a": 1.0}, {"a": 1.0}, []),
         ({"a": {"b": 1}}, {"a": {}}, {"a": {}}, []),
         ({"a": {"b": 1}}, {}, {}, ["a"]),
+        ({"a": [{"x": 1}]}, {"a": [{"x": 2}]}, {"a.0.x": 2}, []),
     ],
 )
 def test_what_an_update_changed(before: Any, after: Any, updated: Any, removed: Any) -> None:
     found = update_description(before, after)
     assert (found["updatedFields"], found["removedFields"]) == (updated, removed)
+
+
+def test_paths_that_can_be_read_in_two_ways() -> None:
+    found = update_description({"a": [{"1": 1, "b.c": 1, "d": 1}]}, {"a": [{"1": 2, "d": 2}]})
+    assert found["updatedFields"] == {"a.0.1": 2, "a.0.d": 2} and found["removedFields"] == ["a.0.b.c"]
+    assert found["disambiguatedPaths"] == {"a.0.1": ["a", 0, "1"], "a.0.b.c": ["a", 0, "b.c"]}
+
+
+async def test_what_is_told_of_collections_to_those_who_want_more() -> None:
+    house = await MongoHouse.open()
+    await write(house, {"insert": "c", "documents": [{"_id": 1, "a": {"1": 1}}]}, {"create": "other"})
+    plain, expanded = await Stream(house, 1).open(), await Stream(house, 1).open(showExpandedEvents=True)
+    await write(
+        house,
+        update({"_id": 1}, {"$set": {"a.1": 2}}),
+        {"create": "seen", "viewOn": "c"},
+        {"collMod": "c"},
+    )
+    await house.ask({"renameCollection": "test.c", "to": "test.other", "dropTarget": True}, database="admin")
+    told = await plain.read()
+    assert [each["operationType"] for each in told] == ["update", "rename"]
+    assert "disambiguatedPaths" not in told[0]["updateDescription"] and "operationDescription" not in told[1]
+    told = await expanded.read()
+    assert [each["operationType"] for each in told] == ["update", "create", "modify", "rename"]
+    assert told[0]["updateDescription"]["disambiguatedPaths"] == {"a.1": ["a", "1"]}
+    assert set(told[3]["operationDescription"]) == {"to", "dropTarget"}
+    await house.close()
+
+
+async def test_large_events_in_fragments() -> None:
+    house = await MongoHouse.open()
+    await write(house, {"create": "c", "changeStreamPreAndPostImages": {"enabled": True}})
+    await write(house, {"insert": "c", "documents": [{"_id": 1, "v": "q" * (9 << 20)}]})
+    splitting: list[Any] = [{"$changeStreamSplitLargeEvent": {}}]
+    streams = [await Stream(house).open(each, fullDocumentBeforeChange="required") for each in (splitting, [])]
+    await write(house, update({"_id": 1}, {"$set": {"v": "z" * (9 << 20)}}))
+    refused = await house.ask({"getMore": Int64(streams[1].id), "collection": "c", "maxTimeMS": 0})
+    assert refused["code"] == 10334
+    first = await streams[0].read()
+    second = await streams[0].read()
+    told = first + second
+    assert [each["splitEvent"] for each in told] == [{"fragment": 1, "of": 2}, {"fragment": 2, "of": 2}]
+    assert {name for each in told for name in each} >= {"updateDescription", "fullDocumentBeforeChange", "ns"}
+    again = await Stream(house).open(splitting, fullDocumentBeforeChange="required", resumeAfter=told[0]["_id"])
+    assert await again.read() == told[1:], "behind the first"
+    await write(house, {"insert": "c", "documents": [{"_id": 2}]})
+    rest = await Stream(house).open(splitting, resumeAfter=told[1]["_id"])
+    assert [each["documentKey"] for each in await rest.read()] == [{"_id": 2}]
+    for stages, code in (
+        ([{"$changeStream": {}}, {"$changeStreamSplitLargeEvent": {}}, {"$match": {}}], 7182802),
+        ([{"$changeStream": {}}, {"$changeStreamSplitLargeEvent": {"a": 1}}], 7182800),
+        ([{"$changeStreamSplitLargeEvent": {}}], 40602),
+        ([{"$changeStream": {"resumeAfter": told[0]["_id"]}}], 280),
+    ):
+        assert (await house.ask({"aggregate": "c", "pipeline": stages, "cursor": {}}))["code"] == code
+    await house.close()

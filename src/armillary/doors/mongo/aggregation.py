@@ -12,6 +12,7 @@ from armillary.doors.mongo.change_streams import ChangeStream, check_after
 from armillary.doors.mongo.client import Grant
 from armillary.doors.mongo.collections import batch_size_of
 from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
+from armillary.doors.mongo.split_events import without_split
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.context import run_values
@@ -69,13 +70,14 @@ async def _watch(
 ) -> Reply:
     if call.transaction is not None:
         raise refusal(263, "$changeStream cannot be used in a transaction")
-    check_after(call.fields.array("pipeline"))
+    check_after(without_split(call.fields.array("pipeline"))[0])
     level = (call.body.get("readConcern") or {}).get("level", "majority")
     if level != "majority":
         raise refusal(72, f"$changeStream cannot run with a readConcern other than 'majority'; got '{level}'")
     provided = stream.pipeline.provided
     assert provided is not None
-    source = ChangeStream(call, collection, provided.spec, stream.pipeline, Run(stream.values, _Others(call)))
+    run = Run(stream.values, _Others(call))
+    source = ChangeStream(call, collection, provided.spec, stream.pipeline, run, splits=stream.splits)
     await source.open(call)
     cursor = Cursor(source, namespace, call, has_waits=True)
     return await first_batch(call, cursor, batch_size=batch_size)
@@ -107,7 +109,7 @@ class Aggregation:
             call.door.cluster_time.now,
         )
         facts = Facts(hints.text_index(container), hints.geo_path(container), is_database)
-        given = [*(before or ()), *fields.array("pipeline")]
+        given, self.splits = without_split([*(before or ()), *fields.array("pipeline")])
         self.pipeline: Pipeline = compile_pipeline(given, context, facts)
         self._context = context
         self._hinted = hints.check(container, call.body.get("hint"))

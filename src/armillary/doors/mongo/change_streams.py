@@ -9,6 +9,7 @@ from __future__ import annotations
 from binascii import Error as HexError
 from binascii import unhexlify
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from bson.datetime_ms import DatetimeMS
@@ -19,7 +20,7 @@ from armillary import limits
 from armillary.account import bson_items, watching
 from armillary.account.container import Container
 from armillary.account.watching import Position, Told
-from armillary.doors.mongo import namespaces
+from armillary.doors.mongo import namespaces, split_events
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.fields import Fields
 from armillary.errors import Failure
@@ -39,16 +40,17 @@ _OPTIONS: Final = frozenset(
 )
 _LOOKUPS: Final = ("default", "updateLookup", "whenAvailable", "required")
 _IMAGES: Final = ("off", "whenAvailable", "required")
-_AFTER: Final = frozenset(
-    "$match $project $addFields $set $unset $replaceRoot $replaceWith $redact $changeStreamSplitLargeEvent".split()
-)
+_AFTER: Final = frozenset("$match $project $addFields $set $unset $replaceRoot $replaceWith $redact".split())
 _TIME_DIGITS: Final = 16
 
 
 class ChangeStream:
     """Where the documents of one cursor come from."""
 
-    def __init__(self, call: Call, collection: str | None, spec: Document, pipeline: Pipeline, run: Run) -> None:
+    def __init__(
+        self, call: Call, collection: str | None, spec: Document, pipeline: Pipeline, run: Run, *, splits: bool
+    ) -> None:
+        """`splits`: large events are told in fragments."""
         fields = Fields(spec, "$changeStream")
         fields.only(_OPTIONS)
         self._door: MongoDoor = call.door
@@ -72,6 +74,9 @@ class ChangeStream:
         self._from_ms: int | None = None  # what happened since, before anybody watched, is told as far as it is known
         self._token: Document = {}
         self._is_over = False
+        self._splits = splits
+        self._before: dict[str, dict[str, Position]] = {}  # positions before events that may be split, by their tokens
+        self._fragments_told = 0  # of the event that comes first
         self._begin(fields)
 
     def _begin(self, fields: Fields) -> None:
@@ -93,6 +98,9 @@ class ChangeStream:
             raise refusal(
                 260, "Attempting to resume a change stream using 'resumeAfter' is not allowed from an invalidate"
             )
+        self._fragments_told = int(kept.get("f", 0))
+        if self._fragments_told and not self._splits:
+            raise refusal(280, "The resume token is of a fragment: $changeStreamSplitLargeEvent must be there again")
         self._positions = {rid: watching.unpacked(each) for rid, each in kept["p"].items()}
         self._from_ms = int(token["_data"][:_TIME_DIGITS], 16)
         self._token = token
@@ -126,12 +134,39 @@ class ChangeStream:
         while True:
             found = await self._next(call, min(count, limits.MONGO_FIRST_BATCH * 10))
             if found:
-                return [encode(each) for each in found]
+                return self._encoded(found)
             if self.is_exhausted:
                 return None
             left_s = ends_s - machine.monotonic_s()
             if left_s <= 0 or not await call.client.pause(min(left_s, limits.MONGO_STREAM_POLL_SECONDS)):
                 return []
+
+    def _encoded(self, found: list[Document]) -> list[bytes]:
+        told: list[bytes] = []
+        for event in found:
+            encoded = encode(event)
+            if len(encoded) <= limits.MONGO_DOCUMENT_BYTES_MAX:
+                told.append(encoded)
+            elif self._splits:
+                told += [encode(each) for each in self._fragments(event)]
+            else:
+                raise split_events.too_large(len(encoded))
+            self._fragments_told = 0
+        self._before.clear()
+        return told
+
+    def _fragments(self, event: Document) -> list[Document]:
+        """Each with a token that leads to the next; that of the last is the event's own, and so is each where it is
+        not known any more what was before the event."""
+        token = event["_id"]
+        found = split_events.fragments(event)
+        before = self._before.get(token["_data"])
+        wall_ms = int(token["_data"][:_TIME_DIGITS], 16)
+        told = [
+            {"_id": token if before is None or number == len(found) else _token(before, wall_ms, {"f": number}), **each}
+            for number, each in enumerate(found, 1)
+        ]
+        return told[self._fragments_told :]
 
     # What there is to tell.
 
@@ -181,8 +216,12 @@ class ChangeStream:
                 continue
             told, behind = await watching.read(container, position, count, self._since_ms)
             for each in told:
+                before = dict(self._positions) if self._splits else {}
                 self._positions[rid] = each.position
-                shown.append((each.event.wall_ms, await self._shown(call, container, each)))
+                document = await self._shown(call, container, each)
+                if self._splits:
+                    self._before[document["_id"]["_data"]] = before
+                shown.append((each.event.wall_ms, document))
             self._positions[rid] = behind
         shown.sort(key=lambda each: each[0])
         self._token = self._made_token(shown[-1][0]) if shown else self._made_token(0)
@@ -206,6 +245,8 @@ class ChangeStream:
         document["documentKey"] = event.key
         if event.update is not None:
             document["updateDescription"] = event.update
+            if not self._is_expanded:
+                event.update.pop("disambiguatedPaths", None)
         if self._image != "off" and event.kind != events.INSERT:
             if event.before is None and self._image == "required":
                 raise _no_image("pre-image")
@@ -261,6 +302,8 @@ class ChangeStream:
         container = namespaces.find(call, collection, database) if self._is_expanded and collection else None
         if container is not None:
             extra = {"collectionUUID": namespaces.uuid_of(container), **extra}
+        if not self._is_expanded:
+            extra = {name: value for name, value in extra.items() if name != "operationDescription"}
         self._announce(call, {"operationType": kind, "ns": namespace, **extra})
         is_end = kind in ("drop", "rename") if self._collection is not None else kind == "dropDatabase"
         if is_end and self._database is not None:
@@ -280,11 +323,13 @@ class ChangeStream:
         self._waiting.append(shown)
 
     def _made_token(self, wall_ms: int, *, is_invalid: bool = False) -> Document:
-        kept: Document = {"p": {rid: watching.packed(each) for rid, each in self._positions.items()}}
-        if is_invalid:
-            kept["i"] = True
         wall_ms = wall_ms or int(self._door.account.clock.now_s() * 1000)
-        return {"_data": f"{wall_ms:0{_TIME_DIGITS}x}{encode(kept).hex()}".upper()}
+        return _token(self._positions, wall_ms, {"i": True} if is_invalid else {})
+
+
+def _token(positions: Mapping[str, Position], wall_ms: int, more: Document) -> Document:
+    kept: Document = {"p": {rid: watching.packed(each) for rid, each in positions.items()}, **more}
+    return {"_data": f"{wall_ms:0{_TIME_DIGITS}x}{encode(kept).hex()}".upper()}
 
 
 def check_after(given: list[Any]) -> None:

@@ -38,6 +38,8 @@ async def create(call: Call) -> Reply:
             raise refusal(115, f"create with '{name}' is not supported.")
     if "viewOn" in call.fields:
         await views.create(call, collection)
+        told = {name: call.body[name] for name in ("viewOn", "pipeline") if name in call.body}
+        await call.door.announce(call, "create", call.database, collection, operationDescription=told)
         return {}
     if "pipeline" in call.fields:
         raise refusal(72, "'pipeline' requires 'viewOn' to also be specified")
@@ -186,7 +188,12 @@ async def rename(call: Call) -> Reply:
         raise refusal(20, "Can't rename a collection to itself")
     namespaces.check_new(call, target)
     drops = call.fields.flag("dropTarget", False)
-    await call.door.announce(call, "rename", database, collection, to={"db": database, "coll": target})
+    to = {"db": database, "coll": target}
+    described: Document = {"to": to}
+    replaced = namespaces.find(call, target) if drops else None
+    if drops:
+        described["dropTarget"] = namespaces.uuid_of(replaced) if replaced is not None else False
+    await call.door.announce(call, "rename", database, collection, to=to, operationDescription=described)
     for name in (collection, target) if drops else (collection,):
         await _end_cursors(call, database, name)
     await namespaces.rename(call, container, target, drops_target=drops)

@@ -177,7 +177,7 @@ async def modify_collection(call: Call) -> Reply:
     from armillary.doors.mongo.collections import checked_options
 
     options = {**capped.changed_options(call, container), **checked_options(call)}
-    if options or change is not None:
+    if call.door.is_watched(call.database, collection):
         told = {name: value for name, value in call.body.items() if name in MODIFY_FIELDS and name != "collMod"}
         await call.door.announce(call, "modify", call.database, collection, operationDescription=told)
     if options:
