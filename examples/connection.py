@@ -1,8 +1,12 @@
-"""How the examples reach the server, and the picture that they draw of a container's partitions."""
+"""How the examples reach the server, by the client and by commands, and the picture that they draw of a container's
+partitions.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import Any
 
 from azure.cosmos import ContainerProxy, CosmosClient, DatabaseProxy
@@ -19,6 +23,16 @@ def fresh_database(name: str) -> DatabaseProxy:
     if any(each["id"] == name for each in client.list_databases()):
         client.delete_database(name)
     return client.create_database(name)
+
+
+def armillary(*arguments: str) -> str:
+    """What a command says. It finds the server through its data directory, which ARMILLARY_DATA may name."""
+    environment = {name: value for name, value in os.environ.items() if name != "ARMILLARY_URL"}
+    command = [sys.executable, "-m", "armillary", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"armillary {arguments[0]} failed: {done.stdout}{done.stderr}")
+    return done.stdout.strip()
 
 
 def items_by_partition(container: ContainerProxy) -> dict[str, int]:

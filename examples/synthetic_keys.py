@@ -7,8 +7,12 @@ it is read by one request to one partition.
 
 from __future__ import annotations
 
+import json
+import tempfile
+from pathlib import Path
+
 from azure.cosmos import PartitionKey
-from connection import fresh_database, items_by_partition, picture
+from connection import armillary, fresh_database, items_by_partition, picture
 
 DEVICES, YEARS, READINGS = 20, (2016, 2017, 2018), 4
 
@@ -46,6 +50,15 @@ def main() -> None:
         enable_cross_partition_query=True,
     )
     print("abc-7 in all years:", next(all_years), "readings")
+
+    # Readings that were recorded without a key get theirs on the way in.
+    with tempfile.TemporaryDirectory() as directory:
+        lines = Path(directory) / "readings.jsonl"
+        lines.write_text("".join(json.dumps({"deviceId": "xyz", "date": 2018, "n": n}) + "\n" for n in range(5)))
+        key = ("--synthetic-key", "/partitionKey={deviceId}-{date}", "--id", "{deviceId}-{date}-{n}")
+        armillary("import", str(lines), "example-synthetic/readings", *key, "--state", f"{directory}/state")
+    imported = container.query_items("SELECT VALUE r.id FROM r", partition_key="xyz-2018")
+    print("imported under xyz-2018:", sorted(imported))
 
 
 if __name__ == "__main__":

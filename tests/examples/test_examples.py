@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.process import ServerProcess
+from support.process import ServerProcess, clean_environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SHOWN = {
+    "device_telemetry": [
+        "read, replaced and read again: XMS-0001 104.0",
+        "readings of one device: ['XMS-001-FE24C', 'XMS-001-FE26C', 'XMS-001-FE27C', 'XMS-001-FE28C']",
+        "above 100 degrees on all devices: 17",
+        "hottest: ['XMS-0011 119', 'XMS-0011 118', 'XMS-0011 117']",
+        "5 readings in one transaction, the latest: ['XMS-001-FE24C']",
+        "import brought: 100.0",
+        "12 items are the same in both",
+        "the single-partition container now has the key /deviceId",
+        "and answers by it: 80.0",
+    ],
+    "employees": [
+        "0001 of Sales: Walter Harp",
+        "refused, it exists",
+        "departments, from all partitions: ['Marketing', 'Sales']",
+        "Sales now: ['Walter Harp', 'Ann Jones']",
+        '/"department name": Research and Development',
+    ],
     "good_and_bad_key": ["/customer, a good key:", "the fullest partition holds 94% of the items"],
-    "synthetic_keys": ["from one partition: [0, 1, 2, 3]", "abc-7 in all years: 12 readings"],
+    "synthetic_keys": [
+        "from one partition: [0, 1, 2, 3]",
+        "abc-7 in all years: 12 readings",
+        "xyz-2018-0', 'xyz-2018-1",
+    ],
     "time_series": [
         "2018-05, 400 RU/s:",
         "2018-07, 12000 RU/s:",
@@ -27,8 +48,8 @@ SHOWN = {
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
-    started = ServerProcess.start(None)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    started = ServerProcess.start(tmp_path_factory.mktemp("examples") / "data", "--durability", "relaxed")
     yield started
     started.stop()
 
@@ -42,7 +63,8 @@ def test_every_example_is_run() -> None:
 def test_example(server: ServerProcess, name: str) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py")],
-        env=os.environ | {"ARMILLARY_URL": server.url, "ARMILLARY_KEY": server.key},
+        env=clean_environment()
+        | {"ARMILLARY_URL": server.url, "ARMILLARY_KEY": server.key, "ARMILLARY_DATA": str(server.directory)},
         capture_output=True,
         text=True,
         timeout=120,

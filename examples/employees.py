@@ -1,0 +1,50 @@
+"""Employees by department: an item is identified by partition key and id together, so one id may be there twice. Key
+paths may lead inside an object, or have blanks in them.
+"""
+
+from __future__ import annotations
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.exceptions import CosmosResourceExistsError
+from connection import fresh_database
+
+EMPLOYEES = (
+    {"department": "Marketing", "id": "0001", "name": "Ben Smith"},
+    {"department": "Marketing", "id": "0002", "name": "Ann Jones"},
+    {"department": "Sales", "id": "0001", "name": "Walter Harp"},
+)
+
+
+def main() -> None:
+    database = fresh_database("example-employees")
+    employees = database.create_container("employees", PartitionKey("/department"))
+    for employee in EMPLOYEES:
+        employees.create_item(employee)
+    for department in ("Marketing", "Sales"):
+        print(f"0001 of {department}:", employees.read_item("0001", partition_key=department)["name"])
+    try:
+        employees.create_item({"department": "Sales", "id": "0001", "name": "somebody else"})
+    except CosmosResourceExistsError:
+        print("another 0001 of Sales: refused, it exists")
+
+    marketing = employees.query_items("SELECT VALUE e.name FROM e ORDER BY e.id", partition_key="Marketing")
+    print("Marketing, from one partition:", list(marketing))
+    departments = employees.query_items("SELECT DISTINCT VALUE e.department FROM e", enable_cross_partition_query=True)
+    print("departments, from all partitions:", sorted(departments))
+
+    # An employee who changes department is another item: a key does not change. One transaction cannot span both.
+    moved = employees.read_item("0002", partition_key="Marketing") | {"department": "Sales"}
+    employees.create_item(moved)
+    employees.delete_item("0002", partition_key="Marketing")
+    print("Sales now:", list(employees.query_items("SELECT VALUE e.name FROM e ORDER BY e.id", partition_key="Sales")))
+
+    inside = database.create_container("inside", PartitionKey("/properties/name"))
+    inside.create_item({"id": "1", "properties": {"name": "Ben"}})
+    print("/properties/name:", inside.read_item("1", partition_key="Ben")["properties"])
+    quoted = database.create_container("quoted", PartitionKey('/"department name"'))
+    quoted.create_item({"id": "1", "department name": "Research and Development"})
+    print('/"department name":', quoted.read_item("1", partition_key="Research and Development")["department name"])
+
+
+if __name__ == "__main__":
+    main()
