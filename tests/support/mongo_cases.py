@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import decimal
 import json
 import math
 from collections import Counter
@@ -89,6 +90,15 @@ def exact(value: Any) -> Any:
     if isinstance(value, bytes):
         return ("binary", getattr(value, "subtype", 0), bytes(value))
     return (type(value).__name__, repr(value))
+
+
+def nearly_exact(value: Any) -> Any:
+    """The same but for the last digits of decimals, which depend on the order of additions."""
+    if isinstance(value, Decimal128):
+        return ("decimal", value.to_decimal().normalize(decimal.Context(prec=30)))
+    if isinstance(value, dict):
+        return ("document", tuple([(name, nearly_exact(each)) for name, each in value.items()]))
+    return ("array", tuple([nearly_exact(each) for each in value])) if isinstance(value, list) else exact(value)
 
 
 def is_same(found: list[Any], expected: list[Any], *, is_ordered: bool = True) -> bool:

@@ -126,16 +126,22 @@ def leads_to(value: Any, parts: list[str]) -> Iterator[tuple[Any, bool]]:
     elif isinstance(found, dict):
         yield from leads_to(found, parts[1:])
     elif isinstance(found, list):
-        for index, each in enumerate(found):
-            if isinstance(each, dict):
-                yield from leads_to(each, parts[1:])
-            if str(index) == parts[1]:
-                if len(parts) == 2:
-                    yield each, False
-                elif isinstance(each, (dict, list)):
-                    yield from leads_to(_as_document(each), parts[2:])
+        yield from _inside(found, parts[1:])
     else:
         yield NOTHING, True
+
+
+def _inside(array: list[Any], parts: list[str]) -> Iterator[tuple[Any, bool]]:
+    for index, each in enumerate(array):
+        if isinstance(each, dict):
+            yield from leads_to(each, parts)
+        if str(index) == parts[0]:
+            if len(parts) == 1:
+                yield each, False
+            elif isinstance(each, dict):
+                yield from leads_to(each, parts[1:])
+            elif isinstance(each, list):
+                yield from _inside(each, parts[1:])
 
 
 def _as_document(value: Any) -> Any:
@@ -407,6 +413,7 @@ def _change(result: dict[str, Any], parts: list[str], operator: str, operand: An
     old = _lookup(result, parts)
     if operator == "taken":
         _no_arrays(original, parts)
+        _check_reachable(original, parts)
         operator, operand = "$unset", ""
     if operator == "renamed":
         source = _lookup(original, operand.split("."))
@@ -422,6 +429,7 @@ def _change(result: dict[str, Any], parts: list[str], operator: str, operand: An
             holder[int(parts[-1])] = None
         return
     if old is NOTHING and operator in ("$pull", "$pullAll", "$pop"):
+        _check_reachable(result, parts)
         return
     new = _modified(operator, old, operand)
     holder = result
@@ -435,6 +443,16 @@ def _change(result: dict[str, Any], parts: list[str], operator: str, operand: An
         holder[index] = new
     else:
         raise Refused(28)
+
+
+def _check_reachable(document: Any, parts: list[str]) -> None:
+    """Something could be put where the path leads to."""
+    for part in parts:
+        if document is NOTHING:
+            return
+        if not isinstance(document, dict) and not (isinstance(document, list) and part.isdigit()):
+            raise Refused(28)
+        document = _lookup(document, [part])
 
 
 def _no_arrays(document: Any, parts: list[str]) -> None:

@@ -66,6 +66,16 @@ class Place:
 Modifier = Callable[[Any, Place], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """A modifier that changes nothing where there is nothing, and is refused all the same where nothing could be."""
+
+    apply: Modifier
+
+    def __call__(self, value: Any, place: Place) -> Any:
+        return self.apply(value, place)
+
+
 _COMPARED_ALONE: Final = frozenset([str, int, bool, Int64])  # equal values of one of these types are the same bytes
 
 
@@ -342,7 +352,7 @@ def pop(operand: Any, path: str, _context: Context) -> Modifier:
             return KEPT
         return value[:-1] if direction == 1 else value[1:]
 
-    return apply
+    return Reaching(apply)
 
 
 def pull(operand: Any, path: str, context: Context) -> Modifier:
@@ -350,7 +360,7 @@ def pull(operand: Any, path: str, context: Context) -> Modifier:
 
 
 def _pulled(operand: Any, context: Context) -> Callable[[Any], bool]:
-    if is_operators(operand):
+    if is_operators(operand) and next(iter(operand)) not in ("$and", "$or", "$nor"):
         matches = compile_filter({"v": operand}, context).matches
         # An element that is an array is held against the operators as any field is.
         return lambda each: matches({"v": each})
@@ -378,7 +388,7 @@ def _culled(name: str, is_unwanted: Callable[[Any], bool]) -> Modifier:
         result = [each for each in value if not is_unwanted(each)]
         return KEPT if len(result) == len(value) else result
 
-    return apply
+    return Reaching(apply)
 
 
 MODIFIERS: Final[dict[str, Callable[[Any, str, Context], Modifier]]] = {

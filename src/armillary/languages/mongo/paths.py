@@ -90,8 +90,10 @@ def _through(array: list[Any], parts: Parts, place: int, test: Test, unwinds: bo
             if is_end:
                 if test(each):
                     return True
-            elif (kind is dict or kind is list) and _walk(each, parts, place + 1, test, unwinds):
-                return True
+            elif kind is dict or kind is list:
+                lead_on = _walk if kind is dict else _through
+                if lead_on(each, parts, place + 1, test, unwinds):
+                    return True
     return False
 
 

@@ -238,7 +238,8 @@ def _changed(value: Any, parts: Parts, change: Callable[[list[Any]], list[Any]],
     if type(value) is list:
         if is_first or not parts:
             return change(value)
-        return [_changed(each, parts, change, is_first=is_first) for each in value]
+        # One array deep: what is in an array inside it stays as it is.
+        return [_changed(each, parts, change, is_first=is_first) if type(each) is dict else each for each in value]
     if parts and type(value) is dict and parts[0] in value:
         return {**value, parts[0]: _changed(value[parts[0]], parts[1:], change, is_first=is_first)}
     return value

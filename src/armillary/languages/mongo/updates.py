@@ -21,7 +21,7 @@ from armillary.languages.mongo.errors import (
     bad_value,
     refusal,
 )
-from armillary.languages.mongo.modifiers import KEPT, MODIFIERS, Modifier, Place
+from armillary.languages.mongo.modifiers import KEPT, MODIFIERS, Modifier, Place, Reaching
 from armillary.languages.mongo.paths import Parts, index_of, split
 from armillary.languages.mongo.pipeline import compile_transform
 from armillary.model.bson_values import MISSING, Document, equal, is_identical, shell_text, type_name
@@ -222,7 +222,7 @@ class _OperatorUpdate(Update):
                 identifier = part[2:-1]
                 if identifier and identifier not in self._filters.names:
                     raise bad_value(f"No array filter found for identifier '{identifier}' in path '{path}'")
-            elif part.startswith("$") and part not in ("$", "$id", "$ref", "$db"):
+            elif part.startswith("$") and part is parts[0]:
                 raise refusal(
                     _DOLLAR_NAME,
                     f"The dollar ($) prefixed field '{part}' in '{path}' is not allowed in the context of an update's "
@@ -251,7 +251,7 @@ class _OperatorUpdate(Update):
             _check_rename(place.document, target, "destination")
             return source
 
-        self._changes.append((parts, taken))
+        self._changes.append((parts, Reaching(taken)))
         self._changes.append((target, given))
 
     @staticmethod
@@ -345,9 +345,24 @@ def _applied(node: _Node, value: Any, document: Document, path: str, is_insert: 
     if type(value) is list:
         return _applied_to_elements(node, value, document, path, is_insert)
     made = _applied_to_fields(node, {}, document, path, is_insert)
-    if made is not KEPT and value is not MISSING:
-        _refuse_path(next(iter(made)), path, value)
+    if value is not MISSING:
+        if made is not KEPT:
+            _refuse_path(next(iter(made)), path, value)
+        _check_reach(node, path, value)
     return made
+
+
+def _check_reach(tree: _Tree, path: str, value: Any) -> None:
+    """What is in the way of fields that are to be reached is refused."""
+    for name, below in tree.children.items():
+        if isinstance(below, Reaching) or (isinstance(below, _Tree) and _reaches(below)):
+            _refuse_path(name, path, value)
+
+
+def _reaches(tree: _Tree) -> bool:
+    return any(
+        _reaches(each) if isinstance(each, _Tree) else isinstance(each, Reaching) for each in tree.children.values()
+    )
 
 
 def _applied_to_fields(tree: _Tree, fields: Document, document: Document, path: str, is_insert: bool) -> Any:
@@ -372,7 +387,8 @@ def _applied_to_elements(tree: _Tree, array: list[Any], document: Document, path
         node = tree.children[name]
         index = index_of(name)
         if index < 0:
-            if _applied(node, MISSING, document, f"{path}.{name}", is_insert) is not KEPT:
+            is_reached = isinstance(node, Reaching) or (isinstance(node, _Tree) and _reaches(node))
+            if _applied(node, MISSING, document, f"{path}.{name}", is_insert) is not KEPT or is_reached:
                 _refuse_path(name, path, array)
             continue
         old = array[index] if index < len(array) else MISSING
