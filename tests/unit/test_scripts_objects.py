@@ -157,6 +157,7 @@ async def test_an_error_of_a_predicate_goes_to_the_callback(house: House, seven:
         ("__.response.setBody('a'); __.response.appendBody('b'); __.response.appendBody({c: 1})", 'ab{"c":1}'),
         ("__.response.setBody(1); __.response.appendBody(2)", 3),
         ("__.response.appendBody('x')", "x"),
+        ("for (var i = 0; i < 3; i++) __.response.appendValue('Body', i)", "012"),
         ("__.response.setValue('Body', [1]); __.response.setBody(__.response.getValue('body').concat(2))", [1, 2]),
         ("__.response.appendValue('Body', 'y')", "y"),
         ("__.response.setBody(ErrorCodes.RetryWith)", 449),

@@ -248,8 +248,9 @@
     return made;
   };
 
-  function joined(before, value) {
-    if (before === undefined || before === null) return value;
+  // As the service has it: a body is an empty string at first, and numbers are added to numbers.
+  function joined(before = "", value) {
+    if (before === null) return value;
     if (typeof before === "number" && typeof value === "number") return before + value;
     const shownAs = (each) => (typeof each === "string" ? each : each === undefined ? "" : stringify(each));
     return shownAs(before) + shownAs(value);
