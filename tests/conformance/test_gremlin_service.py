@@ -174,6 +174,44 @@ def test_gremlin_sees_what_sql_writes(graph: ContainerProxy, run: Run) -> None:
     assert run("g.V().count()") == [1]
 
 
+def test_both_doors_work_on_one_graph(graph: ContainerProxy, run: Run) -> None:
+    """Vertices and edges by turns, each side on what the other wrote; nothing is seen twice or lost."""
+    for number in range(0, 20, 2):
+        run(f"g.addV('n').property('id','{number}').property('pk','k{number % 5}').property('number',{number})")
+        odd = number + 1
+        content = {"id": str(odd), "pk": f"k{odd % 5}", "label": "n", "number": [{"id": f"p{odd}", "_value": odd}]}
+        graph.create_item(content)
+    for number in range(19):
+        if number % 3:
+            ends = f"g.V('{number}').addE('next').to(V('{number + 1}'))"
+            run(f"{ends}.property('id','e{number}').property('way','gremlin')")
+        else:
+            sides = {"_vertexId": str(number), "_sink": str(number + 1), "_sinkPartition": f"k{(number + 1) % 5}"}
+            edge = {"id": f"e{number}", "pk": f"k{number % 5}", "label": "next", "_isEdge": True, "way": "sql", **sides}
+            graph.create_item({**edge, "_vertexLabel": "n", "_sinkLabel": "n"})
+    assert run("g.V('0').repeat(out('next')).until(__.not(out('next'))).path().by('number')")[0].objects == [*range(20)]
+    assert run("g.V('19').repeat(__.in('next')).emit().count()") == [19]
+    assert run("g.E().groupCount().by('way')") == [{"sql": 7, "gremlin": 12}]
+    text = "SELECT VALUE COUNT(1) FROM c WHERE IS_DEFINED(c._isEdge)"
+    assert list(graph.query_items(text, enable_cross_partition_query=True)) == [19]
+    # Each changes and drops what is the other's.
+    item = graph.read_item("4", "k4")
+    item["number"] = [{"id": "p4", "_value": 400}]
+    graph.replace_item(item, item)
+    run("g.V('5').property('number',500)")
+    assert run("g.V('3').out().values('number')") == [400]
+    assert graph.read_item("5", "k0")["number"][0]["_value"] == 500
+    graph.delete_item("e7", "k2")
+    run("g.E('e9').drop()")
+    run("g.V('15').drop()")
+    assert run("g.V('0').repeat(out('next')).until(__.not(out('next'))).id()") == ["7"]
+    assert run("g.V('16').in().count()") == [0]
+    left = list(graph.query_items("SELECT VALUE c.id FROM c", enable_cross_partition_query=True))
+    gone = {"e7", "e9", "15", "e14", "e15"}
+    assert len(left) == len(set(left))
+    assert set(left) == ({str(n) for n in range(20)} | {f"e{n}" for n in range(19)}) - gone
+
+
 def test_an_id_is_taken_once(graph: ContainerProxy, run: Run) -> None:
     run("g.addV('city').property('id','a').property('pk','x')")
     with pytest.raises(GremlinServerError) as caught:

@@ -514,6 +514,38 @@ async def test_budgets_are_enforced() -> None:
     await house.close()
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "g.V().repeat(both()).until(has('id','nobody'))",
+        "g.V().repeat(both()).until(has('id','nobody')).path()",
+        "g.V().repeat(out()).emit().path().count()",
+        "g.V().repeat(both().as('a')).times(100000).select(all,'a').count()",
+    ],
+)
+async def test_walks_without_end_end(house: GremlinHouse, script: str) -> None:
+    """By time, or by what they hold."""
+    await _ring(house)
+    status, code, _ = await house.refusal(script, evaluationTimeout=300)
+    assert (status, code) in ((598, 1009), (500, 1003))
+
+
+async def test_walks_without_end_are_stopped_by_the_budget() -> None:
+    house = await GremlinHouse.open(throughput_mode="enforce")
+    await house.graph(throughput_ru=1000)
+    await _ring(house)
+    status, code, _ = await house.refusal("g.V().repeat(both()).until(has('id','nobody'))")
+    assert (status, code) == (429, 429)
+    await house.close()
+
+
+async def _ring(house: GremlinHouse, size: int = 12) -> None:
+    """Everybody to everybody: the number of ways grows with every step."""
+    for number in range(size):
+        await house.run(f"g.addV('x').property('pk','{number % 3}').property('id','{number}')")
+    await house.run("g.V().as('a').V().where(neq('a')).addE('to').from('a').count()")
+
+
 async def test_faults(house: GremlinHouse) -> None:
     await house.run("g.addV('x').property('pk','a').property('id','1')")
     add_rule(house.account, FaultRule(operations=frozenset({"create"}), kind=Kind.RETRY_WITH, count=1))

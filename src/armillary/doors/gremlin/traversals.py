@@ -61,7 +61,7 @@ class Programs:
             if found is not None:
                 self._kept.move_to_end(key)
                 return found
-        made = [(each, _program(each, partition_key)) for each in parse(text, bindings)]
+        made = [(each, _program(each, partition_key, text)) for each in parse(text, bindings)]
         if not bindings and len(text) <= _CACHED_CHARACTERS_MAX:
             self._kept[key] = made
             if len(self._kept) > limits.QUERY_CACHE_ENTRIES:
@@ -69,11 +69,13 @@ class Programs:
         return made
 
 
-def _program(statement: Statement, partition_key: str | None) -> Program | None:
+def _program(statement: Statement, partition_key: str | None, text: str) -> Program | None:
     """None: there is nothing to run."""
     if statement.transaction is not None:
         return None
-    return compile_traversal(statement.traversal, partition_key=partition_key, element_id=element_id)
+    program = compile_traversal(statement.traversal, partition_key=partition_key, element_id=element_id)
+    program.text = text
+    return program
 
 
 async def evaluate(door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder) -> None:

@@ -85,8 +85,8 @@ class Profile:
             )
         return {"dur": total_ms, "metrics": found}
 
-    def execution_profile(self) -> dict[str, Any]:
-        """As Cosmos prints it."""
+    def execution_profile(self, text: str | None) -> dict[str, Any]:
+        """As Cosmos prints it, with the script if there was one."""
         times_ms = self._times_ms()
         total_ms = sum(times_ms)
         found = []
@@ -108,7 +108,7 @@ class Profile:
                     for each in measure.operations
                 ]
             found.append(entry)
-        return {"gremlin": str(self._pipeline), "totalTime": round(total_ms), "metrics": found}
+        return {"gremlin": text or str(self._pipeline), "totalTime": round(total_ms), "metrics": found}
 
 
 def _percent(part: float, whole: float) -> float:

@@ -53,6 +53,7 @@ class Program:
     def __init__(self, pipeline: Pipeline, settings: Settings, report: str | None) -> None:
         self.pipeline = pipeline
         self.settings = settings
+        self.text: str | None = None  # of the script that it comes from, for reports
         self.report = report  # profile, executionProfile or explain instead of the results
         steps = list(pipeline.all_steps())
         self.is_writing = any(isinstance(step, WritingStep | DropStep | MergeStep) for step in steps)
@@ -153,7 +154,7 @@ class Results:
         while await self._flow():
             pass
         if report == "executionProfile":
-            return [Traverser(self._profile.execution_profile())]
+            return [Traverser(self._profile.execution_profile(self._program.text))]
         return [Traverser(self._profile.metrics())]
 
     async def _pull_directly(self, direct: Direct) -> Batch:

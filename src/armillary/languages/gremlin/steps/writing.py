@@ -24,6 +24,7 @@ from armillary.languages.gremlin.instructions import CardinalityValue, Traversal
 from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Pipeline, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.steps.moving import VOID
 from armillary.languages.gremlin.steps.selecting import scope_value
 from armillary.languages.gremlin.tokens import Cardinality, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
@@ -335,6 +336,8 @@ async def stored_vertex(value: Any, what: str, run: Run) -> Vertex:
         if found:
             return found[0]  # type: ignore[no-any-return]
         raise execution(f"{what}: the vertex {value.id!r} does not exist.")
+    if value is VOID:
+        raise execution(f"{what} is missing, and there is no vertex before the step that could be meant.")
     raise execution(f"{what} needs a vertex, not {type(value).__name__} {value!r:.60}.")
 
 
