@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from azure.cosmos import ContainerProxy, CosmosClient
-from control.conftest import Start
+from control.conftest import Operator, Start
 from support.process import KEY
 
 PRELOADED, WRITERS = 600, 3
@@ -16,11 +16,12 @@ PRELOADED, WRITERS = 600, 3
 class Device(threading.Thread):
     """Creates, changes and deletes its own readings through a client of its own, and knows what there must be."""
 
-    def __init__(self, url: str, database: str, number: int) -> None:
+    def __init__(self, url: str, database: str, number: int, *, region: str | None = None) -> None:
         super().__init__(daemon=True)
         self._client = CosmosClient(url, KEY)
         self._container: ContainerProxy = self._client.get_database_client(database).get_container_client("readings")
         self._prefix = f"w{number}"
+        self._more = {"region": region} if region is not None else {}
         self.items: dict[str, dict[str, Any]] = {}
         self.stopping = threading.Event()
         self.written_after = 0  # since somebody began to count
@@ -32,7 +33,7 @@ class Device(threading.Thread):
             count = 0
             while not self.stopping.is_set():
                 count += 1
-                item = {"id": f"{self._prefix}-{count}", "deviceId": f"d{count % 10}", "value": count}
+                item = {"id": f"{self._prefix}-{count}", "deviceId": f"d{count % 10}", "value": count, **self._more}
                 self._container.create_item(item)
                 self.items[item["id"]] = item
                 changed = {**item, "value": -count}
@@ -43,6 +44,39 @@ class Device(threading.Thread):
             self.failure = error
         finally:
             self._client.close()
+
+
+def migrate_under_load(operator: Operator, devices: list[Device], *arguments: str) -> tuple[Any, dict[str, Any]]:
+    """What the command says, and what the devices have written, before and after."""
+    for device in devices:
+        device.start()
+    command = "migrate telemetry/readings telemetry/new --partition-key /deviceId"
+    told = operator.json(*command.split(), *arguments)
+    assert told["stage"] == "switched"
+    for device in devices:
+        device.is_counting = True
+    while any(device.written_after < 3 and device.failure is None for device in devices):
+        devices[0].join(0.02)
+    for device in devices:
+        device.stopping.set()
+    for device in devices:
+        device.join()
+        assert device.failure is None, device.failure
+    return told, {name: item for device in devices for name, item in device.items.items()}
+
+
+def test_another_key_while_clients_know_the_old_one(start_operator: Start) -> None:
+    """What they extract from an item is then not its key any more: their writes are taken all the same."""
+    operator = start_operator()
+    operator.command("containers", "create", "telemetry/readings", "--partition-key", "/region")
+    devices = [Device(operator.server.url, "telemetry", number, region=f"r{number}") for number in range(WRITERS)]
+    _, model = migrate_under_load(operator, devices)
+    with CosmosClient(operator.server.url, KEY) as client:
+        container = client.get_database_client("telemetry").get_container_client("readings")
+        assert container.read()["partitionKey"]["paths"] == ["/deviceId"]
+        found = {item["id"]: item for item in container.read_all_items()}
+    assert found.keys() == model.keys()
+    assert all(found[name]["value"] == item["value"] for name, item in model.items())
 
 
 def test_a_fixed_container_becomes_a_partitioned_one(start_operator: Start) -> None:
@@ -56,22 +90,9 @@ def test_a_fixed_container_becomes_a_partitioned_one(start_operator: Start) -> N
             container.create_item(item)
             model[item["id"]] = item
         devices = [Device(operator.server.url, "telemetry", number) for number in range(WRITERS)]
-        for device in devices:
-            device.start()
-        told = operator.json(
-            *"migrate telemetry/readings telemetry/partitioned --partition-key /deviceId --throughput 20000".split()
-        )
-        assert told["stage"] == "switched" and told["verifiedItems"] >= PRELOADED
-        for device in devices:
-            device.is_counting = True
-        while any(device.written_after < 3 and device.failure is None for device in devices):
-            devices[0].join(0.02)
-        for device in devices:
-            device.stopping.set()
-        for device in devices:
-            device.join()
-            assert device.failure is None, device.failure
-            model |= device.items
+        told, written = migrate_under_load(operator, devices, "--throughput", "20000")
+        assert told["verifiedItems"] >= PRELOADED
+        model |= written
         # A client that knew the old container finds the new one by its name.
         found = {
             item["id"]: item for item in container.query_items("SELECT * FROM c", enable_cross_partition_query=True)

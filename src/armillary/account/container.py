@@ -24,11 +24,13 @@ from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key
 from armillary.model.policies import ContainerPolicies
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.unique import UniqueKeyPolicy
+from armillary.model.values import UNDEFINED
 from armillary.partition.meter import Meter, Totals
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Cap, Schema
 from armillary.storage.engine import Engine
 
+FORMER_KEY = "former_key"  # what a container was partitioned by that has been moved to another key, in its state
 WATCHED = "watched"  # in the state of a container that change streams were opened on
 VERSIONS = "versions"  # how often all versions began to be kept, in the state of a container
 IMAGES = "images"  # in what the MongoDB door keeps: documents are told as they were before
@@ -147,6 +149,16 @@ class Container:
 
     def key_of_bson(self, document: Mapping[str, Any]) -> Key:
         return key_of_bson(self.key, document) if self.key is not None else ()
+
+    def is_former_key(self, key: Key, document: Mapping[str, Any]) -> bool:
+        """Whether a key is what an item had before the container was moved to another one: clients know it for a
+        while."""
+        if FORMER_KEY not in self.record.state:
+            return False
+        former = self.record.state[FORMER_KEY]
+        if former is None:
+            return not key or key in ((UNDEFINED,), (None,))  # all forms of "none"
+        return PartitionKeyDefinition.parse(former).extract(document) == key
 
     def effective_key(self, key: Key) -> bytes:
         """Where a full key lies in the hash space."""

@@ -252,7 +252,7 @@ def operation_of(container: Container, member: Member, key: Key, clock: Clock) -
     if member.verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE, Verb.MERGE):
         assert member.document is not None
         item_id = member.item_id if member.verb is Verb.REPLACE else None
-        return _stored(member.verb, container, member.document, keyed, clock, item_id)
+        return _stored(member.verb, container, member.document, keyed, clock, item_id, is_alone=False)
     assert member.item_id is not None
     operation = _keyed(member.verb, container, member.item_id, keyed)
     if member.patch is not None:
@@ -268,13 +268,17 @@ def _stored(
     options: ItemOptions,
     clock: Clock,
     item_id: str | None = None,
+    *,
+    is_alone: bool = True,
 ) -> Operation:
     """An operation that brings a whole item. `item_id`: of the item to replace, if that is not the body's."""
     made = draft(container.schema, document, int(clock.now_s()), options.directive)
     key = container.key_of(document)
     epk = container.effective_key(key)
-    if options.key is not None and options.key != key and container.effective_key(options.key) != epk:
-        raise Failure(Kind.KEY_MISMATCH, KEY_DIFFERS)
+    if options.key is not None and options.key != key:
+        is_former = is_alone and container.is_former_key(options.key, document)
+        if not is_former and container.effective_key(options.key) != epk:
+            raise Failure(Kind.KEY_MISMATCH, KEY_DIFFERS)
     return Operation(
         verb,
         epk,

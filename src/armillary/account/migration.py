@@ -22,7 +22,7 @@ from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
 from armillary.account.change_positions import Stretch
-from armillary.account.container import MONGO, Container
+from armillary.account.container import FORMER_KEY, MONGO, Container
 from armillary.account.migration_copy import Copier, Pinned, Sum, pin, release
 from armillary.account.offers import offer_of
 from armillary.account.throughput import Throughput, throughput_of
@@ -38,6 +38,7 @@ _ENDED: Final = (CAUGHT_UP, SWITCHED, FAILED, STOPPED)
 _MARK: Final = "migration"  # in the state of a target: whose, and whether it was us who had versions kept
 _SHORT_TAIL: Final = 50  # changes that may be left when writers are held
 _ROUNDS_MAX: Final = 50  # of following: writers that are faster than we are held a little longer in the end
+_CARRIED: Final = ("throughput_mode", "throughput_buckets")  # of the source's state
 _SCRIPTS: Final = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
 
 
@@ -229,6 +230,7 @@ class Migration:
                     old.body.pop("changeFeedPolicy", None)
                 new = _renamed(target.record, self.source_name, etag, ts)
                 new.state.pop(_MARK, None)
+                new.state[FORMER_KEY] = source.record.body.get("partitionKey")
                 await account.catalog.rewrite([source.record, target.record], [old, new])
                 target.adopt(new)
                 account.forget_names()
@@ -326,7 +328,10 @@ async def _target(account: Account, source: Container, plan: Plan) -> Container:
     offer = offer_of(account, source.record)
     if wanted is None and offer is not None:
         wanted = throughput_of(offer.body)
-    return await containers.create_container(account, source.database, body, wanted, is_old_client=not plan.paths)
+    kept: Body = {name: source.record.state[name] for name in _CARRIED if name in source.record.state}
+    return await containers.create_container(
+        account, source.database, body, wanted, is_old_client=not plan.paths, kept=kept
+    )
 
 
 def _found(account: Account, source: Container, plan: Plan) -> Container:

@@ -31,6 +31,7 @@ class Checkpoint:
         self.bad_bytes = 0  # of the file of bad rows
         self.charge_ru = 0.0
         self.is_resumed = False
+        self.is_kept = False  # whether a later run could take it up
         if path.exists() and not is_restart:
             self._load()
 
@@ -54,7 +55,7 @@ class Checkpoint:
                 f"{self._path} is the state of another run: its {differing} differs. Name another file with --state, "
                 "or begin anew with --restart."
             )
-        self.is_resumed = True
+        self.is_resumed = self.is_kept = True
 
     @property
     def is_due(self) -> bool:
@@ -79,6 +80,7 @@ class Checkpoint:
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(self._path)
+            self.is_kept = True
         except OSError as error:
             raise bad_request(f"The state cannot be kept in {self._path}: {error.strerror}.") from None
 

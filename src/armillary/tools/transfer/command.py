@@ -126,7 +126,7 @@ async def _or_said(run: Callable[[], Any], checkpoint: Checkpoint) -> Totals:
         totals: Totals = await run()
         return totals
     except Failure as failure:
-        if checkpoint.source is not None:
+        if checkpoint.is_kept:
             failure.message += " What was done so far is remembered: the same command goes on from there."
         raise
 

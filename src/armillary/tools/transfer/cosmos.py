@@ -124,7 +124,15 @@ class CosmosEndpoint:
         return PartitionKeyDefinition.parse(definition, default_version=1) if definition else None
 
     async def ranges(self, place: ContainerLink) -> list[Range]:
-        content = await self.ask("GET", "pkranges", place.link, f"{place.target}/pkranges")
+        listed: list[dict[str, Any]] = []
+        continuation: str | None = ""
+        while continuation is not None:
+            headers = [("x-ms-max-item-count", "-1"), *([("x-ms-continuation", continuation)] if continuation else [])]
+            answer = await self.send("GET", "pkranges", place.link, f"{place.target}/pkranges", headers)
+            if answer.status >= 400:
+                raise refusal(answer, self.url)
+            listed += orjson.loads(answer.body)["PartitionKeyRanges"]
+            continuation = answer.headers.get("x-ms-continuation")
         found = [
             Range(
                 each["id"],
@@ -132,7 +140,7 @@ class CosmosEndpoint:
                 bytes.fromhex(each["maxExclusive"]),
                 tuple(each.get("parents") or ()),
             )
-            for each in content["PartitionKeyRanges"]
+            for each in listed
         ]
         return sorted(found, key=lambda each: each.low)
 

@@ -104,6 +104,8 @@ class Pipeline:
             for each in self._running:
                 each.task.cancel()
             await asyncio.gather(*[each.task for each in self._running], return_exceptions=True)
+            if not is_complete and not self._sink.is_ordered and self._checkpoint.source is not None:
+                self._save()  # of a file it is not known how much of the last page is in it
             await self._sink.close(is_complete=is_complete)
             self._bad_rows.close()
             await self._source.close()
@@ -132,9 +134,13 @@ class Pipeline:
         done.charge_ru += page.charge_ru + written.charge_ru
         done.source = page.position
         if self._sink.is_resumable and done.is_due:
-            done.sink, done.bad_bytes = self._sink.position(), self._bad_rows.synced_bytes()
-            done.save()
+            self._save()
         self._progress(self.totals, page.share)
+
+    def _save(self) -> None:
+        done = self._checkpoint
+        done.sink, done.bad_bytes = self._sink.position(), self._bad_rows.synced_bytes()
+        done.save()
 
 
 async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
