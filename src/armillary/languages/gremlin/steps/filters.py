@@ -102,7 +102,7 @@ class IdPredicate(P):
         )
 
 
-_TOKENS: Final[dict[Any, T]] = {"id": T.id, "label": T.label}
+_TOKENS: Final[dict[str | None, T]] = {"id": T.id, "label": T.label}
 
 
 def id_condition(values: list[Any], builder: Builder) -> Condition:
@@ -133,8 +133,7 @@ def _has(builder: Builder, arguments: Arguments) -> Step:
         label = arguments.take()
         key = arguments.text_or_null()
         value = arguments.take()
-        conditions = [Condition(T.label, as_predicate(label))]
-        return HasStep([*conditions, *_property_conditions(key, value, builder)])
+        return HasStep([Condition(T.label, as_predicate(label)), _condition(key, value, builder)])
     key_or_token = arguments.take()
     value = arguments.take()
     arguments.end()
@@ -145,21 +144,19 @@ def _has(builder: Builder, arguments: Arguments) -> Step:
         else:
             steps = builder.pipeline(Traversal([], [Instruction("values", [str(key_or_token)]), *value.steps]))
         return TraversalFilter("has", steps)
-    if isinstance(key_or_token, str) and key_or_token in _TOKENS:  # elements have no properties of these names
-        key_or_token = _TOKENS[key_or_token]
-    if isinstance(key_or_token, T):
-        if key_or_token is T.id:
-            return HasStep([id_condition([value], builder)])
-        return HasStep([Condition(key_or_token, as_predicate(value))])
-    if key_or_token is not None and not isinstance(key_or_token, str):
+    if key_or_token is not None and not isinstance(key_or_token, str | T):
         raise compilation(f"has() takes a key or a token first, not {key_or_token!r}.")
-    return HasStep(_property_conditions(key_or_token, value, builder))
+    return HasStep([_condition(key_or_token, value, builder)])
 
 
-def _property_conditions(key: str | None, value: Any, builder: Builder) -> list[Condition]:
+def _condition(key: str | T | None, value: Any, builder: Builder) -> Condition:
+    if isinstance(key, str):
+        key = _TOKENS.get(key, key)  # elements have no properties of these names
+    if key is T.id:
+        return id_condition([value], builder)
     if key is None:
-        return [Condition(T.id, P("within", []))]  # no element has a property without a name
-    return [Condition(key, as_predicate(value), is_partition=key == builder.partition_key)]
+        return Condition(T.id, P("within", []))  # no element has a property without a name
+    return Condition(key, as_predicate(value), is_partition=key == builder.partition_key)
 
 
 @builds("hasId")
@@ -195,7 +192,7 @@ class HasKeyStep(PlainStep):
 
     def _has(self, element: Any) -> bool:
         if type(element) is Vertex or type(element) is Edge:
-            return self.key in (element.properties or {})
+            return self.key in _TOKENS or self.key in (element.properties or {})
         if type(element) is VertexProperty:
             return self.key in element.meta
         return isinstance(element, dict) and self.key in element
