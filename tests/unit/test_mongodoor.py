@@ -467,3 +467,22 @@ async def test_an_index_of_words_is_made_again_of_how_it_is_listed(house: MongoH
     await house.ask({"insert": "d", "documents": [{"_id": 1, "a": 1, "u": {"v": "hello"}}]})
     found = await house.ask({"find": "d", "filter": {"a": 1, "$text": {"$search": "hello"}}})
     assert [each["_id"] for each in found["cursor"]["firstBatch"]] == [1]
+
+
+async def test_what_tools_ask(house: MongoHouse) -> None:
+    await house.ask({"insert": "c", "documents": [{"_id": 1}]})
+    status = await house.ask({"serverStatus": 1})
+    assert status["mem"]["resident"] > 0 and status["globalLock"]["activeClients"]["total"] == 1
+    config = (await house.ask({"replSetGetConfig": 1}, database="admin"))["config"]
+    assert (config["_id"], len(config["members"])) == ("globaldb", 1)
+    assert (await house.ask({"getDefaultRWConcern": 1}, database="admin"))["defaultWriteConcern"]["w"] == "majority"
+    assert (await house.ask({"planCacheClear": "c"}))["ok"] == 1
+    assert [each["role"] for each in (await house.ask({"rolesInfo": 1}))["roles"]] == ["root"]
+    assert (await house.ask({"createUser": "x", "pwd": "y", "roles": []}))["code"] == 115
+    assert (await house.ask({"killOp": 1, "op": 1}, database="admin"))["code"] == 115
+    strict = {"apiVersion": "1", "apiStrict": True, "cursor": {}}
+    refused = await house.ask({"aggregate": 1, "pipeline": [{"$listLocalSessions": {}}], **strict}, database="admin")
+    assert refused["code"] == 323
+    assert (await house.ask({"aggregate": "c", "pipeline": [{"$listSearchIndexes": {}}], "cursor": {}}))[
+        "code"
+    ] == 31082

@@ -6,7 +6,18 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from armillary.account.container import Container
-from armillary.doors.mongo import collections, compiled, hints, indexes, namespaces, outputs, reading, sessions, views
+from armillary.doors.mongo import (
+    collections,
+    compiled,
+    concerns,
+    hints,
+    indexes,
+    namespaces,
+    outputs,
+    reading,
+    sessions,
+    views,
+)
 from armillary.doors.mongo.call import Call, Reply, check_collection, read_only
 from armillary.doors.mongo.change_streams import ChangeStream, check_after
 from armillary.doors.mongo.client import Grant
@@ -110,6 +121,7 @@ class Aggregation:
         )
         facts = Facts(hints.text_index(container), hints.geo_path(container), is_database)
         given, self.splits = without_split([*(before or ()), *fields.array("pipeline")])
+        concerns.check_stages(call.body, given)
         self.pipeline: Pipeline = compile_pipeline(given, context, facts)
         self._context = context
         self._hinted = hints.check(container, call.body.get("hint"))

@@ -89,6 +89,8 @@ async def _distinct(call: Call) -> Reply:
 
 
 _NO_SCRIPTS: Final = Command(_not_offered, "needs a JavaScript engine; there is none")
+_OPERATING: Final = Command(_not_offered, "the control API is for operating the server", is_admin=True)
+_USERS: Final = Command(_not_offered, "the account's keys are the only users")
 _SEARCH_INDEXES: Final = Command(_only_atlas, "another service's", writes=True)
 
 _FIND_AND_MODIFY: Final = Command(
@@ -210,6 +212,10 @@ COMMANDS: Final[dict[str, Command]] = {
     "currentOp": Command(diagnostics.current_operations, "commands that run now"),
     "listCommands": Command(diagnostics.list_commands, "this table", is_open=True),
     "replSetGetStatus": Command(diagnostics.replica_set_status, "the one member of the set"),
+    "replSetGetConfig": Command(diagnostics.replica_set_config, "how the set was made", is_admin=True),
+    "getDefaultRWConcern": Command(diagnostics.default_concerns, "what is meant without saying", is_admin=True),
+    "planCacheClear": Command(diagnostics.forget_plans, "nothing to do: no plans are kept"),
+    "rolesInfo": Command(diagnostics.describe_roles, "the one role"),
     "fsync": Command(diagnostics.sync, "nothing to do: what is answered is durable", is_admin=True),
     "profile": Command(diagnostics.profile, "always off"),
     "usersInfo": Command(diagnostics.describe_user, "the one user"),
@@ -218,6 +224,16 @@ COMMANDS: Final[dict[str, Command]] = {
     "createSearchIndexes": _SEARCH_INDEXES,
     "updateSearchIndex": _SEARCH_INDEXES,
     "dropSearchIndex": _SEARCH_INDEXES,
+    "killOp": _OPERATING,
+    "compact": _OPERATING,
+    "setParameter": _OPERATING,
+    "setDefaultRWConcern": _OPERATING,
+    "logRotate": _OPERATING,
+    "dbHash": _OPERATING,
+    "createUser": _USERS,
+    "updateUser": _USERS,
+    "dropUser": _USERS,
+    "createRole": _USERS,
     "mapReduce": _NO_SCRIPTS,
     "mapreduce": _NO_SCRIPTS,
     "eval": _NO_SCRIPTS,

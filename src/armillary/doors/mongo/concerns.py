@@ -12,6 +12,8 @@ from armillary.model.bson_values import Document, type_name
 
 _LEVELS: Final = frozenset(("local", "available", "majority", "linearizable", "snapshot"))
 
+_UNSTABLE: Final = frozenset("$currentOp $indexStats $listLocalSessions $listSessions $planCacheStats".split())
+
 
 def check_api(body: Document, name: str, is_stable: bool) -> None:
     version = body.get("apiVersion")
@@ -24,6 +26,14 @@ def check_api(body: Document, name: str, is_stable: bool) -> None:
         raise refusal(322, f"API version must be \"1\", not '{str(version)[:64]}'")
     if body.get("apiStrict") is True and not is_stable:
         raise refusal(323, f"Provided apiStrict:true, but the command {name} is not in API Version 1")
+
+
+def check_stages(body: Document, stages: list[Any]) -> None:
+    """Stages that no version of the API has."""
+    for stage in stages if body.get("apiStrict") is True else ():
+        name = next(iter(stage), "") if isinstance(stage, dict) else ""
+        if name in _UNSTABLE:
+            raise refusal(323, f"stage {name} is not allowed with 'apiStrict: true' in API Version 1")
 
 
 def check(body: Document, *, counts_members: bool) -> Document | None:

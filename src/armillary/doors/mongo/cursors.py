@@ -215,7 +215,7 @@ async def first_batch(call: Call, cursor: Cursor, *, batch_size: int | None, is_
     count = limits.MONGO_FIRST_BATCH if batch_size is None else batch_size
     try:
         batch = await cursor.next_batch(call, count) if count else []
-    except BaseException:
+    except BaseException:  # also if the client has gone: what the cursor holds is let go of
         await cursor.close()
         raise
     if is_single or cursor.is_over:
@@ -257,7 +257,7 @@ async def get_more(call: Call) -> Reply:
     cursor.is_busy = True
     try:
         batch = await cursor.next_batch(call, wanted or _ENOUGH)
-    except BaseException:
+    except BaseException:  # likewise
         cursor.is_busy = False
         await cursors.kill(cursor_id)
         raise

@@ -5,6 +5,7 @@ short as tools bear it where there is not.
 from __future__ import annotations
 
 import platform
+import resource
 from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
@@ -80,6 +81,12 @@ async def server_status(call: Call) -> Reply:
             "totalCreated": Int64(door.connections_total),
             "active": door.running_count,
         },
+        "globalLock": {
+            "totalTime": Int64(int(uptime_s * 1_000_000)),
+            "currentQueue": {"total": 0, "readers": 0, "writers": 0},
+            "activeClients": {"total": door.running_count, "readers": door.running_count, "writers": 0},
+        },
+        "mem": {"bits": 64, "resident": _resident_mb(), "supported": True},
         "network": {"numRequests": Int64(door.command_total)},
         "opcounters": {name: Int64(door.counted(name)) for name in ("insert", "query", "update", "delete")}
         | {"getmore": Int64(door.counted("getMore")), "command": Int64(door.command_total)},
@@ -88,6 +95,7 @@ async def server_status(call: Call) -> Reply:
         "repl": {
             "setName": SET_NAME,
             "isWritablePrimary": True,
+            "ismaster": True,
             "secondary": False,
             "hosts": [door.address_of(call.client)],
             "me": door.address_of(call.client),
@@ -95,6 +103,12 @@ async def server_status(call: Call) -> Reply:
         "storageEngine": {"name": ENGINE, "supportsCommittedReads": True, "persistent": True},
         "transactions": {"currentOpen": Int64(door.open_transaction_count)},
     }
+
+
+def _resident_mb() -> int:
+    """At its highest, which is what there is everywhere."""
+    unit = limits.MB if platform.system() == "Darwin" else limits.KB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
 
 
 async def get_command_line(call: Call) -> Reply:
@@ -182,6 +196,36 @@ async def replica_set_status(call: Call) -> Reply:
         "self": True,
     }
     return {"set": SET_NAME, "date": now, "myState": 1, "term": Int64(1), "members": [member]}
+
+
+async def replica_set_config(call: Call) -> Reply:
+    member = {"_id": 0, "host": call.door.address_of(call.client), "arbiterOnly": False, "hidden": False}
+    member |= {"priority": 1, "votes": 1, "buildIndexes": True, "tags": {}, "secondaryDelaySecs": Int64(0)}
+    return {"config": {"_id": SET_NAME, "version": 1, "term": 1, "protocolVersion": Int64(1), "members": [member]}}
+
+
+async def default_concerns(call: Call) -> Reply:
+    """There is one copy, and it is durable before it is answered."""
+    return {
+        "defaultReadConcern": {"level": "local"},
+        "defaultWriteConcern": {"w": "majority", "wtimeout": 0},
+        "defaultWriteConcernSource": "implicit",
+        "defaultReadConcernSource": "implicit",
+        "localUpdateWallClockTime": DatetimeMS(int(call.clock.now_s() * 1000)),
+    }
+
+
+async def forget_plans(call: Call) -> Reply:
+    """Nothing to do: how a filter is answered is worked out each time."""
+    return {}
+
+
+async def describe_roles(call: Call) -> Reply:
+    """The one role, of the one user."""
+    wanted = call.body["rolesInfo"]
+    role = {"role": "root", "db": "admin", "isBuiltin": True, "roles": [], "inheritedRoles": []}
+    given = wanted.get("role") if isinstance(wanted, dict) else wanted
+    return {"roles": [role] if given in (1, "root") else []}
 
 
 async def sync(call: Call) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from armillary.account import bson_items, containers
+from armillary.account import bson_items, containers, indexes
 from armillary.account.container import Container
 from armillary.doors.mongo import capped, compiled, namespaces, reading, sharding, validation
 from armillary.doors.mongo.call import Call, check_collection, check_database
@@ -20,7 +20,7 @@ from armillary.languages.mongo.upserts import id_first
 from armillary.model.bson_values import MISSING, Document, encode, is_identical
 from armillary.partition.operations import Operation
 
-_TRIES = 10
+_TRIES = 3
 
 
 async def write(call: Call, output: Out | Merge, batches: Batches, values: Sequence[Any]) -> None:
@@ -53,11 +53,14 @@ async def _replace(call: Call, collection: str, batches: Batches) -> None:
     if present is not None and capped.is_capped(present):
         raise refusal(17152, f"namespace '{call.database}.{collection}' is capped so it can't be used for $out")
     made = await namespaces.create(call, f"tmp.agg_out.{call.clock.guid()}", (), throughput, options)
+    kept = [each for each in indexes.definitions(present) if each["name"] != ID_INDEX] if present is not None else []
     try:
+        if kept:
+            await indexes.create_indexes(call.account, made, kept)
         async for batch in batches:
             await _insert(call, made, batch)
         await namespaces.rename(call, made, collection, drops_target=True)
-    except BaseException:
+    except BaseException:  # also if the client has gone: nobody else would know of what was made
         await containers.delete_container(call.account, made, None)
         raise
 
@@ -110,7 +113,7 @@ async def _merge_one(
     for field in namespaces.shard_fields(container):
         if field not in given and namespaces.value_at(incoming, field) is not MISSING:
             given[field] = {"$eq": namespaces.value_at(incoming, field)}
-    for _ in range(_TRIES):
+    for attempt in range(1, _TRIES + 1):
         if await _merge_into(call, container, output, given, incoming, values):
             return
         match output.when_not_matched:
@@ -126,9 +129,10 @@ async def _merge_one(
             await _insert(call, container, [incoming])
             return
         except Failure as failure:
-            if failure.kind is not Kind.CONFLICT or output.on != ("_id",):
+            # Somebody may have been faster with the same document; if there is none still, it is another index that
+            # does not take this one.
+            if failure.kind is not Kind.CONFLICT or output.on != ("_id",) or attempt == _TRIES:
                 raise
-    raise Failure(Kind.RETRY_WITH, "A document to merge with comes and goes; try again.")
 
 
 async def _merge_into(

@@ -141,7 +141,7 @@ async def run(call: Call, command: Command) -> Reply:
             if command.writes and isinstance(call.body[call.name], str):
                 capped.check_write(call, call.collection())
             reply = await command.run(call)
-        except BaseException:
+        except BaseException:  # also if the client has gone: a transaction with half a command in it is none
             await _give_up(call, transaction)
             raise
         if isinstance(reply, dict) and "writeErrors" in reply:

@@ -135,6 +135,8 @@ def _check_key(key: Document) -> None:
         if is_wildcard and len(key) > 1:
             raise refusal(CANNOT_CREATE, "wildcard indexes do not allow compounding")
         if isinstance(value, str):
+            if value == "2d":
+                raise refusal(CANNOT_CREATE, "2d indexes are not supported: make a 2dsphere index.")
             if value not in _KINDS:
                 raise refusal(CANNOT_CREATE, f"Unknown index plugin '{value}'")
         elif not is_number(value) or not to_decimal(value).is_finite():
