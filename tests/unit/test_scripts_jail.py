@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import select
+import signal
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
@@ -349,6 +350,14 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+async def test_another_takes_the_place_of_one_that_ended_unseen(jail: Jail) -> None:
+    await run(jail, NAMES)
+    [process_id] = jail.process_ids
+    os.kill(process_id, signal.SIGKILL)
+    assert (await run(jail, NAMES)).stopped is None
+    assert jail.process_ids != [process_id]
 
 
 async def test_nothing_is_left_when_it_closes(jail: Jail) -> None:

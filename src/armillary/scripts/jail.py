@@ -24,6 +24,7 @@ from armillary.errors import Failure, Kind
 
 _HEAD = struct.Struct(">IB")
 _HERE = Path(__file__).parent
+_UNSEEN_S = 0.1  # in which it shows that a process is not there any more
 _NOT_JSON = "Error: what the script says is not JSON in UTF-8: lone surrogates have no place in it"
 
 Perform = Callable[[Any], Awaitable[Any]]  # what a script asks for -> what it is answered
@@ -90,7 +91,14 @@ class Jail:
         else:
             await self._room.acquire()
         try:
-            return await self._run(await self._ready(), begin, perform)
+            cell = await self._ready()
+            begun_s = asyncio.get_running_loop().time()
+            ended = await self._run(cell, begin, perform)
+            if ended.stopped == "lost" and not cell.has_answered and not self._is_closed:
+                # It had ended before it was asked, perhaps, and nobody knew; nothing was done, so another may try.
+                if asyncio.get_running_loop().time() - begun_s < _UNSEEN_S:
+                    ended = await self._run(await self._ready(), begin, perform)
+            return ended
         finally:
             self._room.release()
 
@@ -145,6 +153,7 @@ class _Cell(asyncio.SubprocessProtocol):
         self._stdin: asyncio.WriteTransport | None = None
         self._is_silent = False  # no more will come
         self.is_at_rest = True
+        self.has_answered = False  # in this run
 
     @classmethod
     async def start(cls) -> _Cell:
@@ -169,9 +178,10 @@ class _Cell(asyncio.SubprocessProtocol):
     async def run(self, begin: Begin, perform: Perform) -> Ended:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + limits.SCRIPT_SECONDS_MAX
-        self.is_at_rest = False
+        self.is_at_rest = self.has_answered = False
         self._write(b"S", begin.encode())
         first = await self._read(limits.SCRIPT_SECONDS_MAX)
+        self.has_answered = True
         if first[0] != b"O":  # many ask for nothing, and need no task of their own
             return self._ended_by(*first)
         return await asyncio.wait_for(self._serve(first, perform), ends_s - loop.time())
