@@ -91,13 +91,12 @@ class Jail:
         else:
             await self._room.acquire()
         try:
-            cell = await self._ready()
-            begun_s = asyncio.get_running_loop().time()
+            cell, loop = await self._ready(), asyncio.get_running_loop()
+            begun_s = loop.time()
             ended = await self._run(cell, begin, perform)
-            if ended.stopped == "lost" and not cell.has_answered and not self._is_closed:
+            if ended.stopped == "lost" and not cell.has_answered and loop.time() - begun_s < _UNSEEN_S:
                 # It had ended before it was asked, perhaps, and nobody knew; nothing was done, so another may try.
-                if asyncio.get_running_loop().time() - begun_s < _UNSEEN_S:
-                    ended = await self._run(await self._ready(), begin, perform)
+                ended = await self._run(await self._ready(), begin, perform)
             return ended
         finally:
             self._room.release()
