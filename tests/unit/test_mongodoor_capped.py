@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from typing import Any
 
+import bson
 import pytest
 from bson.binary import Binary
 from bson.int64 import Int64
@@ -175,3 +177,52 @@ async def test_newest_first_over_many_portions(house: MongoHouse) -> None:
     given = {"filter": {"_id": {"$gte": 10}}, "sort": {"$natural": -1}, "batchSize": 2000}
     assert await ids(house, **given) == list(range(1299, 9, -1))
     assert await ids(house, **given, limit=3, skip=1) == [1298, 1297, 1296]
+
+
+async def test_random_writes_against_a_list(seed: int) -> None:
+    dice = random.Random(seed)
+    engine = MemoryEngine()
+    house = await MongoHouse.open(engine)
+    size, most = 6144, 12
+    await house.ask({"create": "c", "capped": True, "size": size, "max": most})
+    model: list[dict[str, Any]] = []
+    for step in range(300):
+        match dice.randrange(8):
+            case 0 if model:
+                chosen = dice.choice(model)
+                await house.ask({"delete": "c", "deletes": [{"q": {"_id": chosen["_id"]}, "limit": 1}]})
+                model.remove(chosen)
+            case 1 if model:
+                chosen = dice.choice(model)
+                text = "y" * dice.randrange(2000)
+                await house.ask(
+                    {"update": "c", "updates": [{"q": {"_id": chosen["_id"]}, "u": {"$set": {"text": text}}}]}
+                )
+                chosen["text"] = text
+            case 2:
+                most = dice.randrange(1, 20)
+                await house.ask({"collMod": "c", "cappedMax": most})
+                continue  # takes effect with the next write
+            case 3:
+                await house.door.close()
+                await house.account.close()
+                house = await MongoHouse.open(engine)
+                continue
+            case _:
+                new = [
+                    {"_id": f"{step}.{each}", "text": "x" * dice.randrange(2000)}
+                    for each in range(dice.randrange(1, 30))
+                ]
+                await house.ask({"insert": "c", "documents": new})
+                model += new
+        while len(model) > 1 and (len(model) > most or sum(map(stored_bytes, model)) > size):
+            del model[0]
+        found = await house.ask({"find": "c"})
+        assert found["cursor"]["firstBatch"] == model, f"--seed {seed}, step {step}"
+    assert [each async for each in check_account(engine, house.account.clock)] == [], f"--seed {seed}"
+    await house.close()
+
+
+def stored_bytes(document: dict[str, Any]) -> int:
+    """With the number that is stored before it."""
+    return len(bson.encode(document)) + 8
