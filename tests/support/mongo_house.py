@@ -81,7 +81,8 @@ class MongoHouse:
         await self.engine.close()
 
     async def send(self, frame: bytes, client: Client | None = None) -> bytes | None:
-        return await self.door.answer(client or self.client, wire.open_frame(frame))
+        client = client or self.client
+        return self.door.answer_at_once(client, frame) or await self.door.answer(client, wire.open_frame(frame))
 
     async def ask(
         self,

@@ -10,12 +10,9 @@ import pytest
 from bson.binary import Binary
 from bson.int64 import Int64
 from bson.objectid import ObjectId
-from support.mongo_house import MongoHouse
+from support.mongo_house import MongoHouse, document_in, frame_of
 
 from armillary.account.account import AccountSettings
-from armillary.doors.mongo import points
-from armillary.doors.mongo.call import Call
-from armillary.doors.mongo.wire import Request
 
 OID = ObjectId("5f0c1e7a8d3b2a0012345678")
 DOCUMENTS: list[dict[str, Any]] = [
@@ -67,8 +64,7 @@ async def both(house: MongoHouse, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_short(house: MongoHouse, body: dict[str, Any]) -> bool:
-    given = {**body, "$db": "test"}
-    return points.find(Call(house.door, house.client, "find", Request(given, b"", {}))) is not None
+    return house.door.answer_at_once(house.client, frame_of({**body, "$db": "test"})) is not None
 
 
 async def test_filters(house: MongoHouse) -> None:
@@ -110,6 +106,22 @@ async def test_filters(house: MongoHouse) -> None:
 )
 async def test_what_else_is_said(house: MongoHouse, more: dict[str, Any]) -> None:
     await both(house, {"find": "c", "filter": FILTERS[0], **more})
+
+
+async def test_frames_that_are_not_plain_take_the_long_way(house: MongoHouse) -> None:
+    body = {"find": "c", "filter": FILTERS[0], "$db": "test"}
+    frame = frame_of(body, request_id=77)
+    short = house.door.answer_at_once(house.client, frame)
+    assert short is not None and document_in(short)["cursor"]["firstBatch"] == [DOCUMENTS[0]]
+    assert int.from_bytes(short[:4], "little") == len(short) and int.from_bytes(short[8:12], "little") == 77
+    for other in (
+        frame_of(body, flags=1 << 16),
+        frame_of(body, {"documents": [{}]}),
+        frame[:12] + b"\xdc" + frame[13:],
+        frame[:-2] + b"\x01\x00",
+        frame_of({"count": "c", "$db": "test"}),
+    ):
+        assert house.door.answer_at_once(house.client, other) is None
 
 
 async def test_collections_with_a_collation_take_the_long_way(house: MongoHouse) -> None:

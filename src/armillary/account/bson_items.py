@@ -59,19 +59,19 @@ async def find(container: Container, key: Key, id_value: Any, ask: Ask | None = 
 
 
 def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
-    """The same without waiting; None: there is something to wait for."""
+    """The same without waiting and without refusals; None: ask `find`. Nothing is counted then."""
     if container.faults is not None:
         return None
     epk = container.effective_key(key)
     partition = container.partition_for(epk)
     view = partition.at_hand()
-    if view is None:
+    if view is None or partition.meter.is_closed(None):
         return None
-    ticket = partition.admit(READ_DEPOSIT)
     try:
         stored = partition.item_in(view, epk, id_text(id_value))
-    except Failure as failure:
-        raise partition.meter.charge(failure, epk, ticket) from None
+    except Failure:
+        return None
+    ticket = partition.admit(READ_DEPOSIT)
     if stored is None:
         return Found(None, partition.spend(charges.failed_read_ru(), epk, ticket), partition.lsn)
     document = documents.bson_bytes(stored)

@@ -18,7 +18,7 @@ from armillary.model.bson_values import CODEC, Document
 
 _INT32: Final = Struct("<i")
 _CURSOR_ID: Final = Struct("<q")
-_OK: Final = bson.encode({"ok": 1.0})[4:-1]
+OK: Final = bson.encode({"ok": 1.0})[4:-1]
 NOT_OPEN: Final = b"\x12id\x00" + _CURSOR_ID.pack(0)  # what a cursor says that has no more
 _NUMBERS: Final = [str(number).encode() + b"\x00" for number in range(1001)]
 
@@ -48,7 +48,7 @@ def finished(reply: Reply, extra: Document | None, time: bytes) -> bytes:
     content = reply.content if isinstance(reply, Elements) else encode_elements(reply)
     if extra:
         content += encode_elements(extra)
-    return document_of(content + _OK + time)
+    return document_of(content + OK + time)
 
 
 def refused(failure: Failure, labels: Iterable[str], extra: Document | None, time: bytes) -> bytes:

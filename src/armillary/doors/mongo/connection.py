@@ -135,6 +135,14 @@ class Connection(asyncio.Protocol):
 
     def _open(self, frame: bytes) -> None:
         try:
+            answer = self._door.answer_at_once(self.client, frame)
+        except Exception:
+            self._crash()
+            return
+        if answer is not None:
+            self._write(answer)
+            return
+        try:
             envelope = open_frame(frame)
         except Hopeless as reason:
             self._give_up(reason)

@@ -45,6 +45,7 @@ from armillary.doors.mongo.wire import (
     failure_flags,
     frame,
     frame_answer,
+    plain_answer,
     read_request,
 )
 from armillary.errors import Failure, Kind
@@ -232,6 +233,20 @@ class MongoDoor:
 
     # Answering.
 
+    def answer_at_once(self, client: Client, frame: bytes) -> bytes | None:
+        """The frame that answers another, where nothing has to be waited for or refused; None: it is for `answer`."""
+        if self.fail_points.are_set:
+            return None
+        begun_s = self.machine.elapsed_s()
+        found = points.answer(self, client, frame)
+        if found is None:
+            return None
+        document, charge_ru = found
+        self._counts["find"] += 1
+        self._note(client, charge_ru, "find", begun_s, is_refused=False)
+        self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
+        return plain_answer(frame, number, document)
+
     async def answer(self, client: Client, envelope: Envelope) -> bytes | None:
         """The frame to send; b"": none; None: the connection ends."""
         begun_s = self.machine.elapsed_s()
@@ -242,9 +257,7 @@ class MongoDoor:
             request = read_request(envelope)
             name = next(iter(request.body), "")
             call = Call(self, client, name, request)
-            document = self._at_once(call) if name == "find" else None
-            if document is None:
-                document = await self._run(call, begun_s)
+            document = await self._run(call, begun_s)
         except Hopeless:
             raise
         except Failure as failure:
@@ -261,7 +274,8 @@ class MongoDoor:
             broken = Failure(Kind.INTERNAL, "The server failed to answer this command. Its log has the reason.")
             document = self._refuse(call, broken, client)
         if name.lower() != "getlastrequeststatistics":
-            self._note(client, call, name, begun_s, is_refused=is_refused)
+            charge_ru = call.charge_ru if call is not None else 0.0
+            self._note(client, charge_ru, name, begun_s, is_refused=is_refused)
         if envelope.wants_no_answer:
             return b""
         self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
@@ -290,16 +304,6 @@ class MongoDoor:
                 document = self._refuse(call, failure, client)
                 return frame(OP_MSG, number, response_to, document, compressor=envelope.compressor)
             await asyncio.sleep(0)
-
-    def _at_once(self, call: Call) -> bytes | None:
-        """The answer to a command that needs nothing of what follows; None: it does."""
-        if self.fail_points.are_set:
-            return None
-        content = points.find(call)
-        if content is None:
-            return None
-        self._counts["find"] += 1
-        return answers.finished(answers.Elements(content), None, self.cluster_time.elements())
 
     async def _run(self, call: Call, begun_s: float) -> bytes:
         command = COMMANDS.get(call.name)
@@ -384,10 +388,10 @@ class MongoDoor:
         cursor = self.cursors.find(int(wanted)) if isinstance(wanted, int) else None
         return cursor is not None and isinstance(cursor.source, ChangeStream)
 
-    def _note(self, client: Client, call: Call | None, name: str, begun_s: float, *, is_refused: bool) -> None:
+    def _note(self, client: Client, charge_ru: float, name: str, begun_s: float, *, is_refused: bool) -> None:
         client.statistics = Statistics(
             name,
-            call.charge_ru if call is not None else 0.0,
+            charge_ru,
             int((self.machine.elapsed_s() - begun_s) * 1000),
             f"{self._activity}{self._answer_number & 0xFFFFFFFFFFFF:012x}",
             client.statistics.retry_after_ms if is_refused else 0,

@@ -214,6 +214,12 @@ def frame(
     return HEADER.pack(size_bytes, answer_id, response_to, OP_COMPRESSED) + inner + packed
 
 
+def plain_answer(asked: bytes, answer_id: int, document: bytes) -> bytes:
+    """The same for an OP_MSG without flags."""
+    _, request_id, _, _ = HEADER.unpack_from(asked)
+    return HEADER.pack(HEADER_BYTES + 5 + len(document), answer_id, request_id, OP_MSG) + bytes(5) + document
+
+
 def failure_flags(envelope: Envelope) -> int:
     """What an OP_REPLY says beside an error document."""
     return _QUERY_FAILURE if envelope.op_code == OP_QUERY else 0
