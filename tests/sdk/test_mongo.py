@@ -209,6 +209,38 @@ async def test_ways_to_connect(server: ServerProcess, flavour: str, options: str
     await settled(client.close())
 
 
+async def test_transactions_streams_and_tails(server: ServerProcess, name: str) -> None:
+    """What needs a session or a cursor that waits, with pymongo's asynchronous client."""
+    async with pymongo.AsyncMongoClient(address_of(server)) as client:
+        database = client[name]
+        people, log = database["people"], await database.create_collection("log", capped=True, size=4096, max=3)
+        await people.insert_one({"_id": 0})
+        async with await people.watch() as stream, client.start_session() as session:
+            async with await session.start_transaction():
+                await people.insert_one({"_id": 1}, session=session)
+                await people.update_one({"_id": 0}, {"$set": {"n": 1}}, session=session)
+                assert await people.count_documents({}) == 1, "others do not see it"
+            assert [(await stream.next())["operationType"] for _ in range(2)] == ["insert", "update"]
+            await session.start_transaction()
+            await people.insert_one({"_id": 2}, session=session)
+            with pytest.raises(OperationFailure) as refused:
+                await people.insert_one({"_id": 1}, session=session)
+            await session.abort_transaction()
+            assert refused.value.code == 11000 and await people.count_documents({}) == 2
+        await log.insert_many([{"_id": each} for each in range(5)])
+        tail = log.find({}, cursor_type=pymongo.CursorType.TAILABLE_AWAIT)
+        assert [(await tail.next())["_id"] for _ in range(3)] == [2, 3, 4]
+        waiting = asyncio.ensure_future(tail.next())
+        await log.insert_one({"_id": 5})
+        assert await waiting == {"_id": 5}
+        await tail.close()
+        async with client.start_session(snapshot=True) as session:
+            assert await people.count_documents({}, session=session) == 2
+            await people.delete_many({})
+            assert await people.count_documents({}, session=session) == 2
+        await client.drop_database(name)
+
+
 def test_files_in_gridfs(server: ServerProcess, name: str) -> None:
     client: pymongo.MongoClient[Any] = pymongo.MongoClient(address_of(server))
     files = gridfs.GridFSBucket(client[name])
