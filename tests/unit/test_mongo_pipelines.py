@@ -89,7 +89,7 @@ def test_group_by_object_and_accumulators_of_many() -> None:
     found = run(
         [
             {"$group": {
-                "_id": {"k": "$k"},
+                "_id": {"k": "$k", "one": {"$literal": 1}},
                 "all": {"$push": "$v"},
                 "set": {"$addToSet": "$v"},
                 "top": {"$topN": {"n": 2, "sortBy": {"v": -1}, "output": "$_id"}},
@@ -103,11 +103,33 @@ def test_group_by_object_and_accumulators_of_many() -> None:
     assert same(
         found,
         [
-            {"_id": {"k": 1}, "all": [3, 1], "set": [3, 1], "top": [1, 2], "few": [1], "n": 2, "merged": {"x": 1}},
-            {"_id": {}, "all": [2], "set": [2], "top": [3], "few": [2], "n": 1, "merged": {"x": 2}},
-            {"_id": {"k": None}, "all": [None], "set": [None], "top": [4], "few": [], "n": 1, "merged": {"x": None}},
+            {
+                "_id": {"k": 1, "one": 1},
+                "all": [3, 1],
+                "set": [3, 1],
+                "top": [1, 2],
+                "few": [1],
+                "n": 2,
+                "merged": {"x": 1},
+            },
+            {"_id": {"one": 1}, "all": [2], "set": [2], "top": [3], "few": [2], "n": 1, "merged": {"x": 2}},
+            {
+                "_id": {"k": None, "one": 1},
+                "all": [None],
+                "set": [None],
+                "top": [4],
+                "few": [],
+                "n": 1,
+                "merged": {"x": None},
+            },
         ],
     )
+
+
+def test_the_only_field_of_a_key_is_null_where_it_is_missing() -> None:
+    documents = numbered({"k": None}, {}, {"k": 1})
+    found = run([{"$group": {"_id": {"k": "$k"}, "n": {"$sum": 1}}}], documents)
+    assert found == [{"_id": {"k": None}, "n": 2}, {"_id": {"k": 1}, "n": 1}]
 
 
 def test_how_many_are_kept_may_depend_on_the_group() -> None:

@@ -375,9 +375,12 @@ async def candidates(call: Call, container: Container, order: Order) -> AsyncIte
         return
     check_target(call, container, order, target)
     fields = namespaces.shard_fields(container)
-    if order.sort is not None or order.matcher.near is not None:
+    has_order = order.sort is not None and bool(order.sort.fields or order.sort.natural < 0)
+    if has_order or order.matcher.near is not None:
         if order.sort is not None and order.sort.fields:
             source = reading.ordered(call, container, wanted, order.sort, most=None)
+        elif order.sort is not None and order.sort.natural < 0:
+            source = reading.newest_first(call, container, wanted)
         else:
             source = reading.near_first(call, container, wanted, most=None)
         async for page in source:

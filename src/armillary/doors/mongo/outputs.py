@@ -80,10 +80,15 @@ def _inserting(call: Call, container: Container, document: Document) -> Operatio
     document = id_first(document) if "_id" in document else {"_id": new_id(call), **document}
     check_id(document["_id"])
     namespaces.check_shard_key(container, document)
-    check = validation.validator_of(call, container)
+    check = _check_of(call, container)
     if check is not None:
         check(document, None)
     return bson_items.inserting(container, document, encode(document), call.clock)
+
+
+def _check_of(call: Call, container: Container) -> validation.Check | None:
+    is_bypassed = call.fields.flag("bypassDocumentValidation", False)
+    return None if is_bypassed else validation.validator_of(call, container)
 
 
 # $merge.
@@ -94,9 +99,16 @@ async def _merge(call: Call, output: Merge, batches: Batches, values: Sequence[A
     if output.on != ("_id",) and not namespaces.has_unique_index(container, output.on):
         raise refusal(51183, "Cannot find index to verify that join fields will be unique")
     async for batch in batches:
+        failure: Failure | None = None
         for document in batch:
             call.check_time()
-            await _merge_one(call, container, output, document, values)
+            try:
+                await _merge_one(call, container, output, document, values)
+            except Failure as refused:
+                # The others of a batch are merged all the same.
+                failure = failure or refused
+        if failure is not None:
+            raise failure
 
 
 async def _merge_one(
@@ -141,6 +153,7 @@ async def _merge_into(
     """Whether there was a document to merge with."""
     matcher = compiled.matcher_of(given, call)
     wanted = reading.wanted(container, given, matcher, most=1)
+    check = _check_of(call, container)
     async for page in reading.pages(call, container, wanted):
         for found in page:
             if output.when_matched == "fail":
@@ -157,7 +170,11 @@ async def _merge_into(
                 check_immutable(existing, merged, "_id")
                 for field in namespaces.shard_fields(container):
                     check_immutable(existing, merged, field)
-                return None if is_identical(existing, merged) else merged
+                if is_identical(existing, merged):
+                    return None
+                if check is not None:
+                    check(merged, existing)
+                return merged
 
             place = container.key_of_bson(found.document) if container.key is not None else ()
             operation = bson_items.changing(container, place, found.document["_id"], change)

@@ -116,7 +116,12 @@ def _of_geometry(name: str, given: Any) -> Test:
         return lambda value: _relate(relations.do_intersect, shapes_of(value), wanted, any)
     if len(wanted) != 1 or not wanted[0].polygons:
         raise bad_value(f"$geoWithin not supported with provided geometry: {shell_text(given)}")
-    return lambda value: _relate(relations.is_within, shapes_of(value), wanted, all)
+    return lambda value: _relate(_is_within, shapes_of(value), wanted, all)
+
+
+def _is_within(one: Shape, other: Shape) -> bool:
+    """A point on the border is inside, as MongoDB has it."""
+    return relations.do_intersect(one, other) if one.points else relations.is_within(one, other)
 
 
 def query_shapes(given: Any) -> list[Shape]:
@@ -286,6 +291,8 @@ def read_near(path: str, operand: Document) -> tuple[Document, Near]:
     given = operand[name]
     limits_given: Document = dict(operand)
     del limits_given[name]
+    if type(given) is dict and type(given.get("type")) is str:
+        given = {"$geometry": given}
     if type(given) is dict and "$geometry" in given:
         shapes = query_shapes(given["$geometry"])
         if len(shapes) != 1 or shapes[0].kind != "Point":

@@ -15,6 +15,7 @@ from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import TYPE_MISMATCH, refusal
 from armillary.languages.mongo.matching import compile_filter
+from armillary.languages.mongo.text import language_of
 from armillary.model.bson_values import (
     Document,
     compare,
@@ -132,7 +133,7 @@ def _check_key(key: Document) -> None:
         is_wildcard = path == WILDCARD or path.endswith(f".{WILDCARD}")
         if any(part.startswith("$") for part in path.split(".")) and not is_wildcard:
             raise refusal(CANNOT_CREATE, "Index key contains an illegal field name: field name starts with '$'.")
-        if is_wildcard and len(key) > 1:
+        if is_wildcard and len(key) > 1 and value != "text":
             raise refusal(CANNOT_CREATE, "wildcard indexes do not allow compounding")
         if isinstance(value, str):
             if value == "2d":
@@ -178,6 +179,24 @@ def _check_options(definition: Document) -> None:
             definition["collation"] = whole_collation(definition["collation"])
     if "expireAfterSeconds" in definition:
         _check_expiry(definition)
+    if "text" in [value for value in key.values() if isinstance(value, str)]:
+        _check_text(definition)
+
+
+def _check_text(definition: Document) -> None:
+    weights = definition.get("weights", {})
+    if isinstance(weights, str):
+        weights = definition["weights"] = {weights: 1}
+    if type(weights) is not dict or not all(
+        is_number(each) and 0 < to_decimal(each) < 1_000_000_000 for each in weights.values()
+    ):
+        raise refusal(CANNOT_CREATE, "Text index weights must be numbers from 1 to 1000000000 for each field.")
+    language = definition.get("default_language", "english")
+    if not isinstance(language, str):
+        raise refusal(CANNOT_CREATE, "Text index option 'default_language' must be a string.")
+    language_of(language)
+    if definition.get("unique"):
+        raise refusal(CANNOT_CREATE, "Text indexes cannot be unique.")
 
 
 def _check_expiry(definition: Document) -> None:

@@ -289,7 +289,7 @@ class _Compiler:
         return matcher
 
     def _nested(self, name: str, given: Any, context: Context) -> joining.Nested:
-        if self._depth + 1 >= limits.MONGO_PIPELINE_DEPTH_MAX:
+        if self._depth + 1 > limits.MONGO_PIPELINE_DEPTH_MAX:
             raise refusal(
                 232, f"Maximum number of nested sub-pipelines exceeded. Limit is {limits.MONGO_PIPELINE_DEPTH_MAX}"
             )

@@ -41,12 +41,29 @@ def compile_outputs(name: str, outputs: Document, context: Context) -> list[tupl
     return compiled
 
 
+def _key(spec: Any, context: Context) -> Expression:
+    """What is missing is null, also as the only field of a document; one of several fields stays missing."""
+    key_of = compile_expression(spec, context)
+    if type(spec) is not dict or len(spec) != 1 or isinstance(key_of, Constant):
+        return key_of
+    ((name, value),) = spec.items()
+    if name.startswith("$"):
+        return key_of
+    value_of = compile_expression(value, context)
+
+    def evaluate(scope: Scope) -> Any:
+        found = value_of(scope)
+        return {name: None if found is MISSING else found}
+
+    return evaluate
+
+
 def group(name: str, spec: Any, context: Context) -> Stage:
     if type(spec) is not dict:
         raise refusal(15947, "a group's fields must be specified in an object")
     if "_id" not in spec:
         raise refusal(15955, "a group specification must include an _id")
-    key_of = compile_expression(spec["_id"], context)
+    key_of = _key(spec["_id"], context)
     outputs = compile_outputs(name, {field: each for field, each in spec.items() if field != "_id"}, context)
     return Opened(lambda run: _Grouping(name, key_of, outputs, context))
 

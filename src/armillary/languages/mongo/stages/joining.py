@@ -22,7 +22,7 @@ from armillary.languages.mongo.expressions.compiling import (
 )
 from armillary.languages.mongo.matching import compile_filter
 from armillary.languages.mongo.memory import Budget
-from armillary.languages.mongo.paths import predicate, with_value
+from armillary.languages.mongo.paths import index_of, predicate, values_at, with_value
 from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, collected, of_list, over
 from armillary.model.bson_values import MISSING, Document, shell_text, type_name
 
@@ -72,7 +72,8 @@ def _has_variables(given: Document) -> bool:
 class Joined:
     """Documents of another collection by the values that they have at a path, as filters find them."""
 
-    def __init__(self, path: str, key: Callable[[Any], Any]) -> None:
+    def __init__(self, path: str, key: Callable[[Any], Any], *, joins_missing: bool = True) -> None:
+        self._joins_missing = joins_missing
         self._by_key: dict[Any, list[int]] = {}
         self._documents: list[Document] = []
         self._key = key
@@ -80,7 +81,8 @@ class Joined:
         self._visit = predicate(path, self._note)
 
     def _note(self, value: Any) -> bool:
-        self._reached.add(self._key(None if value is MISSING else value))
+        if value is not MISSING or self._joins_missing:
+            self._reached.add(self._key(None if value is MISSING else value))
         return False
 
     def add(self, document: Document) -> None:
@@ -99,6 +101,8 @@ class Joined:
 
 
 def _local_values(document: Document, parts: list[str]) -> list[Any]:
+    if any(index_of(part) >= 0 for part in parts):
+        return list(values_at(document, tuple(parts))) or [None]
     value = value_at(document, parts)
     if type(value) is list:
         return value
@@ -162,6 +166,9 @@ class _Lookup:
         self._foreign: str = spec.get("foreignField", "")
         self._as, self._local, self._nested, self._context = target, local, nested, context
         self._let = [over(each, context) for each in let]
+        # What is drawn by lot is drawn again for each document.
+        given = repr(spec.get("pipeline", ()))
+        self._is_random = any(f"'{name}'" in given for name in ("$sample", "$rand", "$sampleRate"))
         self.collection = self._collection
 
     async def stream(self, source: Batches, run: Run) -> Batches:
@@ -233,7 +240,7 @@ class _Lookup:
                     kept = await self._kept(run)
                 made = []
                 for document in batch:
-                    if answer is None or self._let:
+                    if answer is None or self._let or self._is_random:
                         answer = await self._through(document, kept, run)
                     made.append(with_value(document, self._as, answer))
                 yield made
@@ -326,7 +333,7 @@ class _GraphLookup:
         while frontier and (self._depth is None or depth <= self._depth):
             seen_values.update(frontier)
             following: dict[Any, Any] = {}
-            joined = Joined(self._to, key)
+            joined = Joined(self._to, key, joins_missing=False)
             given = equal_to_any(self._to, frontier.values())
             if self._restriction:
                 given = {"$and": [given, plain_filter(self._restriction)]}

@@ -122,10 +122,12 @@ def merge(name: str, spec: Any, context: Context, compile_transform: CompileTran
 
 def _on(given: Any) -> tuple[str, ...]:
     fields = [given] if type(given) is str else given
-    if type(fields) is not list or not all(type(each) is str for each in fields):
+    if type(fields) is not list:
         raise refusal(51186, "$merge 'on' field  must be either a string or an array of strings")
     if not fields:
         raise refusal(51187, "If explicitly specifying $merge 'on', must include at least one field")
+    if not all(type(each) is str for each in fields):
+        raise refusal(51134, "$merge 'on' array elements must be strings")
     if len(set(fields)) != len(fields):
         raise refusal(31465, "Found a duplicate field in $merge 'on'")
     for each in fields:
