@@ -145,8 +145,9 @@ async def test_writers_go_on(house: House, seed: int, number: int) -> None:
     writers.append(Writer(house, model, "old", seed - number))
     tasks = [asyncio.create_task(each.run()) for each in writers]
     moving = await migration.begin(house.account, source, Plan("new", ("/b",), Throughput.manual(12_000)))
-    if not is_fixed:
+    while not moving.copied:  # noqa: ASYNC110
         await asyncio.sleep(0)
+    if not is_fixed:
         await house.account.reshaper.split(source, next(iter(source.partitions)))
     with pytest.raises(Failure, match="being migrated already"):
         await migration.begin(house.account, source, Plan("other", ("/b",)))

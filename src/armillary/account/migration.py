@@ -150,8 +150,7 @@ class Migration:
             for partition in held:
                 partition.hold()
             try:
-                for partition in held:
-                    await partition.store.write(lambda txn: None)
+                await asyncio.gather(*[partition.store.write(lambda txn: None) for partition in held])
                 yield
             finally:
                 for partition in held:
@@ -217,14 +216,13 @@ class Migration:
     async def _switch(self, position: tuple[Stretch, ...]) -> None:
         account, source, target = self._account, self._source, self._target
         async with account.control:
+            etag, ts = await account.catalog.reserve(lambda reservation: reservation.stamp())
             async with self._held():
                 await self._copier.follow(position)
                 self._compare_counts()
                 # Who has seen the old container's lsns must not find the new one behind them.
                 highest = max(each.lsn for each in source.partitions.values())
-                for partition in target.partitions.values():
-                    await partition.raise_lsn(highest)
-                etag, ts = await account.catalog.reserve(lambda reservation: reservation.stamp())
+                await asyncio.gather(*[each.raise_lsn(highest) for each in target.partitions.values()])
                 old = _renamed(source.record, self.kept_as, etag, ts)
                 if self._adds_policy:
                     old.body.pop("changeFeedPolicy", None)

@@ -47,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             return run_command(command, parsed, settings)
         if command in transfers.NAMES:
-            # The key of the other endpoint is no setting of a server.
-            parsed.setdefault("remote_key", os.environ.pop(transfers.KEY_VARIABLE, None))
+            parsed.setdefault("remote_key", os.environ.get(transfers.KEY_VARIABLE))
             settings = _settings({name: value for name, value in parsed.items() if name in ("data", "config", "key")})
             from armillary.tools.transfer.command import run_transfer
 
@@ -67,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(parsed: dict[str, object]) -> Settings:
-    return resolve({name.replace("_", "-"): value for name, value in parsed.items()}, os.environ)
+    # The key of another endpoint is no setting of a server's, whatever command finds it here.
+    environment = {name: value for name, value in os.environ.items() if name != transfers.KEY_VARIABLE}
+    return resolve({name.replace("_", "-"): value for name, value in parsed.items()}, environment)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -93,20 +93,11 @@ class CosmosEndpoint:
             elif answer.status not in PASSING or not await patience.wait():
                 return answer
 
-    async def ask(
-        self,
-        method: str,
-        resource_type: str,
-        link: str,
-        target: str,
-        headers: Iterable[tuple[str, str]] = (),
-        body: bytes = b"",
-    ) -> Any:
-        """The content of an answer; raises if it is a refusal."""
-        answer = await self.send(method, resource_type, link, target, headers, body)
+    def content(self, answer: Answer) -> Any:
+        """Of an answer; raises if it is a refusal."""
         if answer.status >= 400:
             raise refusal(answer, self.url)
-        return orjson.loads(answer.body) if answer.body else None
+        return orjson.loads(answer.body)
 
     def _signed(self, method: str, resource_type: str, link: str) -> list[tuple[str, str]]:
         date = formatdate(usegmt=True)
@@ -119,8 +110,8 @@ class CosmosEndpoint:
 
     async def key_definition(self, place: ContainerLink) -> PartitionKeyDefinition | None:
         """What a container is partitioned by; None: it has no key."""
-        body = await self.ask("GET", "colls", place.link, place.target)
-        definition = body.get("partitionKey")
+        answer = await self.send("GET", "colls", place.link, place.target)
+        definition = self.content(answer).get("partitionKey")
         return PartitionKeyDefinition.parse(definition, default_version=1) if definition else None
 
     async def ranges(self, place: ContainerLink) -> list[Range]:
@@ -129,9 +120,7 @@ class CosmosEndpoint:
         while continuation is not None:
             headers = [("x-ms-max-item-count", "-1"), *([("x-ms-continuation", continuation)] if continuation else [])]
             answer = await self.send("GET", "pkranges", place.link, f"{place.target}/pkranges", headers)
-            if answer.status >= 400:
-                raise refusal(answer, self.url)
-            listed += orjson.loads(answer.body)["PartitionKeyRanges"]
+            listed += self.content(answer)["PartitionKeyRanges"]
             continuation = answer.headers.get("x-ms-continuation")
         found = [
             Range(
@@ -175,10 +164,13 @@ def charge_of(answer: Answer) -> float:
 
 def message_of(answer: Answer) -> str:
     try:
-        content = orjson.loads(answer.body)
-        return str(content["message"]).splitlines()[0]
+        message = str(orjson.loads(answer.body)["message"]).splitlines()[0].removeprefix("Message: ")
     except (ValueError, KeyError, TypeError, IndexError):
         return f"it answers {answer.status}"
+    try:  # servers wrap it once more
+        return " ".join(map(str, orjson.loads(message)["Errors"]))
+    except (ValueError, KeyError, TypeError):
+        return message
 
 
 def refusal(answer: Answer, url: str) -> Failure:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-import orjson
-
 from armillary.errors import Failure, Kind
 from armillary.model.items import strip_system_properties
-from armillary.tools.transfer.cosmos import ContainerLink, CosmosEndpoint, Range, charge_of, refusal
+from armillary.tools.transfer.cosmos import ContainerLink, CosmosEndpoint, Range, charge_of
 from armillary.tools.transfer.rows import PAGE_ROWS, Document, Page, Position, Row
 
 
@@ -71,9 +69,8 @@ class CosmosSource:
         answer = await self._endpoint.send("GET", "docs", self._place.link, f"{self._place.target}/docs", headers)
         if answer.status == 410:
             return None
-        if answer.status >= 400:
-            raise refusal(answer, self._endpoint.url)
-        return orjson.loads(answer.body)["Documents"], answer.headers.get("x-ms-continuation"), charge_of(answer)
+        documents: list[Document] = self._endpoint.content(answer)["Documents"]
+        return documents, answer.headers.get("x-ms-continuation"), charge_of(answer)
 
     async def close(self) -> None:
         self._endpoint.close()

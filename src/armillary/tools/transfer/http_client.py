@@ -36,11 +36,9 @@ class HttpClient:
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._host, self._port = parts.hostname, port or (443 if parts.scheme == "https" else 80)
         self._host_header = parts.netloc.rpartition("@")[2]
-        self._context: ssl.SSLContext | None = None
-        if parts.scheme == "https":
-            self._context = ssl.create_default_context()
-            if certificate is not None and certificate.exists():
-                self._context.load_verify_locations(certificate)
+        self._context = ssl.create_default_context() if parts.scheme == "https" else None
+        self._certificate = certificate  # that a server of this machine may have made for itself
+        self._trust_own()
         self._idle: list[_Connection] = []
         self.has_answered = False  # a server that never has is not worth waiting for
 
@@ -70,11 +68,27 @@ class HttpClient:
             if not connection.is_closed:
                 return connection
         try:
-            loop = asyncio.get_running_loop()
-            _, made = await loop.create_connection(_Connection, self._host, self._port, ssl=self._context)
+            try:
+                return await self._connect()
+            except ssl.SSLCertVerificationError:
+                if not self._trust_own():
+                    raise
+                return await self._connect()  # the server has made its certificate just now, for us
         except OSError as error:
             raise self._unavailable(error) from None
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        _, made = await loop.create_connection(_Connection, self._host, self._port, ssl=self._context)
         return made
+
+    def _trust_own(self) -> bool:
+        """Whether there is a certificate that was not trusted yet."""
+        if self._context is None or self._certificate is None or not self._certificate.exists():
+            return False
+        self._context.load_verify_locations(self._certificate)
+        self._certificate = None
+        return True
 
     def _unavailable(self, error: BaseException) -> Failure:
         return Failure(Kind.UNAVAILABLE, f"{self.url} does not answer: {error or type(error).__name__}.")
