@@ -486,3 +486,20 @@ async def test_what_tools_ask(house: MongoHouse) -> None:
     assert (await house.ask({"aggregate": "c", "pipeline": [{"$listSearchIndexes": {}}], "cursor": {}}))[
         "code"
     ] == 31082
+
+
+async def test_keys_and_numbers_of_documents(house: MongoHouse) -> None:
+    await house.ask({"insert": "c", "documents": [{"_id": each, "a": {"b": each * 2}, "x": 1} for each in range(4)]})
+    await house.ask({"createIndexes": "c", "indexes": [{"key": {"a.b": 1, "_id": 1}, "name": "ab"}]})
+
+    async def shown(**options: Any) -> list[dict[str, Any]]:
+        found = await house.ask({"find": "c", **options})
+        return list(found["cursor"]["firstBatch"])
+
+    assert await shown(returnKey=True, filter={"a.b": {"$gte": 4}}) == [{"a.b": 4, "_id": 2}, {"a.b": 6, "_id": 3}]
+    assert await shown(returnKey=True, filter={"_id": 1}) == [{"_id": 1}]
+    assert await shown(returnKey=True, filter={"x": 1}, limit=2) == [{}, {}], "no index"
+    numbers = [each["$recordId"] for each in await shown(showRecordId=True, projection={"_id": 1})]
+    assert numbers == sorted(set(numbers)) and len(numbers) == 4
+    [one] = await shown(showRecordId=True, returnKey=True, filter={"_id": 3})
+    assert one == {"_id": 3, "$recordId": numbers[3]}

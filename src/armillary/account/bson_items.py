@@ -15,7 +15,7 @@ from armillary.account.container import Container
 from armillary.account.items import Answer
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
-from armillary.model import charges, documents
+from armillary.model import charges, documents, layout
 from armillary.model.bson_ids import id_text
 from armillary.model.bson_values import Document
 from armillary.model.keys import Key
@@ -76,6 +76,14 @@ def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
         return Found(None, partition.spend(charges.failed_read_ru(), epk, ticket), partition.lsn)
     document = documents.bson_bytes(stored)
     return Found(document, partition.spend(charges.read_ru(len(document)), epk, ticket), partition.lsn)
+
+
+async def number_of(container: Container, key: Key, id_value: Any) -> int | None:
+    """The number that a document is stored under; None: there is none."""
+    epk = container.effective_key(key)
+    name = layout.id_key(epk, id_text(id_value))
+    found = await container.partition_for(epk).read(lambda view: view.get(name))
+    return int.from_bytes(found, "big") if found is not None else None
 
 
 def inserting(container: Container, document: Document, encoded: bytes, clock: Clock) -> Operation:

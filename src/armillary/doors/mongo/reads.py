@@ -9,7 +9,7 @@ from typing import Any, Final
 from armillary import limits
 from armillary.account import bson_items
 from armillary.account.container import Container
-from armillary.doors.mongo import compiled, hints, namespaces, reading, tailing
+from armillary.doors.mongo import compiled, hints, namespaces, reading, showing, tailing
 from armillary.doors.mongo.answers import cursor_reply
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
@@ -27,7 +27,7 @@ FIND_FIELDS: Final = frozenset(
     "awaitData noCursorTimeout oplogReplay allowPartialResults collation allowDiskUse let term readOnce "
     "allowSpeculativeMajorityRead requestResumeToken".split()
 )
-_NOT_OFFERED: Final = ("returnKey", "showRecordId", "requestResumeToken", "readOnce")
+_NOT_OFFERED: Final = ("requestResumeToken", "readOnce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class Query:
     skip: int
     limit: int  # 0: none
     project: Callable[[Document], Document] | None
+    returns_keys: bool = False  # of the index that is used, in place of documents
+    shows_numbers: bool = False  # that documents are stored under
 
     @property
     def most(self) -> int | None:
@@ -123,11 +125,16 @@ def query_of(call: Call, container: Container | None) -> Query:
     project = compile_projection(shown, context, matcher) if shown else None
     skip = fields.number("skip", 0)
     limit = fields.number("limit", 0)
-    return Query(given, matcher, collation, sort, skip, limit, project)
+    returns_keys, shows_numbers = fields.flag("returnKey", False), fields.flag("showRecordId", False)
+    return Query(given, matcher, collation, sort, skip, limit, project, returns_keys, shows_numbers)
 
 
 async def rows(call: Call, container: Container, query: Query) -> AsyncIterator[list[bytes]]:
     """The documents of a find, encoded, page by page."""
+    if query.returns_keys or query.shows_numbers:
+        async for shown in showing.rows(call, container, query, found_pages(call, container, query)):
+            yield shown
+        return
     async for page in found_pages(call, container, query):
         project = query.project
         if project is None:

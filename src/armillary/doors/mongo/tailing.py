@@ -80,6 +80,8 @@ async def find(call: Call, container: Container, namespace: str, query: Query) -
     fields = call.fields
     if not is_capped(container):
         raise refusal(2, f"error processing query: ns={namespace} tailable cursor requested on non capped collection")
+    if query.returns_keys or query.shows_numbers:
+        raise refusal(115, "A tailable cursor shows documents: returnKey and showRecordId are not supported.")
     if call.transaction is not None:
         raise refusal(263, "Tailable cursors are not allowed in transactions")
     if fields.flag("singleBatch", False):

@@ -17,6 +17,7 @@ from armillary.model.bson_values import Document, decode, encode
 
 _VIEWS: Final = "mongo_views"  # in the state of a database
 _DEPTH_MAX: Final = 20
+_NOT_OF_VIEWS: Final = ("tailable", "awaitData", "returnKey", "showRecordId", "min", "max")
 
 
 class View(NamedTuple):
@@ -98,12 +99,15 @@ def as_aggregate(call: Call, stages: list[Any]) -> Call:
         body["cursor"] = {"batchSize": call.body["batchSize"]}
     inner = Call(call.door, call.client, "aggregate", Request(body, b"", {}))
     inner.session, inner.transaction, inner.txn_number = call.session, call.transaction, call.txn_number
-    inner.deadline_s = call.deadline_s
+    inner.deadline_s, inner.past, inner.past_time = call.deadline_s, call.past, call.past_time
     return inner
 
 
 def find_stages(call: Call) -> list[Any]:
     fields = call.fields
+    for name in _NOT_OF_VIEWS:
+        if call.body.get(name):
+            raise refusal(168, f"Option '{name}' is not supported of a view")
     stages: list[Any] = [{"$match": fields.document("filter", {})}]
     if fields.document("sort", {}):
         stages.append({"$sort": call.body["sort"]})
