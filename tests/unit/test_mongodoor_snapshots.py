@@ -29,6 +29,7 @@ def concern(time: Any = None) -> dict[str, Any]:
 
 
 async def test_what_was_there_then(house: MongoHouse) -> None:
+    await house.ask({"create": "seen", "viewOn": "c"})
     first = await house.ask({"find": "c", "filter": {"_id": 1}, **concern()})
     time = first["cursor"]["atClusterTime"]
     assert isinstance(time, Timestamp) and first["cursor"]["firstBatch"] == [{"_id": 1, "k": 1}]
@@ -46,6 +47,9 @@ async def test_what_was_there_then(house: MongoHouse) -> None:
             len((await house.ask({"find": name, "filter": {"_id": 1}, **concern(time)}))["cursor"]["firstBatch"]) == 1
         )
         assert (await house.ask({"count": name, "query": {"k": {"$gte": 0}}}))["n"] == 11
+    seen = await house.ask({"find": "seen", **concern(time)})
+    assert len(seen["cursor"]["firstBatch"]) == 20 and seen["cursor"]["atClusterTime"] == time, "through a view"
+    assert sorted((await house.ask({"distinct": "seen", "key": "k", **concern(time)}))["values"]) == [0, 1, 2, 3, 4]
     more = await house.ask({"getMore": Int64(opened["cursor"]["id"]), "collection": "spread", **concern(time)})
     assert len(more["cursor"]["nextBatch"]) == 17, "a cursor stays in its snapshot"
 
