@@ -50,6 +50,7 @@ class _Held:
 
     lease: Lease
     position: str | None  # how far was read; written with the next beat
+    written_s: float  # when the lease was last written
     is_lost: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     reading: asyncio.Task[None] | None = None
@@ -186,7 +187,7 @@ class Consumer:
 
     async def _balance(self) -> None:
         leases = await self._leases.all()
-        now_s = asyncio.get_running_loop().time()
+        now_s = _now_s()
         seen = {}
         free = set()
         for lease in leases:
@@ -208,7 +209,7 @@ class Consumer:
         if taken.parts:
             await self._leases.replace_by_parts(taken)
             return
-        held = self._held[lease.id] = _Held(taken, taken.continuation)
+        held = self._held[lease.id] = _Held(taken, taken.continuation, _now_s())
         held.beating = asyncio.create_task(self._keep_beating(held))
         held.reading = asyncio.create_task(self._read(held))
 
@@ -219,6 +220,8 @@ class Consumer:
                 await self._write(held)
             except AzureError as error:
                 log.warning("the lease %s cannot be renewed now: %s", held.lease.id, error)
+                # Others may have it by now: what is being handed over is the last.
+                held.is_lost = _now_s() - held.written_s > self._lease_seconds
 
     async def _write(self, held: _Held, **changes: Any) -> bool:
         """Whether the lease is still ours."""
@@ -227,6 +230,7 @@ class Consumer:
                 written = await self._leases.write(held.lease, continuation=held.position, **changes)
                 held.is_lost = written is None
                 held.lease = written or held.lease
+                held.written_s = _now_s()
             return not held.is_lost
 
     async def _let_go(self, held: _Held) -> None:
@@ -304,3 +308,8 @@ class Consumer:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
             return
+
+
+def _now_s() -> float:
+    """By this worker's own watch."""
+    return asyncio.get_running_loop().time()
