@@ -1,33 +1,34 @@
 """What runs inside the jail: a program of its own that imports nothing of the server's, gives up everything it could
 reach, and then runs one script after the other, each in a fresh context of the engine. It speaks frames over its two
-pipes (a length, a letter, JSON); what the words of the JSON mean is between `prelude.js` and `calls.py`.
+pipes: a length, a letter and a body, which is JSON where a script has to do with it (what that means is between
+`objects.js` and `calls.py`) and Python's own form where only the server speaks. Modules that take long to import are
+not used: somebody waits for a cell to start.
 
-    S  ->  a script begins: its source and limits, a line end,   O  <-  operations that the script waits for
-           and what it is given                                  E  <-  the script ended, well or by its own error
-    R  ->  results of the operations                             X  <-  the engine ended it: time, memory or syntax
+    S  ->  a script begins: source and limits, what it is given   O  <-  operations that the script waits for
+    R  ->  results of the operations                              E  <-  the script ended, well or by its own error
+    Q  ->  instead of results: the script is over                 X  <-  the engine ended it: time, memory or syntax
     C  ->  a call of a function, in a context of many
     D  ->  such a context is no longer needed
-    Q  ->  instead of results: the script is over
 """
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import json
+import marshal
 import os
-import re
 import resource
 import select
 import struct
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 USER_LINE_OFFSET = 1_000  # lines before a user's source, so that its lines in a stack are told from the prelude's
 
-_find_function = re.compile(r"^[ \t]*(?:async[ \t]+)?function\s*([A-Za-z_$][\w$]*)\s*\(", re.MULTILINE)
 _HEAD = struct.Struct(">IB")
+_LENGTH = struct.Struct(">I")
 _READ_BYTES = 1 << 16
 _STACK_BYTES_MAX = 1 << 20
 _CPU_GRACE_S = 3
@@ -36,8 +37,10 @@ _QUIET_S = 0.002
 
 
 def main(engine_path: str, directory: str) -> None:
-    engine = _load(importlib.machinery.ExtensionFileLoader("_quickjs", engine_path))
-    confinement = _load(importlib.machinery.SourceFileLoader("confinement", os.path.join(directory, "confinement.py")))
+    # Behind the standard library, so that nothing there is taken for something of it.
+    sys.path += [os.path.dirname(engine_path), directory]
+    engine, confinement = __import__("_quickjs"), __import__("confinement")
+    del sys.path[-2:]
     sources = []
     for name in ("prelude.js", "objects.js", "library.js"):
         with open(os.path.join(directory, name), encoding="utf-8") as file:
@@ -57,19 +60,11 @@ def main(engine_path: str, directory: str) -> None:
         elif letter == b"C":
             is_for_functions = True
             worlds.clear()
-            _call(pipes, engine, contexts, json.loads(body))
+            _call(pipes, engine, contexts, marshal.loads(body))  # noqa: S302 (the server wrote it)
         elif letter == b"D":
             contexts.pop(int(body), None)
         else:
             os._exit(1)
-
-
-def _load(loader: Any) -> Any:
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 class _World:
@@ -97,8 +92,9 @@ def _prepare(pipes: _Pipes, engine: Any, sources: list[str], worlds: list[_World
 
 
 def _run(pipes: _Pipes, world: _World, body: bytes) -> None:
-    head, _, given = body.partition(b"\n")
-    begin = json.loads(head)
+    given_at = _LENGTH.size + _LENGTH.unpack_from(body)[0]
+    begin = marshal.loads(body[_LENGTH.size : given_at])  # noqa: S302 (the server wrote it)
+    given = body[given_at:].decode()
     context, step = world.context, world.step
     left_s = begin["cpu_s"]
     used_s = time.process_time()
@@ -120,7 +116,7 @@ def _run(pipes: _Pipes, world: _World, body: bytes) -> None:
 
     try:
         function = timed(_compiled, context, begin["source"])
-        timed(step, "begin", given.decode(), function)
+        timed(step, "begin", given, function)
         while True:
             settle()
             told = timed(step, "drain", "", None)
@@ -168,7 +164,7 @@ def _call(pipes: _Pipes, engine: Any, contexts: dict[int, tuple[Any, dict[str, A
 def _described(error: Exception) -> bytes:
     # Where there was no memory left, there was none for an error that says so either.
     message = "InternalError: out of memory" if str(error).strip() == "null" else str(error)
-    return json.dumps({"message": message}).encode()
+    return message.encode("utf-8", "replace")
 
 
 def _compiled(context: Any, source: str) -> Any:
@@ -196,8 +192,12 @@ def _compiled(context: Any, source: str) -> Any:
 
 
 def _first_name(source: str) -> str | None:
-    found = _find_function.search(source)
-    return found[1] if found is not None else None
+    for line in source.splitlines():
+        declared = line.strip().removeprefix("async ").lstrip()
+        name, found, _ = declared.removeprefix("function").partition("(")
+        if declared.startswith("function ") and found and name.strip().replace("$", "_").isidentifier():
+            return name.strip()
+    return None
 
 
 class _Pipes:

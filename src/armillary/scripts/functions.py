@@ -6,6 +6,7 @@ has a context of its own there, so nothing goes from one to the next.
 from __future__ import annotations
 
 import asyncio
+import marshal
 import os
 import select
 import struct
@@ -160,13 +161,13 @@ class QueryFunctions:
             asked["source"] = self._sources[name]
         script = Script(name, "", Role.FUNCTION)
         try:
-            letter, body = caller.ask(b"C", orjson.dumps(asked))
+            letter, body = caller.ask(b"C", marshal.dumps(asked))
         except Failure as failure:
             raise stopped(script, failure.message) from None
         self._generation = caller.generation
         self._told.add(name)
         if letter != b"E":
-            raise stopped(script, orjson.loads(body)["message"])
+            raise stopped(script, body.decode("utf-8", "replace"))
         try:
             return orjson.loads(body) if body else UNDEFINED
         except ValueError:

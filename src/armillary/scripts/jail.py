@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import marshal
 import os
 import struct
 import sys
@@ -23,6 +24,7 @@ from armillary import limits
 from armillary.errors import Failure, Kind
 
 _HEAD = struct.Struct(">IB")
+_LENGTH = struct.Struct(">I")
 _HERE = Path(__file__).parent
 _UNSEEN_S = 0.1  # in which it shows that a process is not there any more
 _NOT_JSON = "Error: what the script says is not JSON in UTF-8: lone surrogates have no place in it"
@@ -63,7 +65,8 @@ class Begin(NamedTuple):
             "memory_bytes": self.memory_bytes,
             "message_bytes_max": limits.SCRIPT_MESSAGE_BYTES_MAX,
         }
-        return orjson.dumps(head) + b"\n" + orjson.dumps(self.given)
+        text = marshal.dumps(head)
+        return _LENGTH.pack(len(text)) + text + orjson.dumps(self.given)
 
 
 class Ended(NamedTuple):
@@ -204,11 +207,12 @@ class _Cell(asyncio.SubprocessProtocol):
 
     def _ended_by(self, letter: bytes, body: bytes) -> Ended:
         self.is_at_rest = True
+        if letter == b"X":
+            return Ended({}, body.decode("utf-8", "replace"))
         try:
-            told = orjson.loads(body)
+            return Ended(orjson.loads(body))
         except ValueError:
             return Ended({}, _NOT_JSON)
-        return Ended(told) if letter == b"E" else Ended({}, told["message"])
 
     @property
     def is_alive(self) -> bool:
