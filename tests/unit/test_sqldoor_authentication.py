@@ -15,7 +15,7 @@ from azure.cosmos.auth import _get_authorization_header
 
 from armillary.clock import VirtualClock
 from armillary.doors.sql.authentication import AccountKeys, Authenticator
-from armillary.doors.sql.authorization import AAD, MASTER, READ_ONLY, Role
+from armillary.doors.sql.authorization import AAD, MASTER, READ_ONLY, SECONDARY, Role
 from armillary.doors.sql.routes import parse_route, resolve
 from armillary.doors.sql.tokens import TokenAuthority
 from armillary.errors import Failure, Kind
@@ -106,7 +106,7 @@ LINK = "dbs/MyDb/colls/c 1/docs/x"
 
 
 def test_each_key_has_its_role() -> None:
-    for key, principal in zip(KEYS, (MASTER, MASTER, READ_ONLY, READ_ONLY), strict=True):
+    for key, principal in zip(KEYS, (MASTER, SECONDARY, READ_ONLY, READ_ONLY), strict=True):
         assert key is not None
         given = headers(master("GET", "docs", LINK, key=key))
         assert AUTHENTICATOR.verify("GET", parse_route(TARGET), given) is principal

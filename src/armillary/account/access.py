@@ -8,7 +8,15 @@ from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import strip_system_properties, validate_name
-from armillary.model.resources import ResourceType
+from armillary.model.resources import ResourceType, rid_bytes
+
+_MODES = ("Read", "All")  # each allows what those before it do
+
+# What a permission may be for: the types in its link, outermost first.
+_IN_CONTAINER = ("docs", "sprocs", "triggers", "udfs", "conflicts")
+_RESOURCES = {("dbs",), ("dbs", "colls"), ("dbs", "clientencryptionkeys")} | {
+    ("dbs", "colls", each) for each in _IN_CONTAINER
+}
 
 
 def user_body(given: Any) -> tuple[str, Body]:
@@ -34,9 +42,18 @@ def permission_body(given: Any) -> tuple[str, Body]:
     resource = body.get("resource")
     if not isinstance(resource, str) or not resource.strip("/"):
         raise bad_request("'resource' of a permission must be the link of what it permits, e.g. dbs/<db>/colls/<coll>.")
+    words = resource.strip("/").split("/")
+    types = tuple(words[::2])
+    if types not in _RESOURCES or len(words) != 2 * len(types) or not all(words):
+        raise bad_request(
+            f"The permission's resource '{resource}' is not the link of a database, a container, a client encryption "
+            "key, or of an item, script or conflict, such as dbs/<db>/colls/<coll>."
+        )
     made: Body = {"id": name, "permissionMode": mode, "resource": resource}
     key = body.get("resourcePartitionKey")
     if key is not None:
+        if types[:2] != ("dbs", "colls"):
+            raise bad_request("'resourcePartitionKey' narrows a permission for a container, or for something in one.")
         if not isinstance(key, list) or any(isinstance(part, list) for part in key):
             raise bad_request("'resourcePartitionKey' must be an array of key values.")
         made["resourcePartitionKey"] = key
@@ -53,6 +70,20 @@ def refuse_second_permission(account: Account, user: Record, body: Body) -> None
                 Kind.CONFLICT,
                 f"The user '{user.name}' has a permission for this resource already: '{present.name}'. Change it.",
             )
+
+
+def is_in_force(account: Account, permission_rid: str, mode: str) -> bool:
+    """Whether there is a permission, and it allows as much as when a token was made of it."""
+    record = account.catalog.get(ResourceType.PERMISSION, rid_bytes(permission_rid) or b"")
+    return record is not None and _MODES.index(record.body["permissionMode"].capitalize()) >= _MODES.index(mode)
+
+
+def rid_of(account: Account, type_word: str, owner: str, name: str) -> str | None:
+    """Of a resource of the catalog by its type, the rid of its owner and its name (or rid)."""
+    if type_word == ResourceType.ITEM.value:
+        return None
+    record = account.catalog.find(ResourceType(type_word), rid_bytes(owner) or b"", name)
+    return record.rid_text if record is not None else None
 
 
 def encryption_key_body(given: Any) -> tuple[str, Body]:

@@ -368,6 +368,12 @@ class Catalog:
         present = await self._store.read(lambda view: view.get(key))
         return present if present is not None else await self._store.write(run)
 
+    async def kept_setting(self, name: str) -> bytes | None:
+        return await self._store.read(lambda view: view.get(_SETTINGS + name.encode()))
+
+    async def keep_setting(self, name: str, value: bytes) -> None:
+        await self._store.write(lambda txn: txn.put(_SETTINGS + name.encode(), value))
+
     # Inside.
 
     def _stamp(self, txn: Txn) -> tuple[str, int]:

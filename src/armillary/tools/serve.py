@@ -19,6 +19,7 @@ import uvloop
 
 from armillary import __version__
 from armillary.account.account import Account, AccountSettings
+from armillary.account.credentials import Credentials
 from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.control.door import ControlDoor
@@ -74,17 +75,18 @@ async def serve(settings: Settings) -> None:
         opened.push_async_callback(engine.close)
         account = await Account.open(engine, clock, _account_settings(settings))
         opened.push_async_callback(account.close)
-        sql = await _open_doors(settings, account, machine)
+        credentials = await Credentials.open(account, _keys(settings))
+        sql = await _open_doors(settings, account, machine, credentials)
         opened.push_async_callback(sql.close, _GRACE_S)
         doors = {"sql": sql}
-        table = await _open_table_door(settings, account, machine)
+        table = await _open_table_door(settings, account, machine, credentials)
         if table is not None:
             opened.push_async_callback(table.close, _GRACE_S)
             doors["table"] = table
-        mongo = await _open_mongo_door(settings, account, machine, opened)
+        mongo = await _open_mongo_door(settings, account, machine, opened, credentials)
         if mongo is not None:
             doors["mongo"] = mongo
-        gremlin = await _open_gremlin_door(settings, account, machine)
+        gremlin = await _open_gremlin_door(settings, account, machine, credentials)
         if gremlin is not None:
             opened.push_async_callback(gremlin.close, _GRACE_S)
             doors["gremlin"] = gremlin
@@ -140,10 +142,10 @@ def _account_settings(settings: Settings) -> AccountSettings:
     )
 
 
-async def _open_doors(settings: Settings, account: Account, machine: Clock) -> Listener:
+async def _open_doors(settings: Settings, account: Account, machine: Clock, credentials: Credentials) -> Listener:
     """The SQL door, and under a prefix of its own on the same port the control door."""
-    keys = AccountKeys(settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key)
-    sql = SqlDoor(account, keys, accepts_aad=settings.accepts_aad, signing_clock=machine)
+    sql = SqlDoor(account, _account_keys(credentials), accepts_aad=settings.accepts_aad, signing_clock=machine)
+    credentials.on_change.append(lambda: sql.use_keys(_account_keys(credentials)))
     control_key = settings.control_key
     if control_key is None and not settings.is_in_memory:
         control_key = made_key(settings.directory, machine)
@@ -152,6 +154,7 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock) -> L
         control_key,
         is_public=settings.is_public,
         clock=account.clock if isinstance(account.clock, MovableClock) else None,
+        credentials=credentials,
     )
     reception = Reception(sql, CONTROL_PREFIX, control)
     listener = await listen(
@@ -175,11 +178,14 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock) -> L
     return listener
 
 
-async def _open_table_door(settings: Settings, account: Account, machine: Clock) -> Listener | None:
+async def _open_table_door(
+    settings: Settings, account: Account, machine: Clock, credentials: Credentials
+) -> Listener | None:
     """None: nobody asked for its usual port, and that is taken."""
-    owners, readers = _keys(settings)
+    keys = TableKeys(credentials.owners, credentials.readers)
+    credentials.on_change.append(lambda: keys.use(credentials.owners, credentials.readers))
     options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
-    door = TableDoor(account, TableKeys(owners, readers), options, signing_clock=machine)
+    door = TableDoor(account, keys, options, signing_clock=machine)
     return await _usual_port(
         settings,
         "Table",
@@ -199,7 +205,7 @@ async def _open_table_door(settings: Settings, account: Account, machine: Clock)
 
 
 async def _open_mongo_door(
-    settings: Settings, account: Account, machine: Clock, opened: AsyncExitStack
+    settings: Settings, account: Account, machine: Clock, opened: AsyncExitStack, credentials: Credentials
 ) -> Listener | None:
     """The same of the MongoDB door."""
     options = MongoSettings(
@@ -210,7 +216,8 @@ async def _open_mongo_door(
         transaction_s=float(settings.mongo_transaction_s),
         throughput_ru=settings.mongo_throughput_ru,
     )
-    door = MongoDoor(account, *_keys(settings), options, machine=machine)
+    door = MongoDoor(account, credentials.owners, credentials.readers, options, machine=machine)
+    credentials.on_change.append(lambda: door.use_keys(credentials.owners, credentials.readers))
     roster = Roster(patience=Patience(idle_s=float(settings.mongo_idle_s)), clock=machine)
     listener = await _usual_port(
         settings,
@@ -228,12 +235,22 @@ async def _open_mongo_door(
     return listener
 
 
-async def _open_gremlin_door(settings: Settings, account: Account, machine: Clock) -> Listener | None:
+async def _open_gremlin_door(
+    settings: Settings, account: Account, machine: Clock, credentials: Credentials
+) -> Listener | None:
     """The same of the Gremlin door."""
-    keys = AccountKeys(settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key)
-    tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
+    keys = GremlinKeys(credentials.owners, credentials.readers)
+    tokens = TokenAuthority(account.settings.name, _account_keys(credentials).token_secret(), account.clock)
+
+    def use_keys() -> None:
+        present = _account_keys(credentials)
+        keys.use(credentials.owners, credentials.readers)
+        tokens.use(present.token_secret(), present.secondary_token_secret())
+
+    use_keys()
+    credentials.on_change.append(use_keys)
     options = GremlinSettings(creates=settings.gremlin_create)
-    door = GremlinDoor(account, GremlinKeys(*_keys(settings)), options, tokens)
+    door = GremlinDoor(account, keys, options, tokens)
     roster = Roster(clock=machine)
     return await _usual_port(
         settings,
@@ -260,9 +277,13 @@ async def _usual_port(
         return None
 
 
-def _keys(settings: Settings) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
+def _keys(settings: Settings) -> tuple[str | None, ...]:
     """Those that may do everything, and those that may only read."""
-    return (settings.key, settings.secondary_key), (settings.read_only_key, settings.secondary_read_only_key)
+    return settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key
+
+
+def _account_keys(credentials: Credentials) -> AccountKeys:
+    return AccountKeys(*credentials.owners, *credentials.readers)
 
 
 def _scheme(door: str) -> str:

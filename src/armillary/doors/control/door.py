@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from armillary.account.account import Account
+from armillary.account.credentials import Credentials
 from armillary.clock import MovableClock
 from armillary.doors.control import (
+    account_keys,
     changes,
     faults,
     metrics,
@@ -44,11 +46,13 @@ class ControlDoor:
         *,
         is_public: bool = False,
         clock: MovableClock | None = None,
+        credentials: Credentials | None = None,
         connection_count: Callable[[], int] = lambda: 0,
     ) -> None:
         self.account = account
         self.clock = clock  # None: it cannot be moved
         self.connection_count = connection_count
+        self.credentials = credentials
         self.transfers = snapshots.Transfers()
         self.begun_s = account.clock.elapsed_s()
         self._guard = ControlGuard(key, is_public=is_public)
@@ -128,6 +132,8 @@ _ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("DELETE", "faults", faults.delete_rules),
     ("GET", "faults/{}", faults.show_rule),
     ("DELETE", "faults/{}", faults.delete_rule),
+    ("GET", "account/keys", account_keys.list_keys),
+    ("POST", "account/keys/{}/regenerate", account_keys.regenerate_key),
     ("GET", "snapshots", snapshots.list_snapshots),
     ("GET", "snapshots/{}", snapshots.show_snapshot),
     ("POST", "snapshots/{}", snapshots.take_snapshot),

@@ -21,7 +21,16 @@ class Keys:
     """The account's keys, and what each is good for."""
 
     def __init__(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
+        self.use(owners, readers)
+
+    def use(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
+        """From now on these are the account's keys. Whoever came with another one has to come again."""
         self._keys = [(key.encode(), False) for key in owners if key] + [(key.encode(), True) for key in readers if key]
+        self._known = frozenset((b"", *(key for key, _ in self._keys)))
+
+    def still_has(self, principal: Principal) -> bool:
+        """Of one who proved to know a key when he came, or brought a token."""
+        return principal.came_with in self._known
 
     def is_read_only(self, password: bytes) -> bool | None:
         """None: it is no key of the account."""
@@ -76,7 +85,7 @@ def authenticate(arguments: dict[Any, Any], keys: Keys, tokens: Tokens | None = 
         raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: the user name reads /dbs/<database>/colls/<graph>.")
     if claims is not None:
         return _principal(claims, named[1], named[2])
-    return Principal(named[1], named[2], bool(is_read_only))
+    return Principal(named[1], named[2], bool(is_read_only), came_with=password)
 
 
 def _verified(tokens: Tokens, password: bytes) -> Claims:

@@ -35,11 +35,20 @@ class Authenticator:
     ) -> None:
         """`secret`: what salts are made of."""
         self._account = account
-        keys = [(key, Grant.WRITE) for key in owners if key] + [(key, Grant.READ) for key in readers if key]
-        self._keys: list[tuple[str, Grant]] = keys
         self._secret = secret
         self._clock = clock
+        self._keys: list[tuple[str, Grant]] = []
         self._derived: dict[str, asyncio.Future[list[scram.Secret]]] = {}
+        self.use(owners, readers)
+
+    def use(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
+        """From now on these are the account's keys."""
+        self._keys = [(key, Grant.WRITE) for key in owners if key] + [(key, Grant.READ) for key in readers if key]
+        self._derived = {}
+
+    def still_has(self, client: Client) -> bool:
+        """Of one who proved to know a key when he came."""
+        return client.came_with in {key for key, _ in self._keys}
 
     def mechanisms_of(self, user: str) -> list[str] | None:
         """For hello's saslSupportedMechs, which asks with `database.user`."""
@@ -78,14 +87,14 @@ class Authenticator:
             client.conversation = None
             if payload:
                 raise scram.failed("The last message of the client is not empty")
-            self._admit(client, conversation.user, conversation.grant)
+            self._admit(client, conversation.user, conversation.grant, conversation.password)
             return _step(b"", is_done=True)
         client.conversation = None
         answer = conversation.prove(payload, await self._secrets(conversation))
         if not conversation.skips_empty:
             client.conversation = conversation
             return _step(answer, is_done=False)
-        self._admit(client, conversation.user, conversation.grant)
+        self._admit(client, conversation.user, conversation.grant, conversation.password)
         return _step(answer, is_done=True)
 
     def _plain(self, client: Client, payload: bytes) -> Document:
@@ -98,10 +107,13 @@ class Authenticator:
                 found = grant
         if found is Grant.NOTHING or user != self._account:
             raise scram.failed()
-        self._admit(client, user, found)
+        self._admit(client, user, found, password)
         return _step(b"", is_done=True)
 
-    def _admit(self, client: Client, user: str, grant: Grant) -> None:
+    def _admit(self, client: Client, user: str, grant: Grant, key: str) -> None:
+        client.came_with = key
+        if not self.still_has(client):  # it was changed between two steps
+            raise scram.failed()
         client.user = user
         client.grant = grant
 

@@ -39,12 +39,14 @@ class Line(Protocol):
     """The connection, as the door sees it."""
 
     async def send(self, answer: bytes) -> bool: ...
+    def retire(self) -> None: ...
 
 
 class Client:
     __slots__ = (
         "_gone",
         "app_name",
+        "came_with",
         "compressors",
         "conversation",
         "grant",
@@ -68,6 +70,7 @@ class Client:
         self.local = local
         self.grant = grant
         self.user: str | None = None  # once authenticated
+        self.came_with = ""  # the key, then
         self.conversation: Conversation | None = None
         self.metadata: dict[str, Any] | None = None
         self.app_name = ""

@@ -138,6 +138,15 @@ class MongoDoor:
 
     # Clients.
 
+    def use_keys(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
+        """From now on these are the account's keys. Whoever came with another one is sent away, after what it is just
+        being answered."""
+        self.authenticator.use(owners, readers)
+        for client in list(self._clients.values()):
+            if client.user is not None and not self.authenticator.still_has(client):
+                client.user, client.grant = None, self.grant_of_strangers
+                client.line.retire()
+
     @property
     def grant_of_strangers(self) -> Grant:
         return Grant.NOTHING if self.settings.needs_authentication else Grant.WRITE

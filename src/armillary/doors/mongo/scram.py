@@ -40,16 +40,18 @@ class Secret(NamedTuple):
     stored_key: bytes
     server_key: bytes
     grant: Grant
+    password: str = ""
 
 
 def secret_of(mechanism: Mechanism, user: str, password: str, salt: bytes, grant: Grant) -> Secret:
     """Takes some milliseconds, as it is meant to."""
+    given = password
     if mechanism is SHA_1:
         password = hashlib.md5(f"{user}:mongo:{password}".encode(), usedforsecurity=False).hexdigest()
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, mechanism.iterations)
     client_key = _mac(mechanism, salted, b"Client Key")
     stored_key = hashlib.new(mechanism.digest, client_key).digest()
-    return Secret(stored_key, _mac(mechanism, salted, b"Server Key"), grant)
+    return Secret(stored_key, _mac(mechanism, salted, b"Server Key"), grant, given)
 
 
 def salt_of(mechanism: Mechanism, secret: bytes, user: str) -> bytes:
@@ -78,6 +80,7 @@ class Conversation:
         self.user = fields["n"].replace("=2C", ",").replace("=3D", "=")
         self.skips_empty = skips_empty
         self.grant = Grant.NOTHING
+        self.password = ""
         self.is_proven = False
         self._header = header
         self._nonce = fields["r"] + b64encode(nonce[:_NONCE_BYTES]).decode()
@@ -112,7 +115,7 @@ class Conversation:
         if found is None or found.grant is Grant.NOTHING:
             raise failed()
         self.is_proven = True
-        self.grant = found.grant
+        self.grant, self.password = found.grant, found.password
         return b"v=" + b64encode(_mac(self.mechanism, found.server_key, message))
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import orjson
 
 from armillary.clock import Clock
-from armillary.doors.sql.authorization import AAD, MASTER, READ_ONLY, Principal, Role
+from armillary.doors.sql.authorization import AAD, MASTER, READ_ONLY, SECONDARY, Principal, Role
 from armillary.doors.sql.headers import Headers
 from armillary.doors.sql.routes import Route
 from armillary.doors.sql.tokens import TokenAuthority
@@ -53,8 +53,11 @@ class AccountKeys(NamedTuple):
     read_only_secondary: str | None = None
 
     def token_secret(self) -> bytes:
-        """What resource tokens are sealed with: a new primary key ends the tokens issued under the old one."""
-        return hmac.digest(_decode_key(self.primary), b"armillary resource tokens", "sha256")
+        """What resource tokens are sealed with: a new key ends the tokens that were issued to the old one."""
+        return _token_secret(self.primary)
+
+    def secondary_token_secret(self) -> bytes | None:
+        return _token_secret(self.secondary) if self.secondary is not None else None
 
 
 class Authenticator:
@@ -65,7 +68,7 @@ class Authenticator:
         self._clock = clock
         self._accepts_aad = accepts_aad
         self._aad_signature = urlsafe_b64encode(keys.primary.encode()).rstrip(b"=")
-        roles = (MASTER, MASTER, READ_ONLY, READ_ONLY)
+        roles = (MASTER, SECONDARY, READ_ONLY, READ_ONLY)
         # A keyed HMAC is copied for each request: that skips the two blocks of its key, a third of the work.
         self._signers = [
             (hmac.new(_decode_key(key), digestmod="sha256"), role) for key, role in zip(keys, roles, strict=True) if key
@@ -197,6 +200,10 @@ def _decode_key(key: str) -> bytes:
         return b64decode(key, validate=True)
     except (Base64Error, ValueError):
         raise Failure(Kind.BAD_REQUEST, "An account key must be base64; generate one or leave it out.") from None
+
+
+def _token_secret(key: str) -> bytes:
+    return hmac.digest(_decode_key(key), b"armillary resource tokens", "sha256")
 
 
 def _out_of_time(date_text: str, now_s: float) -> Failure:

@@ -2,13 +2,13 @@
 by `authentication.py`; whether the thing exists is the account's to say.
 
 Keys: the read-write keys may do everything; read-only keys GET, query and plan, permissions excepted, whose answers
-contain tokens that may write. Resource tokens reach the permission's resource and all below it. AAD identities work on
-items and do not change the control plane.
+contain tokens that may write. Resource tokens reach the permission's resource and all below it; one that is for a
+partition key works on items alone. AAD identities work on items and do not change the control plane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -27,9 +27,11 @@ class Role(Enum):
 class Principal(NamedTuple):
     role: Role
     claims: Claims | None = None  # of a resource token
+    is_secondary: bool = False  # tokens are sealed for the key that asks for them
 
 
 MASTER = Principal(Role.MASTER)
+SECONDARY = Principal(Role.MASTER, None, True)
 READ_ONLY = Principal(Role.READ_ONLY)
 AAD = Principal(Role.AAD)
 
@@ -73,11 +75,17 @@ def check_key(principal: Principal, route: Route, key: Sequence[Any] | None) -> 
         raise _forbidden("the resource token is for another partition key than the request's")
 
 
-def check_incarnation(claims: Claims, container_rid: str) -> None:
-    """Refuse with FORBIDDEN a token for an earlier container of the same name: permissions are for one resource."""
-    words = claims.rid_link.split("/")
-    if len(words) >= 4 and words[3] != container_rid:
-        raise _forbidden("the resource token is for an earlier container of this name; read its permission again")
+def check_incarnation(claims: Claims, route: Route, rid_of: Callable[[str, str, str], str | None]) -> None:
+    """Refuse with FORBIDDEN a token for an earlier resource of the same name: permissions are for one resource.
+    `rid_of` finds by the type, the owner's rid and the name; None: there is none now, or its rid is not known."""
+    owner = ""
+    for (type_word, rid), (_, name) in zip(_levels(claims.rid_link), _levels(route.link), strict=False):
+        found = rid_of(type_word, owner, name)
+        if found is None:
+            return
+        if found != rid:
+            raise _forbidden(f"the resource token is for an earlier {type_word} '{name}'; read its permission again")
+        owner = found
 
 
 def _authorize_token(claims: Claims, route: Route, method: str, is_read: bool) -> None:
@@ -90,8 +98,15 @@ def _authorize_token(claims: Claims, route: Route, method: str, is_read: bool) -
     is_deep_enough = len(path) >= len(scope) or (_is_container_read(route) and method == "GET")
     if not is_deep_enough or not all(level in forms for level, forms in zip(path, scope, strict=False)):
         raise _forbidden(f"the resource token does not cover {_place(route)}")
+    if claims.partition_key is not None and not _is_of_items(route) and not (_is_container_read(route) and is_read):
+        raise _forbidden(f"the resource token is for the items of one partition key, not for {_place(route)}")
     if not is_read and claims.mode != "All":
         raise _forbidden(f"the resource token allows reading only, not {method} on {_place(route)}")
+
+
+def _is_of_items(route: Route) -> bool:
+    """Whether a partition key is asked of it."""
+    return route.resource_type == "docs" or route.kind in _ITEM_OPERATIONS
 
 
 def _levels(link: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from armillary.account.catalog import Record
 from armillary.account.container import Container
 from armillary.account.explanations import EXPLAIN, charge_header, explain_metadata
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.authorization import Principal, check_incarnation
+from armillary.doors.sql.authorization import Principal
 from armillary.doors.sql.routes import Route
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part, consistency_factor, render_charge
@@ -64,8 +64,6 @@ class Call:
         segments = self.route.segments
         container = self.account.owner_container(segments[0], segments[1])
         self.ask = h.throughput_ask(self.headers)
-        if self.principal.claims is not None:
-            check_incarnation(self.principal.claims, container.rid_text)
         intended = self.headers.get(h.INTENDED_RID)
         if intended and intended != container.rid_text.encode():
             raise Failure(

@@ -246,6 +246,7 @@ def _permission_token(call: Call, record: Record) -> str:
         rid_link=rid_link,
         partition_key=record.body.get("resourcePartitionKey"),
         lifetime_s=h.token_lifetime_s(call.headers) or limits.RESOURCE_TOKEN_SECONDS_DEFAULT,
+        is_secondary=call.principal.is_secondary,
     )
 
 

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
+from armillary.account import access
 from armillary.account.account import Account
 from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
 from armillary.clock import Clock
 from armillary.doors.sql import account_document, batches, control, documents, feeds, lists, procedures
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authentication import AccountKeys, Authenticator
-from armillary.doors.sql.authorization import MASTER, authorize
+from armillary.doors.sql.authorization import MASTER, authorize, check_incarnation
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import error_response
 from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.routes import RouteKind, resolve
-from armillary.doors.sql.tokens import TokenAuthority
+from armillary.doors.sql.tokens import Claims, TokenAuthority
 from armillary.errors import Failure, Kind
 from armillary.net.http import HANG_UP, Request, Response
 
@@ -40,9 +42,16 @@ class SqlDoor:
     ) -> None:
         """`signing_clock`: what the dates of signatures are held against, where the account's own time can be moved."""
         self.account = account
-        self.tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
-        self._authenticator = Authenticator(keys, self.tokens, signing_clock or account.clock, accepts_aad=accepts_aad)
+        self._signing_clock = signing_clock or account.clock
+        self._accepts_aad = accepts_aad
         self._activities = _Activities(account)
+        self.tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
+        self.use_keys(keys)
+
+    def use_keys(self, keys: AccountKeys) -> None:
+        """From now on these are the account's keys."""
+        self.tokens.use(keys.token_secret(), keys.secondary_token_secret())
+        self._authenticator = Authenticator(keys, self.tokens, self._signing_clock, accepts_aad=self._accepts_aad)
 
     async def answer(self, request: Request) -> Response:
         activity_id = h.activity_id(request.headers, self._activities)
@@ -61,6 +70,8 @@ class SqlDoor:
         method = request.method
         route = resolve("GET" if method == "HEAD" else method, request.target)
         principal = self._authenticator.verify(method, route, request.headers)
+        if principal.claims is not None:
+            _check_permission(self.account, principal.claims)
         if method == "HEAD":
             method = "GET"
         if method == "POST" and route.kind is RouteKind.FEED:
@@ -74,6 +85,8 @@ class SqlDoor:
             action = _ACTIONS[(route.kind, route.resource_type, method)]
             if principal is not MASTER:
                 authorize(principal, route, method)
+        if principal.claims is not None:
+            check_incarnation(principal.claims, route, partial(access.rid_of, self.account))
         return action, Call(self, request, route, principal, activity_id)
 
     def _refuse(self, failure: Failure, activity_id: str, *, explains: bool = False) -> Response:
@@ -107,6 +120,16 @@ class SqlDoor:
         log.error("activity %s failed", activity_id, exc_info=exception)
         message = f"The server failed to answer this request; its log tells why under the activity id {activity_id}."
         return self._refuse(Failure(Kind.INTERNAL, message), activity_id)
+
+
+def _check_permission(account: Account, claims: Claims) -> None:
+    """A token ends with its permission, and when that allows less."""
+    if not access.is_in_force(account, claims.permission_rid, claims.mode):
+        raise Failure(
+            Kind.UNAUTHORIZED,
+            "The input authorization token can't serve the request. The permission of the resource token was deleted, "
+            "or allows less by now; read it again.",
+        )
 
 
 def _explains(request: Request) -> bool:

@@ -35,13 +35,18 @@ class Claims(NamedTuple):
 
 
 class TokenAuthority:
-    """Issues and verifies the resource tokens of one account, with a secret that only the server knows."""
+    """Issues and verifies the resource tokens of one account, with secrets that only the server knows: one for each key
+    that tokens are issued to, so that they end with it and not with the other."""
 
-    def __init__(self, account: str, secret: bytes, clock: Clock) -> None:
-        assert len(secret) >= 32, "a secret as long as the MAC"
+    def __init__(self, account: str, secret: bytes, clock: Clock, secondary: bytes | None = None) -> None:
         self._account = account
-        self._secret = secret
         self._clock = clock
+        self.use(secret, secondary)
+
+    def use(self, secret: bytes, secondary: bytes | None = None) -> None:
+        """From now on tokens are sealed with these."""
+        self._secrets = (secret, secondary) if secondary is not None else (secret,)
+        assert all(len(each) >= 32 for each in self._secrets), "a secret as long as the MAC"
 
     def issue(
         self,
@@ -52,6 +57,7 @@ class TokenAuthority:
         rid_link: str,
         partition_key: list[Any] | None,
         lifetime_s: int,
+        is_secondary: bool = False,
     ) -> str:
         """A new token. Each differs from every other, also within one second."""
         assert mode in ("Read", "All"), mode
@@ -63,7 +69,7 @@ class TokenAuthority:
         claims = Claims(self._account, permission_rid, mode, name_link, rid_link, partition_key, expires_s)
         nonce = self._clock.random_bytes(_NONCE_BYTES).hex()
         sealed = urlsafe_b64encode(orjson.dumps([*claims, nonce]))
-        return f"{_PREFIX}{b64encode(self._mac(sealed)).decode()};{sealed.decode()};"
+        return f"{_PREFIX}{b64encode(_mac(self._secrets[is_secondary], sealed)).decode()};{sealed.decode()};"
 
     def verify(self, text: str) -> Claims:
         """The claims of a whole token, as a permission's `_token` reads."""
@@ -77,7 +83,8 @@ class TokenAuthority:
         if match is None:
             raise _refused("its signature cannot be read")
         sealed = match[2].encode("ascii")
-        if not hmac.compare_digest(b64encode(self._mac(sealed)), match[1].encode("ascii")):
+        given = match[1].encode("ascii")
+        if not any(hmac.compare_digest(b64encode(_mac(secret, sealed)), given) for secret in self._secrets):
             raise _refused("its signature is wrong, or the account's keys have changed since it was issued")
         try:
             *members, _nonce = orjson.loads(b64decode(sealed, altchars=b"-_", validate=True))
@@ -94,8 +101,9 @@ class TokenAuthority:
             )
         return claims
 
-    def _mac(self, sealed: bytes) -> bytes:
-        return hmac.digest(self._secret, sealed, "sha256")
+
+def _mac(secret: bytes, sealed: bytes) -> bytes:
+    return hmac.digest(secret, sealed, "sha256")
 
 
 def _refused(reason: str) -> Failure:

@@ -38,6 +38,10 @@ class Keys:
     """The account's keys, and what each is good for."""
 
     def __init__(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
+        self.use(owners, readers)
+
+    def use(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
+        """From now on these are the account's keys."""
         self._signers = [(_signer(key), OWNER) for key in owners if key]
         self._signers += [(_signer(key), READER) for key in readers if key]
 

@@ -1,4 +1,4 @@
-"""The arguments of the commands that keep what an account holds: snapshots and backups."""
+"""The arguments of the commands that keep an account and what it holds: snapshots, backups, keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 AddCommand = Callable[..., argparse.ArgumentParser]
 Complete = Callable[[argparse.ArgumentParser], argparse.ArgumentParser]  # adds what says where the server is
 
-KEEPING = ("snapshot", "restore", "backup")
+KEEPING = ("snapshot", "restore", "backup", "account-keys")
 
 
 def add_keeping(commands: Commands, add_command: AddCommand, of_server: Complete) -> None:
@@ -40,3 +40,9 @@ def add_keeping(commands: Commands, add_command: AddCommand, of_server: Complete
             parser.add_argument("--to", metavar="DIR", required=True, help="the new data directory")
         if verb == "prune":
             parser.add_argument("--keep", metavar="N", type=int, required=True, help="how many stay")
+
+    keys = add_command(commands, "account-keys", "show and change the keys that clients sign with")
+    verbs = keys.add_subparsers(dest="verb", required=True, metavar="list|regenerate")
+    of_server(add_command(verbs, "list", "show the keys"))
+    regenerate = of_server(add_command(verbs, "regenerate", "put a new key in the place of one, at once and for good"))
+    regenerate.add_argument("key", choices=("primary", "secondary", "primaryReadonly", "secondaryReadonly"))

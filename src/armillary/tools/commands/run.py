@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from armillary.tools.commands import account_keys, databases, feeds, migrating, partitions, resharding, scripting
 from armillary.tools.commands import containers as container_commands
-from armillary.tools.commands import databases, feeds, migrating, partitions, resharding, scripting
 from armillary.tools.remote import Server, find_server
 from armillary.tools.screen import Screen
 from armillary.tools.settings import Settings
@@ -28,6 +28,8 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("migrate", ""): migrating.migrate,
     ("partitions", ""): partitions.draw_partitions,
     ("keys", ""): partitions.draw_keys,
+    ("account-keys", "list"): account_keys.list_keys,
+    ("account-keys", "regenerate"): account_keys.regenerate_key,
     ("feed", "tail"): feeds.tail,
     ("script", "list"): scripting.list_scripts,
     ("script", "show"): scripting.show_script,

@@ -1,0 +1,25 @@
+"""`armillary account-keys`: the keys that clients sign with, shown, and changed while the server runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.tools.remote import Server
+from armillary.tools.screen import Screen
+
+
+def list_keys(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    content = server.get("account", "keys")
+    if screen.is_json:
+        screen.content(content)
+        return
+    screen.table(("key", "value"), [[name, value or "none"] for name, value in content["keys"].items()])
+
+
+def regenerate_key(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    name = arguments["key"]
+    content = server.post("account", "keys", name, "regenerate", body={})
+    if screen.is_json:
+        screen.content(content)
+    else:
+        screen.say(f"The {name} key is {content['key']} from now on; the former one opens nothing any more.")
