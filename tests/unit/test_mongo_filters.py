@@ -399,7 +399,7 @@ def test_positional_projection() -> None:
         ({"a": {"$slice": "x"}}, 28667),
         ({"a.": 1}, 40353),
         ({"a": {"$meta": "foo"}}, 17308),
-        ({"a.b": 1, "a": 1}, 31249),
+        ({"a.b": 1, "a": 1}, 31250),
     ],
 )
 def test_projections_that_are_none(given: Any, code: int) -> None:

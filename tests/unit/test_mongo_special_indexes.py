@@ -185,6 +185,10 @@ async def test_what_is_no_place_is_refused(house: MongoHouse) -> None:
         {"insert": "c", "documents": [{"_id": 1, "loc": {"type": "Point", "coordinates": [500, 1]}}]}
     )
     assert answer["writeErrors"][0]["code"] == 16755
+    await house.ask({"insert": "d", "documents": [{"_id": 1, "loc": "nowhere"}]})
+    answer = await house.ask({"createIndexes": "d", "indexes": [{"key": {"loc": "2dsphere"}, "name": "loc"}]})
+    assert answer["code"] == 16755
+    assert len((await house.ask({"listIndexes": "d"}))["cursor"]["firstBatch"]) == 1
     near = {"place": {"$near": {"$geometry": {"type": "Point", "coordinates": [1, 1]}}}}
     assert (await house.ask({"find": "c", "filter": near}))["code"] == 291
     assert (await house.ask({"insert": "c", "documents": [{"_id": 2}, {"_id": 3, "loc": None}]}))["n"] == 2

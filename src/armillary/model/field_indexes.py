@@ -132,11 +132,9 @@ class FieldIndex:
             document = folds(document)
         if self.wildcard is not None:
             return list(dict.fromkeys(_everything(document, self.wildcard)))
-        if self.special is not None:
-            return [*self.special(document)]
         if not self.fields:
             return []
-        if len(self.fields) == 1:
+        if len(self.fields) == 1 and self.special is None:
             path, is_descending = self.fields[0]
             if "." not in path:
                 value = document.get(path, MISSING)
@@ -145,6 +143,8 @@ class FieldIndex:
                         return []
                     return [inverted(order_bytes(value)) if is_descending else order_bytes(value)]
         try:
+            if self.special is not None:
+                return [*self.special(document)]
             rows = rows_of(document, tuple([tuple(path.split(".")) for path, _ in self.fields]))
         except Failure as failure:
             failure.details = {**failure.details, "index": self.name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 from armillary.account import bson_items, containers, indexes
@@ -29,12 +30,21 @@ async def write(call: Call, output: Out | Merge, batches: Batches, values: Seque
     if database in ("local", "config"):
         raise refusal(31319, f"Cannot write to {database}")
     before = call.database
-    call.database = database
+
+    async def read() -> Batches:
+        """What is read is of the pipeline's database, what is written of another one."""
+        async with aclosing(batches):
+            async for batch in batches:
+                call.database = database
+                yield batch
+                call.database = before
+
     try:
+        call.database = database
         if isinstance(output, Out):
-            await _replace(call, output.collection, batches)
+            await _replace(call, output.collection, before, read())
         else:
-            await _merge(call, output, batches, values)
+            await _merge(call, output, before, read(), values)
     finally:
         call.database = before
 
@@ -42,7 +52,7 @@ async def write(call: Call, output: Out | Merge, batches: Batches, values: Seque
 # $out.
 
 
-async def _replace(call: Call, collection: str, batches: Batches) -> None:
+async def _replace(call: Call, collection: str, source: str, batches: Batches) -> None:
     """Everything is written to a new collection, which then takes the place of the old one."""
     namespaces.check_new(call, collection)
     present = namespaces.find(call, collection)
@@ -57,8 +67,10 @@ async def _replace(call: Call, collection: str, batches: Batches) -> None:
     try:
         if kept:
             await indexes.create_indexes(call.account, made, kept)
+        target, call.database = call.database, source
         async for batch in batches:
             await _insert(call, made, batch)
+        call.database = target
         await namespaces.rename(call, made, collection, drops_target=True)
     except BaseException:  # also if the client has gone: nobody else would know of what was made
         await containers.delete_container(call.account, made, None)
@@ -94,10 +106,11 @@ def _check_of(call: Call, container: Container) -> validation.Check | None:
 # $merge.
 
 
-async def _merge(call: Call, output: Merge, batches: Batches, values: Sequence[Any]) -> None:
+async def _merge(call: Call, output: Merge, source: str, batches: Batches, values: Sequence[Any]) -> None:
     container = await namespaces.for_writing(call, output.collection)
     if output.on != ("_id",) and not namespaces.has_unique_index(container, output.on):
         raise refusal(51183, "Cannot find index to verify that join fields will be unique")
+    call.database = source
     async for batch in batches:
         failure: Failure | None = None
         for document in batch:

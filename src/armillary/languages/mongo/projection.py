@@ -163,7 +163,7 @@ def _check_collisions(given: list[str]) -> None:
             if taken.setdefault(".".join(parts[:size]), False):
                 raise refusal(_COLLISION, f"Path collision at {path} remaining portion {'.'.join(parts[size:])}")
         if path in taken:
-            raise refusal(_COLLISION, f"Path collision at {path}")
+            raise refusal(_COLLISION + 1, f"Path collision at {path}")
         taken[path] = True
 
 

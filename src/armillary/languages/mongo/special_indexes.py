@@ -12,7 +12,7 @@ from armillary.languages.mongo import geo, paths
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.text import TextQuery, text_index_of, words_in
 from armillary.model.bson_values import MISSING, Document, shell_text
-from armillary.model.cells import earth_ranges, earth_terms
+from armillary.model.cells import WHOLE_TERM, earth_ranges, earth_terms
 from armillary.model.field_indexes import SpecialKeys
 from armillary.query.conditions import Condition, Keyed, KeyRange, united
 
@@ -22,6 +22,7 @@ _AREAS: Final = ("$geoWithin", "$within", "$geoIntersects")
 _NEAR: Final = ("$near", "$nearSphere", "$geoNear")
 # Distances here are those on a ball of MongoDB's radius, cells those of the ellipsoid: apart by less than a hundredth.
 _REACH: Final = 1.01
+_SHAPES: Final = ("LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection")
 _EVERYWHERE: Final = ((b"", b"\xff"),)
 
 
@@ -59,7 +60,11 @@ def _place_keys(path: str) -> SpecialKeys:
 
         def collect(value: Any) -> bool:
             if type(value) is dict or type(value) is list:
-                found.update(earth_terms(geo.shapes_of(value) or ()))
+                shapes = geo.shapes_of(value)
+                if shapes:
+                    found.update(earth_terms(shapes))
+                elif type(value) is dict and value.get("type") in _SHAPES:
+                    found.add(WHOLE_TERM)  # it may be a shape to others; no filter of ours finds it
             return False
 
         paths.predicate(path, collect)(document)

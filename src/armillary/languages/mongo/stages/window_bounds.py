@@ -63,19 +63,26 @@ class Window:
                 )
         keys = [order_key(value) for value in values]
         spans = []
-        for value in values:
-            first = 0 if self.lower == "unbounded" else bisect_left(keys, order_key(self._moved(value, self.lower)))
-            last = (
-                len(keys)
-                if self.upper == "unbounded"
-                else bisect_right(keys, order_key(self._moved(value, self.upper)))
-            )
+        for place, value in enumerate(values):
+            # "current" is the document itself; 0 is also those that stand at the same place.
+            match self.lower:
+                case "unbounded":
+                    first = 0
+                case "current":
+                    first = place
+                case _:
+                    first = bisect_left(keys, order_key(self._moved(value, self.lower)))
+            match self.upper:
+                case "unbounded":
+                    last = len(keys)
+                case "current":
+                    last = place + 1
+                case _:
+                    last = bisect_right(keys, order_key(self._moved(value, self.upper)))
             spans.append((first, max(first, last)))
         return spans
 
     def _moved(self, value: Any, distance: Any) -> Any:
-        if distance == "current":
-            return value
         if self.unit is None:
             return total([value, distance])
         return DatetimeMS(plus_units(int(value), self.unit, distance, UTC_ZONE))
@@ -101,7 +108,8 @@ def read_window(name: str, given: Any, has_order: bool, is_ascending: bool) -> W
     if type(bounds) is not list or len(bounds) != 2:
         raise refusal(FAILED_TO_PARSE, "Window bounds must be a 2-element array: " + shell_text(bounds))
     unit = unit_of(name, given["unit"]) if "unit" in given else None
-    lower, upper = [_bound(each, is_whole=kind == "documents" or unit is not None) for each in bounds]
+    what = "document-based" if kind == "documents" else "range-based" if unit is not None else ""
+    lower, upper = [_bound(each, what) for each in bounds]
     window = Window(kind, lower, upper, unit)
     if not window.is_whole and not has_order:
         raise refusal(5339901, f"{kind.capitalize()}-based bounds require a sortBy")
@@ -111,7 +119,8 @@ def read_window(name: str, given: Any, has_order: bool, is_ascending: bool) -> W
     return window
 
 
-def _bound(value: Any, *, is_whole: bool) -> Any:
+def _bound(value: Any, what: str) -> Any:
+    """`what` is said of bounds that must be whole numbers."""
     if type(value) is str:
         if value in _NAMED:
             return value
@@ -119,9 +128,9 @@ def _bound(value: Any, *, is_whole: bool) -> Any:
     if type(value) not in RANKS:
         raise refusal(FAILED_TO_PARSE, "Window bounds must be 'unbounded', 'current', or a number.")
     number = whole_number(value)
-    if number is None and is_whole:
-        raise refusal(FAILED_TO_PARSE, "Numeric document-based bounds must be an integer")
-    return number if is_whole else value
+    if number is None and what:
+        raise refusal(FAILED_TO_PARSE, f"Numeric {what} bounds must be an integer")
+    return number if what else value
 
 
 def _check_order(lower: Any, upper: Any) -> None:

@@ -71,12 +71,14 @@ def compile_function(field: str, spec: Any, order: Order, context: Context) -> C
         raise refusal(FAILED_TO_PARSE, f"Expected a $-prefixed window function in '{field}', and 'window' beside it")
     name = names[0]
     operand = spec[name]
+    if name in _RANKS and "window" in spec:
+        raise refusal(5371601, f"{name} does not accept a 'window' field")
     window = None
     if "window" in spec:
         window = read_window(name, spec["window"], order.count > 0, order.is_ascending)
     if name in _UNBOUND:
         if window is not None:
-            raise refusal(5371601 if name in _RANKS else FAILED_TO_PARSE, f"{name} does not accept a 'window' field")
+            raise refusal(FAILED_TO_PARSE, f"{name} does not accept a 'window' field")
         return _UNBOUND[name](name, operand, order, context)
     if name in _BOUND:
         return _BOUND[name](name, operand, window, order, context)
@@ -152,7 +154,7 @@ def _shift(name: str, operand: Any, order: Order, context: Context) -> Compute:
     shift = by
 
     def compute(partition: Partition) -> list[Any]:
-        values = partition.values(output)
+        values = [default.value if value is MISSING else value for value in partition.values(output)]
         count = len(values)
         return [values[place + shift] if 0 <= place + shift < count else default.value for place in range(count)]
 
