@@ -20,6 +20,7 @@ from armillary.doors.mongo import (
     find_and_modify,
     hello,
     indexes,
+    profiler,
     reads,
     sessions,
     sharding,
@@ -217,7 +218,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "planCacheClear": Command(diagnostics.forget_plans, "nothing to do: no plans are kept"),
     "rolesInfo": Command(diagnostics.describe_roles, "the one role"),
     "fsync": Command(diagnostics.sync, "nothing to do: what is answered is durable", is_admin=True),
-    "profile": Command(diagnostics.profile, "always off"),
+    "profile": Command(profiler.profile, "what is noted of commands", fields=profiler.FIELDS),
     "usersInfo": Command(diagnostics.describe_user, "the one user"),
     "configureFailPoint": Command(diagnostics.configure_fail_point, "for tests of drivers", is_admin=True),
     # Known, and not offered.

@@ -235,13 +235,6 @@ async def sync(call: Call) -> Reply:
     return {"numFiles": 1}
 
 
-async def profile(call: Call) -> Reply:
-    level = call.fields.number("profile", 0, low=-1, high=2)
-    if level > 0:
-        raise refusal(115, "Profiling is not offered: the control API has metrics of requests and partitions")
-    return {"was": 0, "slowms": 100, "sampleRate": 1.0}
-
-
 async def describe_user(call: Call) -> Reply:
     name = call.account.settings.name
     return {

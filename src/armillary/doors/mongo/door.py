@@ -34,6 +34,7 @@ from armillary.doors.mongo.errors import RESUMABLE, STATE_CHANGES, code_of, labe
 from armillary.doors.mongo.fail_points import FailPoints
 from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.hello import topology_of
+from armillary.doors.mongo.profiler import Profiler
 from armillary.doors.mongo.refusals import Hopeless
 from armillary.doors.mongo.sessions import Sessions, session_id_of
 from armillary.doors.mongo.snapshots import Snapshots
@@ -89,6 +90,7 @@ class MongoDoor:
         self.open_transactions: set[Transaction] = set()
         self.streams: set[ChangeStream] = set()  # that are open
         self.fail_points = FailPoints()
+        self.profiler = Profiler()
         self.process_id = ObjectId(account.clock.random_bytes(12))
         self.port = 0  # that clients reach, once it is open
         self._clients: dict[int, Client] = {}
@@ -244,7 +246,7 @@ class MongoDoor:
 
     def answer_at_once(self, client: Client, frame: bytes) -> bytes | None:
         """The frame that answers another, where nothing has to be waited for or refused; None: it is for `answer`."""
-        if self.fail_points.are_set:
+        if self.fail_points.are_set or self.profiler.is_on:
             return None
         begun_s = self.machine.elapsed_s()
         found = points.answer(self, client, frame)
@@ -262,6 +264,7 @@ class MongoDoor:
         name = ""
         call: Call | None = None
         is_refused = False
+        failed: Failure | None = None
         try:
             request = read_request(envelope)
             name = next(iter(request.body), "")
@@ -272,7 +275,7 @@ class MongoDoor:
         except Failure as failure:
             if failure.kind is Kind.DROPPED:
                 return None
-            is_refused = True
+            is_refused, failed = True, failure
             document = self._refuse(call, failure, client)
         except RecursionError:
             is_refused = True
@@ -285,6 +288,8 @@ class MongoDoor:
         if name.lower() != "getlastrequeststatistics":
             charge_ru = call.charge_ru if call is not None else 0.0
             self._note(client, charge_ru, name, begun_s, is_refused=is_refused)
+        if self.profiler.is_on and call is not None:
+            await self.profiler.note(call, int((self.machine.elapsed_s() - begun_s) * 1000), failed)
         if envelope.wants_no_answer:
             return b""
         self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
