@@ -97,6 +97,14 @@ class BackupDirectory:
 
     def add(self, source: Path, taken: str) -> Backup:
         """Copy what is new in a directory that does not change meanwhile."""
+        try:
+            return self._add(source, taken)
+        except OSError as error:
+            raise Failure(
+                Kind.UNAVAILABLE, f"The backup could not be completed, and does not count: {error.strerror}."
+            ) from None
+
+    def _add(self, source: Path, taken: str) -> Backup:
         former = self.backups
         known = {_identity(entry): entry for entry in former[-1].entries} if former else {}
         entries, copied_bytes = [], 0
@@ -127,9 +135,9 @@ class BackupDirectory:
                 target.flush()
                 os.fsync(target.fileno())
             os.replace(unfinished, self._files / digest.hexdigest())
-        except OSError as error:
+        except OSError:
             Path(unfinished).unlink(missing_ok=True)
-            raise Failure(Kind.STORAGE_FULL, f"The backup cannot be written: {error.strerror}.") from None
+            raise
         return digest.hexdigest()
 
     # Bringing back.

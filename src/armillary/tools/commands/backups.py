@@ -109,7 +109,11 @@ def _checkpoint(place: Place) -> Iterator[Path]:
             )
         yield source
     finally:
-        server.delete("checkpoints", made["id"])
+        try:
+            server.delete("checkpoints", made["id"])
+        except Failure as failure:
+            if failure.kind is not Kind.UNAVAILABLE:  # a server that stopped meanwhile removes it when it starts
+                raise
 
 
 async def _checkpoint_here(directory: Path) -> Path:
