@@ -114,7 +114,10 @@ class MongoDoor:
         await self.cursors.close()
 
     async def _keep_up(self) -> None:
-        await self.clear()
+        try:
+            await self.clear()
+        except Failure as failure:
+            log.error("collections of transactions that were cut off are still there: %s", failure.message)
         while True:
             await asyncio.sleep(_SWEEP_S)
             try:
