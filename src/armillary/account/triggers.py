@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 
 import orjson
 
+from armillary.account import items
 from armillary.account.account import Account
+from armillary.account.bulk import as_outcome
 from armillary.account.container import Container
 from armillary.account.items import (
     NOT_RUN,
@@ -166,6 +168,45 @@ async def batch_with_triggers(
     )
     answer = BatchAnswer(answers, is_done, charge_ru, partition.range.id, partition.lsn)
     return TriggeredBatch(answer, log)
+
+
+async def bulk_with_triggers(
+    account: Account,
+    container: Container,
+    range_id: str,
+    members: Sequence[Member],
+    triggers: Sequence[Triggers],
+    *,
+    continues: bool = True,
+) -> TriggeredBatch:
+    """Independent operations on one physical partition, each with its triggers in a transaction of its own, in the
+    order given. The first to fail is the last to run unless the request `continues`."""
+    partition = container.partition_by_id(range_id)
+    answers: list[Outcome | Failure] = []
+    logs = []
+    for member, its_triggers in zip(members, triggers, strict=True):
+        if answers and isinstance(answers[-1], Failure) and not continues:
+            answers.append(Failure(Kind.FAILED_DEPENDENCY, NOT_RUN))
+            continue
+        assert member.options is not None and member.options.key is not None
+        try:
+            if container.partition_for(container.effective_key(member.options.key)) is not partition:
+                raise Failure(Kind.RANGE_GONE, f"The item is not in the partition key range {partition.range.id}.")
+            if member.verb is Verb.READ:
+                assert member.item_id is not None
+                answers.append(as_outcome(await items.read(container, member.item_id, member.options)))
+                continue
+            done = await write_with_triggers(account, container, member, its_triggers)
+        except Failure as failure:
+            if failure.kind is Kind.DROPPED:
+                raise  # the connection is that of all of them
+            answers.append(failure)
+        else:
+            answers.append(as_outcome(done.answer))
+            logs.append(done.log)
+    charge_ru = sum(each.charge_ru for each in answers)
+    answer = BatchAnswer(answers, True, charge_ru, partition.range.id, partition.lsn)
+    return TriggeredBatch(answer, "\n".join([log for log in logs if log]))
 
 
 @dataclass(slots=True)

@@ -12,7 +12,13 @@ from armillary.account.bulk import run_bulk
 from armillary.account.container import Container
 from armillary.account.explanations import explain_batch
 from armillary.account.items import BatchAnswer, ItemOptions, Member
-from armillary.account.triggers import Triggers, batch_with_triggers, calls_functions, triggers_by_member
+from armillary.account.triggers import (
+    Triggers,
+    batch_with_triggers,
+    bulk_with_triggers,
+    calls_functions,
+    triggers_by_member,
+)
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.authorization import check_key
 from armillary.doors.sql.call import Call
@@ -82,15 +88,16 @@ async def run_batch(call: Call) -> Response:
             raise bad_request(KEY_MISSING)
         options = ItemOptions(key=key, session=call.session(), ask=call.ask)
         if _runs_scripts(call, members):
-            done = await batch_with_triggers(
-                call.account, container, key, members, _triggers(call, container, members), options
-            )
-            response = _answer(call, container, done.answer, is_minimal)
-            return with_log(response, done.log) if h.flag(call.headers, SCRIPT_LOGGING) else response
+            triggers = _triggers(call, container, members)
+            done = await batch_with_triggers(call.account, container, key, members, triggers, options)
+            return _logged(call, _answer(call, container, done.answer, is_minimal), done.log)
         answer = await items.batch(container, key, members, options, call.account.clock)
-    else:
-        answer = await _bulk(call, container, members)
-    return _answer(call, container, answer, is_minimal)
+        return _answer(call, container, answer, is_minimal)
+    return await _bulk(call, container, members, is_minimal)
+
+
+def _logged(call: Call, response: Response, log: str) -> Response:
+    return with_log(response, log) if h.flag(call.headers, SCRIPT_LOGGING) else response
 
 
 def _runs_scripts(call: Call, members: list[Member]) -> bool:
@@ -102,7 +109,7 @@ def _triggers(call: Call, container: Container, members: list[Member]) -> list[T
     return triggers_by_member(call.account, container, verbs, *trigger_names(call))
 
 
-async def _bulk(call: Call, container: Container, members: list[Member]) -> BatchAnswer:
+async def _bulk(call: Call, container: Container, members: list[Member], is_minimal: bool) -> Response:
     for member in members:
         assert member.options is not None
         if member.options.key is None:
@@ -112,11 +119,14 @@ async def _bulk(call: Call, container: Container, members: list[Member]) -> Batc
     key_range = h.key_range(call.headers)
     if key_range is None:
         raise bad_request("A bulk request must name its partition key range (x-ms-documentdb-partitionkeyrangeid).")
-    if _runs_scripts(call, members):
-        what = "A trigger of a bulk request, or a function in the condition of one of its patches,"
-        raise Failure(Kind.UNSUPPORTED, f"{what} is not supported; send an atomic batch, or single requests.")
     continues = h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR)
-    return await run_bulk(container, str(key_range[0]), members, call.account.clock, continues=continues)
+    range_id = str(key_range[0])
+    if _runs_scripts(call, members):
+        triggers = _triggers(call, container, members)
+        done = await bulk_with_triggers(call.account, container, range_id, members, triggers, continues=continues)
+        return _logged(call, _answer(call, container, done.answer, is_minimal), done.log)
+    answer = await run_bulk(container, range_id, members, call.account.clock, continues=continues)
+    return _answer(call, container, answer, is_minimal)
 
 
 def _member(index: int, given: Any, call: Call, container: Container, is_atomic: bool) -> Member:
