@@ -133,6 +133,9 @@ def _thrown(script: Script, failure: Any) -> Failure:
     number = failure.get("number")
     is_number = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 1 << 31
     stack = failure.get("stack")
+    if failure.get("message") == "null" and not stack:
+        # Where there is no memory left, the engine has none for an error either.
+        return _failed(script, f"it needed more than {limits.SCRIPT_MEMORY_BYTES_MAX // limits.MB} MB, or threw null")
     lines = stack.splitlines() if isinstance(stack, str) else []
     return _described(script, str(failure.get("message")), lines, number if is_number else None)
 
