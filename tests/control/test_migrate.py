@@ -10,7 +10,7 @@ from azure.cosmos import ContainerProxy, CosmosClient
 from control.conftest import Operator, Start
 from support.process import KEY
 
-PRELOADED, WRITERS = 600, 3
+PRELOADED, WRITERS = 200, 3
 
 
 class Device(threading.Thread):
@@ -117,7 +117,7 @@ def test_a_fixed_container_becomes_a_partitioned_one(start_operator: Start) -> N
 def test_a_migration_that_a_crash_interrupts(tmp_path: Path, start_operator: Start) -> None:
     operator = start_operator()
     operator.command("containers", "create", "shop/orders", "--fixed")
-    lines = "".join(f'{{"id": "{number}", "customer": "c{number % 9}"}}\n' for number in range(4000))
+    lines = "".join(f'{{"id": "{number}", "customer": "c{number % 9}"}}\n' for number in range(2500))
     (tmp_path / "in.jsonl").write_text(lines)
     operator.command("import", str(tmp_path / "in.jsonl"), "shop/orders", "--state", str(tmp_path / "state"))
     operator.ask("POST", "databases/shop/containers/orders/migration", {"target": "new", "partitionKey": ["/customer"]})
@@ -125,7 +125,7 @@ def test_a_migration_that_a_crash_interrupts(tmp_path: Path, start_operator: Sta
         pass
     operator.server.kill()
     operator = start_operator()
-    assert operator.json("containers", "show", "shop/orders")["items"] == 4000
+    assert operator.json("containers", "show", "shop/orders")["items"] == 2500
     told = operator.json("migrate", "shop/orders", "shop/new", "--partition-key", "/customer")
-    assert (told["stage"], told["verifiedItems"]) == ("switched", 4000)
+    assert (told["stage"], told["verifiedItems"]) == ("switched", 2500)
     assert operator.json("containers", "show", "shop/orders")["partitionKey"] == ["/customer"]
