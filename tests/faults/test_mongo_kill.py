@@ -138,3 +138,40 @@ def test_transactions_are_whole(tmp_path: Path, seed: int) -> None:
         assert sum(each.get("moves", 0) for each in accounts) == 2 * moved
     client.close()
     ServerProcess.check(tmp_path / "bank")
+
+
+def test_capped_collections_keep_the_newest(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed + 2)
+    client = Client(tmp_path / "bank", bytes(16))
+    client.ask({"create": "log", "capped": True, "size": 1 << 20, "max": 20})
+    last = -1  # the highest that was answered
+    for _ in range(2):
+        for _ in range(dice.randrange(1, 5)):
+            new = range(last + 1, last + 1 + dice.randrange(1, 30))
+            assert client.ask({"insert": "log", "documents": [{"_id": each} for each in new]})["n"] == len(new)
+            last = new[-1]
+        client.killed_after_sending({"insert": "log", "documents": [{"_id": last + 1}, {"_id": last + 2}]}, dice)
+        found = [each["_id"] for each in client.ask({"find": "log"})["cursor"]["firstBatch"]]
+        assert found[-1] in (last, last + 2), "both or none"
+        last = found[-1]
+        assert found == list(range(max(0, last - 19), last + 1)), "the newest, in their order"
+    client.close()
+    ServerProcess.check(tmp_path / "bank")
+
+
+def test_collections_of_transactions_come_whole(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed + 3)
+    client = Client(tmp_path / "bank", bytes(16))
+    for place in range(2):
+        number = {**client.next_number(), "autocommit": False}
+        made = {"insert": f"c{place}", "documents": [{"_id": 1}, {"_id": 2}], "startTransaction": True}
+        assert client.ask({**made, **number})["n"] == 2
+        commit = {"commitTransaction": 1, **number, "$db": "admin"}
+        client.killed_after_sending(commit, dice)
+        answer = client.ask(commit)
+        found = client.ask({"find": f"c{place}"})["cursor"]["firstBatch"]
+        assert found == ([{"_id": 1}, {"_id": 2}] if answer["ok"] else []), answer
+        listed = client.ask({"listCollections": 1, "nameOnly": True})["cursor"]["firstBatch"]
+        assert not [each for each in listed if each["name"].startswith("system.")]
+    client.close()
+    ServerProcess.check(tmp_path / "bank")
