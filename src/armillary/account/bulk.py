@@ -44,7 +44,7 @@ async def run_bulk(
             operation = operation_of(container, member, member.options.key, clock)
             check_owner(container, partition, operation)
             if operation.verb is Verb.READ:
-                return as_outcome(await items.read(container, operation.item_id, member.options))
+                return _as_outcome(await items.read(container, operation.item_id, member.options))
             faults = container.faults
             lost = await faults.at_write(container, operation) if faults is not None else None
             outcome = await metered_here(container, partition, operation, member.options.ask)
@@ -93,10 +93,13 @@ async def _bulk_together(
             answers.append(failure)
     try:
         outcomes = iter(await partition.write_all([operation for operation, _, _ in admitted]))
-    except (MemberFailed, Failure):
+    except (MemberFailed, Failure) as failure:
         for _, ticket, ask in admitted:
             partition.meter.release(ticket, ask)
-        return None
+        if isinstance(failure, MemberFailed) or failure.kind is Kind.RANGE_BUSY:
+            return None
+        # Storage failed, and may have done it all the same: whoever asked has to find out.
+        return [answer or Failure(failure.kind, failure.message) for answer in answers]
     paid: list[Outcome | Failure] = []
     written = iter(admitted)
     for answer in answers:
@@ -107,5 +110,5 @@ async def _bulk_together(
     return paid
 
 
-def as_outcome(answer: Answer) -> Outcome:
+def _as_outcome(answer: Answer) -> Outcome:
     return Outcome(answer.result, answer.payload, answer.etag, answer.item_lsn, answer.charge_ru)
