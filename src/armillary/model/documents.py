@@ -211,13 +211,14 @@ def document_terms(indexing: IndexingPolicy, header: ItemHeader, document: Docum
     return bson_terms(indexing, document, header.ts) if header.flags & FLAG_INDEXED else _NO_TERMS
 
 
-def bson_terms(indexing: IndexingPolicy, document: Document, ts: int) -> ItemTerms:
-    """Those of the item that a document is as JSON; of which only what the policy speaks of is made."""
+def bson_terms(indexing: IndexingPolicy, document: Document, ts: int, item_id: str | None = None) -> ItemTerms:
+    """Those of the item that a document is as JSON; of which only what the policy speaks of is made. `item_id`: its id,
+    if that is known."""
     named = indexing.named_fields
     if named is None:
         item = json_of(document)
     else:
-        item = {"id": id_text(document[ID])}
+        item = {"id": item_id or id_text(document[ID])}
         for field, member in named:
             if field in document:
                 item[member] = to_json(document[field])

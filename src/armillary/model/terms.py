@@ -9,6 +9,7 @@ composite entries and shapes are charged for; marks, UNDEFINED and `_ts`, which 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from armillary import limits
@@ -43,6 +44,12 @@ def count_charged(terms: Collection[tuple[str, bytes]]) -> int:
     cells = [(path, term) for path, term in terms if path.startswith(SPATIAL_NAME)]
     spatial = {path for path, term in cells if term != WHOLE_TERM}
     return _count_values(terms) - _count_values(cells) + SPATIAL_TERMS * len(spatial)
+
+
+@lru_cache(64)
+def _ts_term(ts: int) -> tuple[str, bytes]:
+    """Many items are written within a second."""
+    return TS_PATH, encode_term(ts)
 
 
 def _count_values(terms: Iterable[tuple[str, bytes]]) -> int:
@@ -128,7 +135,7 @@ class TermWalk:
     def terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
         if self._memo_bytes > limits.INDEX_MEMO_BYTES_MAX:
             self._forget()
-        terms = [(TS_PATH, encode_term(ts))]
+        terms = [_ts_term(ts)]
         free = 1
         has_array = False
         waiting: list[tuple[_Node, Any]] = [(self._root, document)]

@@ -74,10 +74,11 @@ def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, dire
     """The same of a BSON document, which has an `_id`."""
     documents.check_bson_size(len(encoded))
     rules = schema.rules
+    item_id = id_text(document["_id"])
     is_indexed = rules.indexing.applies(directive)
-    terms = documents.bson_terms(rules.indexing, document, ts) if is_indexed else NO_TERMS
+    terms = documents.bson_terms(rules.indexing, document, ts, item_id) if is_indexed else NO_TERMS
     ttl = rules.ttl_of(FORMAT_BSON, document, ts)
-    return Draft(id_text(document["_id"]), document, encoded, ttl, ts, terms, is_indexed, rules.number, FORMAT_BSON)
+    return Draft(item_id, document, encoded, ttl, ts, terms, is_indexed, rules.number, FORMAT_BSON)
 
 
 @dataclass(slots=True)

@@ -52,8 +52,9 @@ class _Last:
 
     number: int
     written_s: int
-    answers: dict[int, bytes]
+    values: list[bytes]  # as they are stored: nearly all are never asked for
     keys: list[bytes]
+    outdated_by: int = -1  # the number whose first transaction deletes them
 
 
 class Records:
@@ -70,19 +71,23 @@ class Records:
     def note(self, key: bytes, value: bytes) -> None:
         """A record is durable."""
         session, number, _ = _KEY.unpack(key[1:])
-        written_s, answers = unpack_record(value)
+        written_s = int.from_bytes(value[:4], "big")
         last = self._sessions.get(session)
         if last is None or last.number < number:
-            last = self._sessions[session] = _Last(number, written_s, {}, [])
+            last = self._sessions[session] = _Last(number, written_s, [], [])
         if last.number == number:
-            last.answers.update(answers)
+            last.values.append(value)
             last.written_s = max(last.written_s, written_s)
             last.keys.append(key)
 
     def find(self, session: bytes, number: int) -> dict[int, bytes]:
         """What was answered to the statements of a write."""
         last = self._sessions.get(session)
-        return last.answers if last is not None and last.number == number else {}
+        answers: dict[int, bytes] = {}
+        if last is not None and last.number == number:
+            for value in last.values:
+                answers.update(unpack_record(value)[1])
+        return answers
 
     def last_number(self, session: bytes) -> int:
         """-1: none is known."""
@@ -90,9 +95,13 @@ class Records:
         return last.number if last is not None else -1
 
     def older_keys(self, record: Record) -> list[bytes]:
-        """The records of a session that a new number makes useless."""
+        """The records of a session that a new number makes useless, for the first that asks. If it fails after all,
+        they stay until the session is over."""
         last = self._sessions.get(record.session)
-        return last.keys if last is not None and last.number < record.number else []
+        if last is None or last.number >= record.number or last.outdated_by == record.number:
+            return []
+        last.outdated_by = record.number
+        return last.keys
 
     def expire(self, now_s: float) -> bool:
         """Forget sessions that have ended; whether there were any."""
