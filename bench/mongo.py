@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import bson
 from pymongo import MongoClient
@@ -25,6 +26,7 @@ from pymongo import MongoClient
 from bench import mongo_wire as wire
 from bench import servers
 from bench.idle import memory_mb
+from bench.load import cpu_seconds
 from bench.mongo_ceiling import BATCH
 from bench.sections import Aim, Say, Section, row
 from bench.servers import ROOT, Server, Unavailable
@@ -55,13 +57,18 @@ QUICK = Plan(seconds=1, rounds=3, large=20_000)
 class Figures:
     large: int
     rates: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # by contest and contestant
+    cpu_us: dict[str, dict[str, list[float]]] = field(
+        default_factory=dict
+    )  # of the server, for each request or document
     skipped: list[str] = field(default_factory=list)
     group_first_mb: float = 0.0  # before the pipeline ran for the first time
     group_peak_mb: float = 0.0
 
-    def note(self, contest: str, contestant: str, per_s: float, say: Say) -> None:
+    def note(self, contest: str, contestant: str, per_s: float, cpu_us: float | None, say: Say) -> None:
         self.rates.setdefault(contest, {}).setdefault(contestant, []).append(per_s)
-        say(f"{contest}: {contestant} {per_s:,.0f}/s")
+        if cpu_us is not None:
+            self.cpu_us.setdefault(contest, {}).setdefault(contestant, []).append(cpu_us)
+        say(f"{contest}: {contestant} {per_s:,.1f}/s")
 
     def ratio(self, contest: str, over: str, under: str) -> float | None:
         """Of what was measured close together: the median of the rounds' own."""
@@ -70,18 +77,27 @@ class Figures:
         ratios = [above / below for above, below in pairs if below]
         return statistics.median(ratios) if ratios else None
 
+    def cpu_ratio(self, contest: str, mine: str, other: str) -> float | None:
+        """By processor time, which others that use the machine disturb less."""
+        table = self.cpu_us.get(contest, {})
+        ratios = [b / a for a, b in zip(table.get(mine, []), table.get(other, []), strict=False) if a]
+        return statistics.median(ratios) if ratios else None
+
     def lines(self) -> Iterator[str]:
         yield ""
-        yield "MongoDB (medians of the rounds; a document is 1 KB)"
+        yield "MongoDB (medians of the rounds; a document is 1 KB). Columns: rate; processor time of the server for each, µs"
         yield from [f"Skipped: {reason}." for reason in self.skipped]
         for contest, table in self.rates.items():
             yield f"  {contest}"
             for name, rates in table.items():
-                yield row(f"  {name}", [f"{statistics.median(rates):,.0f}"])
+                median = statistics.median(rates)
+                cpu_us = self.cpu_us.get(contest, {}).get(name)
+                cells = [f"{median:,.0f}" if median >= 100 else f"{median:,.1f}"]
+                yield row(f"  {name}", [*cells, f"{statistics.median(cpu_us):.0f}" if cpu_us else ""])
             for other in [name for name in table if name not in (ARMILLARY, "armillary, pymongo")]:
                 for mine in [name for name in table if name.startswith("armillary")]:
-                    ratio = self.ratio(contest, mine, other)
-                    yield row(f"    {mine} / {other}", ["-" if ratio is None else f"{ratio:.2f}"])
+                    ratios = [self.ratio(contest, mine, other), self.cpu_ratio(contest, mine, other)]
+                    yield row(f"    {mine} / {other}", ["-" if each is None else f"{each:.2f}" for each in ratios])
         yield f"  Peak memory of the pipeline over {self.large:,} documents above before: {self._grown_mb:.0f} MB."
 
     @property
@@ -142,26 +158,46 @@ def _client(server: Server) -> MongoClient[dict[str, Any]]:
     return MongoClient("127.0.0.1", server.port, directConnection=True)
 
 
+class _Work:
+    """The processor time that a server spends meanwhile."""
+
+    def __init__(self, server: Server) -> None:
+        self._pid = server.pid
+        self._seconds = 0.0
+
+    def __enter__(self) -> Self:
+        self._seconds = -cpu_seconds(self._pid)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds += cpu_seconds(self._pid)
+
+    def each_us(self, count: float) -> float | None:
+        return self._seconds / count * 1e6 if count else None
+
+
 # Single documents, and few of them.
 
 
 def _reads(figures: Figures, contestants: dict[str, Server], plan: Plan, say: Say) -> None:
     lsid = wire.session()
-    messages = [wire.find_one("small", each * 7919 % SMALL, lsid) for each in range(2_000)]
     for name, server in contestants.items():
+        numbers = [each * 7919 % SMALL for each in range(2_000)]
+        messages = [wire.find_one("small", each, lsid, is_sharded=name != FERRET) for each in numbers]
         check = wire.check_found(1)
-        found = wire.rate(server.port, messages, connections=16, seconds=plan.seconds, check=check)
-        figures.note(READ_RAW, name, found, say)
+        with _Work(server) as work:
+            found = wire.rate(server.port, messages, connections=16, seconds=plan.seconds, check=check)
+        figures.note(READ_RAW, name, found, work.each_us(found * plan.seconds), say)
     for name, server in contestants.items():
         with _client(server) as client:
             collection = client[wire.DATABASE]["small"]
 
             def read(number: int) -> None:
-                wanted = {"_id": wire.object_id(number), "region": wire.region(number)}
-                if collection.find_one(wanted) is None:  # noqa: B023 - called before the loop goes on
+                wanted = wire.key_of(number, is_sharded=name != FERRET)  # noqa: B023 - called before the loop goes on
+                if collection.find_one(wanted) is None:  # noqa: B023
                     raise RuntimeError(f"{number} was not found")
 
-            figures.note(READ_PYMONGO, name, _times(read, plan.seconds), say)
+            figures.note(READ_PYMONGO, name, _times(read, plan.seconds), None, say)
 
 
 def _times(run: Callable[[int], None], seconds: float) -> float:
@@ -177,8 +213,14 @@ def _finds(figures: Figures, contestants: dict[str, Server], plan: Plan, say: Sa
     messages = [wire.find_decade("small", each, lsid) for each in range(SMALL // 10)]
     for name, server in contestants.items():
         check = wire.check_found(10)
-        found = wire.rate(server.port, messages, connections=1, seconds=plan.seconds, check=check)
-        figures.note(FIND_RAW, name, found, say)
+        begun_s = time.perf_counter()
+        for count, answer in enumerate(wire.once(server.port, cycle(messages)), 1):
+            taken_s = time.perf_counter() - begun_s
+            if taken_s >= plan.seconds:
+                break
+            if count % 64 == 1:
+                check(answer)
+        figures.note(FIND_RAW, name, count / taken_s, None, say)
 
 
 # Bulk inserts.
@@ -189,22 +231,25 @@ def _inserts(figures: Figures, directory: Path, contestants: dict[str, Server], 
         for is_ordered in (True, False):
             shown = f"{'ordered' if is_ordered else 'unordered'}, {partitions} partition{'s' * (partitions > 1)}"
             contest = f"insert_many of {BATCH:,} {shown}, documents/s"
-            for kind, per_s in _ceilings(directory, throughput_ru, plan.seconds).items():
-                figures.note(contest, f"engine, from {kind}", per_s, say)
+            for kind, (per_s, cpu_us) in _ceilings(directory, throughput_ru, plan.seconds).items():
+                figures.note(contest, f"engine, from {kind}", per_s, cpu_us, say)
             mine = contestants[ARMILLARY]
-            figures.note(contest, ARMILLARY, _raw_inserts(mine, throughput_ru, is_ordered, plan.seconds), say)
+            with _Work(mine) as work:
+                per_s, count = _raw_inserts(mine, throughput_ru, is_ordered, plan.seconds)
+            figures.note(contest, ARMILLARY, per_s, work.each_us(count), say)
             for name, server in contestants.items():
                 if name == ARMILLARY or partitions == 1:
                     found = _pymongo_inserts(server, throughput_ru if name == ARMILLARY else None, is_ordered, plan)
-                    figures.note(contest, "armillary, pymongo" if name == ARMILLARY else f"{name}, pymongo", found, say)
+                    shown = "armillary, pymongo" if name == ARMILLARY else f"{name}, pymongo"
+                    figures.note(contest, shown, found, None, say)
 
 
-def _ceilings(directory: Path, throughput_ru: int, seconds: float) -> dict[str, float]:
+def _ceilings(directory: Path, throughput_ru: int, seconds: float) -> dict[str, tuple[float, float]]:
     with tempfile.TemporaryDirectory(dir=directory) as place:
         arguments = [f"{place}/stored", "full", str(throughput_ru), f"{seconds:g}"]
         command = [sys.executable, "-m", "bench.mongo_ceiling", *arguments]
         outcome = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
-    found: dict[str, float] = json.loads(outcome.stdout)
+    found: dict[str, tuple[float, float]] = json.loads(outcome.stdout)
     return found
 
 
@@ -222,8 +267,8 @@ def _new_collection(client: MongoClient[dict[str, Any]], throughput_ru: int | No
     return name
 
 
-def _raw_inserts(server: Server, throughput_ru: int, is_ordered: bool, seconds: float) -> float:
-    """Messages as insert_many makes them, made beforehand."""
+def _raw_inserts(server: Server, throughput_ru: int, is_ordered: bool, seconds: float) -> tuple[float, int]:
+    """Messages as insert_many makes them, made beforehand: documents a second, and how many they were."""
     lsid = wire.session()
     count, spent_s = 0, 0.0
     with _client(server) as client:
@@ -233,13 +278,13 @@ def _raw_inserts(server: Server, throughput_ru: int, is_ordered: bool, seconds: 
             encoded = [bson.encode(wire.document(each)) for each in range(first, first + BATCH)]
             message = wire.insert(name, encoded, count, is_ordered=is_ordered, lsid=lsid)
             begun_s = time.perf_counter()
-            [answer] = wire.once(server.port, [message])
+            [received] = wire.once(server.port, [message])
             spent_s += time.perf_counter() - begun_s
+            answer = wire.answer_of(received)
             if answer.get("n") != BATCH:
                 raise RuntimeError(f"an insert was answered with {answer}")
             count += 1
-        client[wire.DATABASE].drop_collection(name)
-    return count * BATCH / spent_s
+    return count * BATCH / spent_s, count * BATCH
 
 
 def _pymongo_inserts(server: Server, throughput_ru: int | None, is_ordered: bool, plan: Plan) -> float:
@@ -274,7 +319,7 @@ def _groups(figures: Figures, contestants: dict[str, Server], plan: Plan, say: S
                 taken_s = time.perf_counter() - begun_s
             if len(found) != wire.REGIONS or sum(each["count"] for each in found) != plan.large:
                 raise RuntimeError(f"{name}: the pipeline gave {found[:3]}")
-            figures.note(GROUPED, name, plan.large / taken_s, say)
+            figures.note(GROUPED, name, plan.large / taken_s, None, say)
     figures.group_peak_mb = memory_mb(contestants[ARMILLARY].pid, "VmHWM")
 
 

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import bson
@@ -51,6 +51,11 @@ def region(number: int) -> str:
     return f"r{number % REGIONS:03}"
 
 
+def key_of(number: int, *, is_sharded: bool) -> dict[str, Any]:
+    """What finds a document by its key."""
+    return {"_id": object_id(number), "region": region(number)} if is_sharded else {"_id": object_id(number)}
+
+
 def message(body: dict[str, Any], documents: Sequence[bytes] = ()) -> bytes:
     content = bytes(4) + b"\x00" + bson.encode({**body, "$db": DATABASE})
     if documents:
@@ -63,8 +68,8 @@ def session() -> dict[str, Any]:
     return {"id": Binary(uuid.uuid4().bytes, 4)}
 
 
-def find_one(collection: str, number: int, lsid: dict[str, Any]) -> bytes:
-    wanted = {"_id": object_id(number), "region": region(number)}
+def find_one(collection: str, number: int, lsid: dict[str, Any], *, is_sharded: bool) -> bytes:
+    wanted = key_of(number, is_sharded=is_sharded)
     return message(
         {"find": collection, "filter": wanted, "limit": 1, "singleBatch": True, "lsid": lsid, "$clusterTime": _TIME}
     )
@@ -142,15 +147,13 @@ def rate(
     return uvloop.run(run())
 
 
-def once(port: int, messages: Sequence[bytes]) -> list[dict[str, Any]]:
+def once(port: int, messages: Iterable[bytes]) -> Iterator[bytes]:
     """Each message sent once, one after the other over one connection, and what was answered."""
-    answers = []
-    with socket.create_connection(("127.0.0.1", port), 60) as connection:
+    with socket.create_connection(("127.0.0.1", port), 120) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for each in messages:
             connection.sendall(each)
-            answers.append(answer_of(_received(connection)))
-    return answers
+            yield _received(connection)
 
 
 def _received(connection: socket.socket) -> bytes:
