@@ -44,7 +44,7 @@ async def run_bulk(
             operation = operation_of(container, member, member.options.key, clock)
             check_owner(container, partition, operation)
             if operation.verb is Verb.READ:
-                return _as_outcome(await items.read(container, operation.item_id, member.options))
+                return as_outcome(await items.read(container, operation.item_id, member.options))
             faults = container.faults
             lost = await faults.at_write(container, operation) if faults is not None else None
             outcome = await metered_here(container, partition, operation, member.options.ask)
@@ -110,5 +110,5 @@ async def _bulk_together(
     return paid
 
 
-def _as_outcome(answer: Answer) -> Outcome:
+def as_outcome(answer: Answer) -> Outcome:
     return Outcome(answer.result, answer.payload, answer.etag, answer.item_lsn, answer.charge_ru)
