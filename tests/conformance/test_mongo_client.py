@@ -16,6 +16,7 @@ from support.mongo_cases import decoded, difference, load_cases
 from support.process import ServerProcess
 
 CASES = load_cases()
+OWN_CASES = load_cases("own_cases")  # in the order of insertion, so of one partition
 CODEC: CodecOptions[Any] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
 PARTITION_RU = 200  # of which a collection's 400 request units make four partitions
 
@@ -30,9 +31,18 @@ def house() -> Iterator[Database[Any]]:
     server.stop()
 
 
+@pytest.mark.parametrize("case", OWN_CASES, ids=[case["id"] for case in OWN_CASES])
+def test_own_case(house: Database[Any], case: dict[str, Any]) -> None:
+    _check(house, case, 1)
+
+
 @pytest.mark.parametrize("partitions", [1, 4])
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_case(house: Database[Any], case: dict[str, Any], partitions: int) -> None:
+    _check(house, case, partitions)
+
+
+def _check(house: Database[Any], case: dict[str, Any], partitions: int) -> None:
     _fill(house, "c", case["docs"], partitions)
     for name, documents in case.get("other", {}).items():
         _fill(house, name, documents, partitions)

@@ -23,12 +23,13 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
-CASES_PATH = Path(__file__).parents[1] / "conformance" / "mongo" / "cases.jsonl"
+_CASES = Path(__file__).parents[1] / "conformance" / "mongo"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def load_cases() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in CASES_PATH.read_text("utf-8").splitlines()]
+def load_cases(name: str = "cases") -> list[dict[str, Any]]:
+    """`cases` are the corpus, `own_cases` more of the same form, from MongoDB's documentation and its own tests."""
+    return [json.loads(line) for line in (_CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
 
 def _date(value: Any) -> DatetimeMS:

@@ -79,6 +79,7 @@ class _Reader:
         self._text_index = text_index
         self.near: geo.Near | None = None
         self.text: TextQuery | None = None
+        self._arrays = 0  # how deep inside $elemMatch
 
     # Documents.
 
@@ -99,6 +100,8 @@ class _Reader:
                 return self._logical(name, operand, is_top)
             case "$comment":
                 return None
+            case "$expr" | "$jsonSchema" | "$text" if self._arrays:
+                raise bad_value(f"{name} can only be applied to the top-level document")
             case "$expr":
                 return self._expression(operand)
             case "$jsonSchema":
@@ -266,7 +269,9 @@ class _Reader:
         if is_operators(operand) and next(iter(operand)) not in (*_LOGICAL, "$expr", "$where", "$text", "$jsonSchema"):
             test = of_value(self.operators("", operand))
         else:
+            self._arrays += 1
             test = _of_documents(self.query(operand).holds)
+            self._arrays -= 1
 
         def element(array: Any) -> int | None:
             if type(array) is not list:
