@@ -85,7 +85,7 @@ class Figures:
 
     def lines(self) -> Iterator[str]:
         yield ""
-        yield "MongoDB (medians of the rounds; a document is 1 KB). Columns: rate; processor time of the server for each, µs"
+        yield "MongoDB (medians of the rounds; documents of 1 KB): rate; processor time of the server for each, µs"
         yield from [f"Skipped: {reason}." for reason in self.skipped]
         for contest, table in self.rates.items():
             yield f"  {contest}"
