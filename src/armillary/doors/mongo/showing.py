@@ -32,9 +32,9 @@ async def rows(
         for found in page:
             document = found.document
             if query.returns_keys:
-                row = _keys(document, fields)  # whatever the projection says, as MongoDB does it
-            else:
-                row = dict(document) if query.project is None else query.project(document)
+                shown.append(encode(_keys(document, fields)))  # and nothing else, as MongoDB does it
+                continue
+            row = dict(document) if query.project is None else query.project(document)
             if query.shows_numbers:
                 key = container.key_of_bson(document) if container.key is not None else ()
                 number = await bson_items.number_of(await call.scoped(container, key), key, document["_id"])
