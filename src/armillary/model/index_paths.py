@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from armillary.errors import Failure, bad_request
@@ -146,6 +147,7 @@ def step_text(step: str | None) -> str:
     return step
 
 
+@lru_cache(1024)
 def text_steps(path: str) -> Steps:
     """The steps behind a canonical path text."""
     steps: list[str | None] = []

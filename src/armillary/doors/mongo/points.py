@@ -31,6 +31,7 @@ _VALUES: Final = frozenset((ObjectId, str, int, Int64))
 _PLAIN: Final = bytes(5)  # no flags, and a section of one document
 _BODY_AT: Final = HEADER_BYTES + len(_PLAIN)
 _COMMAND: Final = b"\x02find\x00"
+_ID: Final = b"_id\x00"  # few others say it: they are not decoded in vain
 _BEGINNING: Final = b"\x03cursor\x00"
 _FIRST: Final = b"\x04firstBatch\x00"
 _ELEMENT: Final = b"\x030\x00"  # the first of an array
@@ -39,7 +40,7 @@ _INT32: Final = Struct("<i")
 
 def answer(door: MongoDoor, client: Client, frame: bytes) -> tuple[bytes, float] | None:
     """The document that answers a frame, and its charge; None: it is not as plain as that."""
-    if frame[HEADER_BYTES:_BODY_AT] != _PLAIN or frame[_BODY_AT + 4 : _BODY_AT + 10] != _COMMAND:
+    if frame[HEADER_BYTES:_BODY_AT] != _PLAIN or frame[_BODY_AT + 4 : _BODY_AT + 10] != _COMMAND or _ID not in frame:
         return None
     _, _, _, op_code = HEADER.unpack_from(frame)
     raw = frame[_BODY_AT:]
