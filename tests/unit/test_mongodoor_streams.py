@@ -292,3 +292,24 @@ async def test_large_events_in_fragments() -> None:
     ):
         assert (await house.ask({"aggregate": "c", "pipeline": stages, "cursor": {}}))["code"] == code
     await house.close()
+
+
+async def test_streams_of_several_collections_go_on_behind_any_event(seed: int) -> None:
+    dice = random.Random(seed)
+    clock = VirtualClock()
+    house = await MongoHouse.open(clock=clock)
+    names = ("a", "b", "c")
+    for name in names:
+        await write(house, {"create": name})
+    stream = await Stream(house, 1).open()
+    written = []
+    for number in range(40):
+        clock.advance(0.0001)  # several in a millisecond
+        written.append((dice.choice(names), number))
+        await write(house, {"insert": written[-1][0], "documents": [{"_id": number}]})
+    told = await stream.read()
+    assert [(each["ns"]["coll"], each["documentKey"]["_id"]) for each in told] == written, f"--seed {seed}"
+    for place in dice.sample(range(39), 5):
+        rest = await (await Stream(house, 1).open(resumeAfter=told[place]["_id"])).read()
+        assert [each["documentKey"]["_id"] for each in rest] == list(range(place + 1, 40)), f"--seed {seed}, {place}"
+    await house.close()

@@ -6,7 +6,7 @@ Inside a partition events come in the order of its log; those of several are put
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -79,23 +79,32 @@ async def read(
 ) -> tuple[list[Told], Position]:
     """The next events, and where that leads to. `since_ms`: only what was done then or later."""
     pieces: list[Stretch] = []
-    found: list[tuple[Event, int]] = []  # with the number of its piece
+    found: list[tuple[int, int, Event]] = []  # with when it is told, and the number of its piece
     ends: list[bytes] = []
     for stretch in position:
         for key_range in container.map.overlapping(stretch.low, stretch.high):
             piece = Stretch(max(stretch.low, key_range.low), min(stretch.high, key_range.high), stretch.place)
             events_of, end = await _read_one(container.partitions[key_range.id], piece, most, since_ms)
-            found += [(each, len(pieces)) for each in events_of]
+            found += [(when, len(pieces), each) for when, each in in_turn(events_of)]
             pieces.append(piece)
             ends.append(end)
-    found.sort(key=lambda each: (each[0].wall_ms, each[1], each[0].place))
+    found.sort(key=lambda each: each[:2])
     told = []
-    for event, number in found[:most]:
+    for _, number, event in found[:most]:
         pieces[number] = pieces[number]._replace(place=event.place)
         told.append(Told(event, tuple(pieces)))
     if len(found) <= most:
         pieces = [piece._replace(place=max(piece.place, end)) for piece, end in zip(pieces, ends, strict=True)]
     return told, tuple(pieces)
+
+
+def in_turn(events_of: Iterable[Event]) -> Iterator[tuple[int, Event]]:
+    """Events of one partition with when they are to be told among others: never before those that they follow, even if
+    the clock was set back."""
+    when = 0
+    for event in events_of:
+        when = max(when, event.wall_us)
+        yield when, event
 
 
 async def _read_one(partition: Partition, piece: Stretch, most: int, since_ms: int | None) -> tuple[list[Event], bytes]:

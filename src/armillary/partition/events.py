@@ -35,6 +35,11 @@ class Event(NamedTuple):
     document: Document | None  # as it became; of an update only where images are kept
     update: Document | None  # what an update changed
     before: Document | None  # as it was, where that is kept
+    microseconds: int = 0  # beyond the milliseconds: in which order collections were changed
+
+    @property
+    def wall_us(self) -> int:
+        return self.wall_ms * 1000 + self.microseconds
 
     @property
     def lsn(self) -> int:
@@ -56,10 +61,12 @@ def noted(
     update = None
     if kind == UPDATE and before is not None and after is not None:
         update = update_description(before, after)
+    wall_us = int(now_s * 1_000_000)
     return {
         "t": kind,
         "e": epk,
-        "w": Int64(int(now_s * 1000)),
+        "w": Int64(wall_us // 1000),
+        "y": wall_us % 1000,
         "k": document_key(schema.key, present),
         "d": after if kind in (INSERT, REPLACE) or schema.keeps_images else None,
         "u": update,
@@ -83,6 +90,7 @@ def unpack_event(key: bytes, value: bytes) -> Event:
         kept.get("d"),
         kept.get("u"),
         kept.get("b"),
+        kept.get("y", 0),
     )
 
 

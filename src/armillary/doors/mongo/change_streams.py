@@ -206,7 +206,8 @@ class ChangeStream:
         return await self._through_pipeline(found)
 
     async def _documents_events(self, call: Call, count: int) -> list[Document]:
-        shown: list[tuple[int, Document]] = []
+        found: list[tuple[int, int, Container, Told]] = []
+        ends: dict[str, Position] = {}
         for container in self._containers(call):
             rid = container.record.rid.hex()
             if rid not in self._positions:
@@ -214,18 +215,22 @@ class ChangeStream:
             position = self._positions[rid]
             if not watching.has_news(container, position):
                 continue
-            told, behind = await watching.read(container, position, count, self._since_ms)
-            for each in told:
-                before = dict(self._positions) if self._splits else {}
-                self._positions[rid] = each.position
-                document = await self._shown(call, container, each)
-                if self._splits:
-                    self._before[document["_id"]["_data"]] = before
-                shown.append((each.event.wall_ms, document))
-            self._positions[rid] = behind
-        shown.sort(key=lambda each: each[0])
-        self._token = self._made_token(shown[-1][0]) if shown else self._made_token(0)
-        return [document for _, document in shown]
+            told, ends[rid] = await watching.read(container, position, count, self._since_ms)
+            times = [when for when, _ in watching.in_turn(each.event for each in told)]
+            found += [(when, len(ends), container, each) for when, each in zip(times, told, strict=True)]
+        found.sort(key=lambda each: each[:2])
+        # A token says what was told before, of all collections: so it is made when the event's turn comes.
+        shown: list[Document] = []
+        for _, _, container, each in found:
+            before = dict(self._positions) if self._splits else {}
+            self._positions[container.record.rid.hex()] = each.position
+            document = await self._shown(call, container, each)
+            if self._splits:
+                self._before[document["_id"]["_data"]] = before
+            shown.append(document)
+        self._positions |= ends
+        self._token = self._made_token(found[-1][3].event.wall_ms if found else 0)
+        return shown
 
     async def _shown(self, call: Call, container: Container, told: Told) -> Document:
         event = told.event
