@@ -404,3 +404,12 @@ def test_positional_projection() -> None:
 )
 def test_projections_that_are_none(given: Any, code: int) -> None:
     assert code_of(lambda: compile_projection(given, CONTEXT))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("searched", "is_found"),
+    [("the", False), ("over the", False), ("jump", True), ("THE fox", True), ('"over the"', False)],
+)
+def test_words_that_every_text_has_are_not_searched_for(searched: str, is_found: bool) -> None:
+    matcher = compile_filter({"$text": {"$search": searched}}, CONTEXT, text_index=TextIndex({"t": 1.0}))
+    assert matcher.matches({"t": "The quick fox jumps over the dog"}) is is_found

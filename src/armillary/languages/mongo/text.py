@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from armillary.languages.mongo import paths
 from armillary.languages.mongo.errors import bad_value, refusal
+from armillary.languages.mongo.stop_words import STOP_WORDS
 from armillary.model.bson_values import Document, type_name
 from armillary.query.words import words_of
 
@@ -160,4 +161,10 @@ def _bare(text: str) -> str:
 
 
 def _words(text: str, language: str) -> tuple[str, ...]:
-    return words_of(_bare(text), language) if language else tuple(_WORD.findall(_bare(text)))
+    text = _bare(text)
+    if not language:
+        return tuple(_WORD.findall(text))
+    left_out = STOP_WORDS.get(language)
+    if left_out is not None:
+        text = " ".join([word for word in _WORD.findall(text) if word not in left_out])
+    return words_of(text, language)
