@@ -168,3 +168,25 @@ async def test_items_of_the_sql_door_are_in_indexes_too(shop: Shop) -> None:
         await shop.insert(container, {"_id": "x", "pk": "a", "at": DatetimeMS(5)})
     found = await bson_items.find(container, ("a",), "5")
     assert found.document is not None and decode(found.document)["at"] == DatetimeMS(5)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"a": {"$gt": 1}, "b": {"$exists": True}}, None),
+        ({"$or": [{"a": 1}, {"a": {"$in": [2, 3]}}]}, None),
+        ({"a": {"$exists": False}}, 67),
+        ({"a": {"$ne": 1}}, 67),
+        ({"a": {"$not": {"$gt": 1}}}, 67),
+        ({"$expr": {"$eq": ["$a", 1]}}, 67),
+        ({"$and": [{"$and": [{"$and": [{"$and": [{"a": 1}]}]}]}]}, 67),
+    ],
+)
+def test_filters_of_partial_indexes(given: Any, code: int | None) -> None:
+    definition = {"key": {"a": 1}, "name": "a", "partialFilterExpression": given}
+    if code is None:
+        assert read_definition(definition)["partialFilterExpression"] == given
+        return
+    with pytest.raises(Failure) as refused:
+        read_definition(definition)
+    assert refused.value.details["code"] == code

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from bson.int64 import Int64
+from bson.regex import Regex
 
 from armillary import limits
 from armillary.languages.mongo.collation import parse_collation, whole_collation
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import TYPE_MISMATCH, refusal
-from armillary.languages.mongo.matching import compile_filter
+from armillary.languages.mongo.matching import compile_filter, is_operators
 from armillary.languages.mongo.text import language_of
 from armillary.model.bson_values import (
     Document,
@@ -55,7 +56,10 @@ _OPTIONS: Final = frozenset(
 # What makes two indexes on the same fields different ones; the rest may be changed, or says nothing.
 _TELLING: Final = ("unique", "sparse", "partialFilterExpression", "collation", "expireAfterSeconds", "weights")
 # And of those, what lets both be there.
-_APART: Final = ("partialFilterExpression", "collation")
+_APART: Final = ("partialFilterExpression", "collation", "sparse", "unique")
+# In filters of partial indexes.
+_PARTIAL: Final = frozenset("$eq $in $gt $gte $lt $lte $type $geoWithin $geoIntersects".split())
+_PARTIAL_DEPTH_MAX: Final = 4
 _FORGOTTEN: Final = ("ns", "dropDups")
 
 
@@ -133,6 +137,8 @@ def _check_key(key: Document) -> None:
         is_wildcard = path == WILDCARD or path.endswith(f".{WILDCARD}")
         if any(part.startswith("$") for part in path.split(".")) and not is_wildcard:
             raise refusal(CANNOT_CREATE, "Index key contains an illegal field name: field name starts with '$'.")
+        if value == "text" and is_wildcard and path != WILDCARD:
+            raise refusal(CANNOT_CREATE, f"The text index may index every field by '{WILDCARD}', not by '{path}'.")
         if is_wildcard and len(key) > 1 and value != "text":
             raise refusal(CANNOT_CREATE, "wildcard indexes do not allow compounding")
         if isinstance(value, str):
@@ -170,6 +176,7 @@ def _check_options(definition: Document) -> None:
         if type(definition["partialFilterExpression"]) is not dict:
             raise refusal(TYPE_MISMATCH, "The field 'partialFilterExpression' must be an object.")
         partial_filter(definition)
+        _check_partial(definition["partialFilterExpression"], 1)
     if "collation" in definition:
         if parse_collation(definition["collation"]) is None:
             del definition["collation"]
@@ -216,6 +223,27 @@ def _check_expiry(definition: Document) -> None:
     if "_id" in definition["key"]:
         raise refusal(INVALID_OPTION, "The field 'expireAfterSeconds' is not valid for an _id index specification.")
     definition["expireAfterSeconds"] = whole(int(number), is_long=type(seconds) is Int64)
+
+
+def _check_partial(given: Document, depth: int) -> None:
+    """Only what holds for single values, a few levels deep."""
+    for name, operand in given.items():
+        if name in ("$and", "$or"):
+            if depth >= _PARTIAL_DEPTH_MAX:
+                raise refusal(CANNOT_CREATE, "partialFilterExpression is nested too deeply")
+            for each in operand:
+                _check_partial(each, depth + 1)
+            continue
+        operators = operand if is_operators(operand) else {"$eq": operand}
+        for operator, value in operators.items():
+            is_taken = operator in _PARTIAL and not isinstance(value, Regex)
+            if operator == "$exists":
+                is_taken = truth(value)
+            if name.startswith("$") or not is_taken:
+                raise refusal(
+                    CANNOT_CREATE,
+                    f"Expression not supported in partial index: {name}: {shell_text(operand)}",
+                )
 
 
 def partial_filter(definition: Document) -> Any:
