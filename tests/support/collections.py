@@ -34,7 +34,7 @@ class Shop(House):
         if len(operations) == 1:
             await bson_items.write(container, operations[0])
             return
-        answer = await bson_items.write_many(container, operations, stops=True)
+        answer = await bson_items.write_many(container, operations, stops=True, at_once=True)
         for outcome in answer.outcomes:
             if isinstance(outcome, Exception):
                 raise outcome

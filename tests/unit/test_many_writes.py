@@ -150,3 +150,24 @@ async def present_without_limit(container: Container, keys: Sequence[tuple[str, 
     partition = container.partition_for(container.effective_key(("p",)))
     epk = container.effective_key(("p",))
     return [await partition.read_item(epk, bson_items.id_text(number)) is not None for _, number in keys]
+
+
+async def test_partitions_may_split_meanwhile(shop: Shop) -> None:
+    container = await shop.collection("pk")
+    keys = [(f"p{number % 50}", number) for number in range(6_000)]
+
+    async def write(part: int, *, is_ordered: bool) -> None:
+        for first in range(part, len(keys), 600):
+            some = keys[first : first + 300]
+            answer = await bson_items.write_many(
+                container, inserts(shop, container, some), stops=is_ordered, at_once=True
+            )
+            assert [each for each in answer.outcomes if isinstance(each, Failure)] == []
+            assert len(answer.outcomes) == len(some)
+
+    writing = asyncio.gather(write(0, is_ordered=True), write(300, is_ordered=False))
+    for range_id in (0, 1):
+        await shop.split(container, range_id)
+    await writing
+    assert len(container.partitions) == 3
+    assert sum(each.head.item_count for each in container.partitions.values()) == len(keys)

@@ -17,6 +17,7 @@ from armillary.account.container import Container
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import WRITE_DEPOSIT, Ask
 from armillary.partition.operations import MemberFailed, Operation, Outcome
+from armillary.partition.partition import Partition
 from armillary.partition.records import Record, Repeated
 from armillary.storage.engine import View
 
@@ -107,13 +108,14 @@ class Ahead:
         operations = self._operations
         while self._next < len(operations) and self._next - self._taken < self._most:
             batch = portion(self._container, operations, self._next, len(operations))
-            task = loop.create_task(self._attempt(batch, self._next))
+            # Who owns them now: by the time that the task runs it may be several.
+            partition = self._container.partition_for(batch[0].epk)
+            task = loop.create_task(self._attempt(partition, batch, self._next))
             self._next += len(batch)
             self._under_way.append(_UnderWay(self._next, task))
 
-    async def _attempt(self, batch: Sequence[Operation], at: int) -> list[Outcome] | None:
+    async def _attempt(self, partition: Partition, batch: Sequence[Operation], at: int) -> list[Outcome] | None:
         ask, end = self._ask, at + len(batch)
-        partition = self._container.partition_for(batch[0].epk)
         ticket = partition.admit(WRITE_DEPOSIT, ask)
         record = self._record_of(range(at, end)) if self._record_of is not None else None
 

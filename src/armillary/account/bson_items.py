@@ -222,6 +222,9 @@ async def _write_portion(
     """Those that were done, and why the next one was not."""
     failure: Failure | None = None
     while batch:
+        owned = portion(container, batch, 0, len(batch))
+        if len(owned) < len(batch):  # a partition was split while one was waited for
+            batch, failure = owned, None
         partition = container.partition_for(batch[0].epk)
         ticket = partition.admit(WRITE_DEPOSIT, ask)
         record = record_of(range(at, at + len(batch))) if record_of is not None else None
@@ -246,9 +249,6 @@ async def _write_portion(
                 raise partition.meter.charge(failed, batch[0].epk, ticket, ask) from None
             partition.meter.release(ticket, ask)
             await partition.released()  # and on to whoever owns the keys then, perhaps not all of them
-            owned = portion(container, batch, 0, len(batch))
-            failure = failure if len(owned) == len(batch) else None
-            batch = owned
             continue
         for operation, outcome in zip(batch, outcomes, strict=True):
             outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
