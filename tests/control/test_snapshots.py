@@ -10,7 +10,32 @@ import pytest
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
 from control.conftest import Operator, Start
 from pymongo import MongoClient
-from support.process import KEY, run_armillary
+from support.process import KEY
+
+from armillary.tools.cli import main
+
+
+class Console:
+    """Commands, run in this process: starting one takes longer than all that most of them do."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.directory = ""
+
+    def command(self, *arguments: str, code: int = 0) -> str:
+        """What one prints; on standard error if it is refused."""
+        self._capsys.readouterr()
+        assert main([*arguments, "--data", self.directory]) == code
+        output, errors = self._capsys.readouterr()
+        return errors if code == 2 else output
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.command(*arguments, "--json"))
+
+
+@pytest.fixture
+def console(capsys: pytest.CaptureFixture[str]) -> Console:
+    return Console(capsys)
 
 
 def container_of(operator: Operator, name: str, throughput_ru: int = 400) -> ContainerProxy:
@@ -63,14 +88,15 @@ def test_what_is_wrong_is_refused(operator: Operator, name: str) -> None:
     assert operator.send("DELETE", "checkpoints/..%2F..")[0] == 404
 
 
-def test_files_of_a_server_that_runs(operator: Operator, name: str, tmp_path: Path) -> None:
+def test_files_of_a_server_that_runs(operator: Operator, console: Console, name: str, tmp_path: Path) -> None:
+    console.directory = str(operator.directory)
     container = container_of(operator, name)
     for number in range(30):
         container.create_item({"id": str(number), "pk": number % 3, "text": "x" * 1_000})
     file = tmp_path / "file.snapshot"
-    assert operator.json("snapshot", name, str(file))["items"] == 30
-    assert "already" in operator.command("restore", str(file), code=2)
-    assert operator.json("restore", str(file), "--as", f"{name}-copy") == {"restored": [f"{name}-copy"], "items": 30}
+    assert console.json("snapshot", name, str(file))["items"] == 30
+    assert "already" in console.command("restore", str(file), code=2)
+    assert console.json("restore", str(file), "--as", f"{name}-copy") == {"restored": [f"{name}-copy"], "items": 30}
     copy = CosmosClient(operator.server.url, KEY).get_database_client(f"{name}-copy").get_container_client("c")
     own = ("_rid", "_self")
     copied = {key: {k: v for k, v in item.items() if k not in own} for key, item in everything(copy).items()}
@@ -78,18 +104,19 @@ def test_files_of_a_server_that_runs(operator: Operator, name: str, tmp_path: Pa
         key: {k: v for k, v in item.items() if k not in own} for key, item in everything(container).items()
     }
     container.create_item({"id": "since", "pk": 0})
-    operator.command("restore", str(file), "--replace")
+    console.command("restore", str(file), "--replace")
     again = CosmosClient(operator.server.url, KEY).get_database_client(name).get_container_client("c")
     assert len(everything(again)) == 30
     assert operator.ask("GET", "snapshots")["snapshots"] == []
     assert file.read_bytes()[:9] == b"armillary"
     file.write_bytes(file.read_bytes()[:-1])
-    assert "damaged" in operator.command("restore", str(file), "--as", "x", code=2)
+    assert "damaged" in console.command("restore", str(file), "--as", "x", code=2)
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_files_without_a_server(start_operator: Start, tmp_path: Path) -> None:
+def test_files_without_a_server(start_operator: Start, console: Console, tmp_path: Path) -> None:
     operator = start_operator()
+    console.directory = str(operator.directory)
     container = container_of(operator, "db")
     container.create_item({"id": "1", "pk": 1})
     mongo: MongoClient[dict[str, Any]] = MongoClient(operator.server.doors["mongo"], username="localhost", password=KEY)
@@ -97,12 +124,13 @@ def test_files_without_a_server(start_operator: Start, tmp_path: Path) -> None:
     mongo.close()
     operator.server.stop()
     file = tmp_path / "all.snapshot"
-    assert operator.json("snapshot", "/", str(file))["items"] == 2
-    operator.command("restore", str(file), "--replace")
-    assert "names neither" in operator.command("snapshot", "a/b/c", str(file), code=2)
-    assert "does not exist" in operator.command("snapshot", "nothing", str(file), code=2)
-    assert operator.json("restore", str(file), "--replace")["restored"] == ["db", "m"]
-    assert "There is no data directory" in run_armillary("snapshot", "/", "x", "--data", str(tmp_path / "no")).stderr
+    assert console.json("snapshot", "/", str(file))["items"] == 2
+    console.command("restore", str(file), "--replace")
+    assert "names neither" in console.command("snapshot", "a/b/c", str(file), code=2)
+    assert "does not exist" in console.command("snapshot", "nothing", str(file), code=2)
+    assert console.json("restore", str(file), "--replace")["restored"] == ["db", "m"]
+    console.directory = str(tmp_path / "no")
+    assert "There is no data directory" in console.command("snapshot", "/", str(file), code=2)
     again = start_operator()
     assert container_read(again) == {"1"}
     mongo = MongoClient(again.server.doors["mongo"], username="localhost", password=KEY)
@@ -117,42 +145,37 @@ def container_read(operator: Operator) -> set[str]:
     return set(everything(client.get_database_client("db").get_container_client("c")))
 
 
-def test_backups(start_operator: Start, tmp_path: Path) -> None:
+def test_backups(start_operator: Start, console: Console, tmp_path: Path) -> None:
     operator = start_operator()
+    console.directory = str(operator.directory)
     container = container_of(operator, "db")
     container.create_item({"id": "1", "pk": 1})
     backups = str(tmp_path / "backups")
-    first = operator.json("backup", "create", backups)
+    first = console.json("backup", "create", backups)
     container.create_item({"id": "2", "pk": 1})
-    second = operator.json("backup", "create", backups)
-    third = operator.json("backup", "create", backups)
+    second = console.json("backup", "create", backups)
+    third = console.json("backup", "create", backups)
     assert (first["number"], second["number"], third["number"]) == (1, 2, 3)
     assert 0 < third["copied_bytes"] < third["size_bytes"]
     assert not any((operator.directory / "checkpoints").iterdir())
     operator.server.stop()
-    assert operator.json("backup", "create", backups)["number"] == 4
-    assert "all is well" in operator.command("backup", "verify", backups, "--number", "2")
-    assert "is not empty" in operator.command("backup", "restore", backups, "--to", backups, code=2)
+    assert console.json("backup", "create", backups)["number"] == 4
+    assert "all is well" in console.command("backup", "verify", backups, "--number", "2")
+    assert "is not empty" in console.command("backup", "restore", backups, "--to", backups, code=2)
     restored = tmp_path / "server-2"
-    operator.command("backup", "restore", backups, "--number", "1", "--to", str(restored))
-    assert (
-        json.loads(run_armillary("snapshot", "/", str(tmp_path / "x"), "--data", str(restored), "--json").stdout)[
-            "items"
-        ]
-        == 1
-    )
-    assert operator.json("backup", "prune", backups, "--keep", "1")["removed"] == 3
-    assert [each["number"] for each in operator.json("backup", "list", backups)["backups"]] == [4]
-    assert "all is well" in operator.command("backup", "verify", backups)
+    console.command("backup", "restore", backups, "--number", "1", "--to", str(restored))
+    console.directory = str(restored)
+    assert console.json("snapshot", "/", str(tmp_path / "x"))["items"] == 1
+    assert console.json("backup", "prune", backups, "--keep", "1")["removed"] == 3
+    assert [each["number"] for each in console.json("backup", "list", backups)["backups"]] == [4]
+    assert "all is well" in console.command("backup", "verify", backups)
     largest = max((tmp_path / "backups" / "files").iterdir(), key=lambda file: file.stat().st_size)
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
-    outcome = run_armillary("backup", "verify", backups)
-    assert outcome.returncode == 1
-    assert "digest" in outcome.stdout
-    assert "no backups" in operator.command("backup", "list", str(tmp_path), code=2)
-    assert "nothing in it was touched" in operator.command("backup", "create", str(tmp_path), code=2)
+    assert "digest" in console.command("backup", "verify", backups, code=1)
+    assert "no backups" in console.command("backup", "list", str(tmp_path), code=2)
+    assert "nothing in it was touched" in console.command("backup", "create", str(tmp_path), code=2)
 
 
 @pytest.fixture(autouse=True)

@@ -97,8 +97,7 @@ class MemoryLoader:
         self._map = stored
 
     def put(self, pairs: Sequence[Pair]) -> None:
-        for key, value in pairs:
-            self._map.put(key, value)
+        self._map.extend(pairs)
 
     def finish(self) -> None:
         pass  # memory has no later
@@ -117,7 +116,8 @@ class SortedMap:
         self.get = self._values.get  # the dict's own method: a call less on every read
 
     def copy_from(self, other: SortedMap) -> None:
-        self._values.update(other._values)
+        self._values = other._values.copy()  # a third of the time of filling one
+        self.get = self._values.get
         self._chunks = [list(chunk) for chunk in other._chunks]
         self._lasts = list(other._lasts)
 
@@ -134,6 +134,22 @@ class SortedMap:
         if key not in self._values:
             self._insert(key)
         self._values[key] = value
+
+    def extend(self, pairs: Sequence[Pair]) -> None:
+        """Pairs in the order of their keys; far faster where all of them come behind what is there."""
+        if not pairs or (self._lasts and pairs[0][0] <= self._lasts[-1]):
+            for key, value in pairs:
+                self.put(key, value)
+            return
+        self._values.update(pairs)
+        keys = [key for key, _ in pairs]
+        if self._chunks and len(self._chunks[-1]) + len(keys) <= _CHUNK_KEYS_MAX:
+            self._chunks[-1] += keys
+            self._lasts[-1] = keys[-1]
+            return
+        for at in range(0, len(keys), _CHUNK_KEYS_MAX):
+            self._chunks.append(keys[at : at + _CHUNK_KEYS_MAX])
+            self._lasts.append(self._chunks[-1][-1])
 
     def delete(self, key: bytes) -> None:
         if self._values.pop(key, None) is not None:

@@ -24,6 +24,11 @@ class Place:
     def __init__(self, settings: Settings, url: str | None) -> None:
         self._settings = settings
         self._url = url
+        self._server: Server | None = None
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
 
     @property
     def directory(self) -> Path:
@@ -34,7 +39,7 @@ class Place:
         is_known = self._url is not None or self._settings.control_key is not None
         if not is_known and read_control(self.directory).key is None:
             return None
-        server = find_server(self._settings, self._url)
+        self._server = server = find_server(self._settings, self._url)
         if server.is_answering:
             return server
         if self._url is not None:

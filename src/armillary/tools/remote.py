@@ -42,6 +42,9 @@ class Server:
                 context.load_verify_locations(certificate)
             self._connection = http.client.HTTPSConnection(parts.hostname, port, timeout=_TIMEOUT_S, context=context)
 
+    def close(self) -> None:
+        self._connection.close()
+
     def get(self, *path: str, **query: object) -> Any:
         return self._call("GET", path, None, query)
 

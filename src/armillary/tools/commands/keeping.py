@@ -24,4 +24,8 @@ _COMMANDS: dict[tuple[str, str], Callable[[Place, Screen, dict[str, Any]], int]]
 def run_keeping(
     name: str, verb: str, screen: Screen, arguments: dict[str, Any], settings: Settings, url: str | None
 ) -> int:
-    return _COMMANDS[name, verb](Place(settings, url), screen, arguments)
+    place = Place(settings, url)
+    try:
+        return _COMMANDS[name, verb](place, screen, arguments)
+    finally:
+        place.close()

@@ -48,5 +48,8 @@ def run_command(name: str, arguments: dict[str, Any], settings: Settings) -> int
 
         return run_keeping(name, verb, screen, arguments, settings, url)
     server = find_server(settings, url)
-    _COMMANDS[name, verb](server, screen, arguments)
+    try:
+        _COMMANDS[name, verb](server, screen, arguments)
+    finally:
+        server.close()
     return 0
