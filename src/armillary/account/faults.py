@@ -18,7 +18,7 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.limits import FAULT_RULES_MAX
 from armillary.model.keys import Key
 from armillary.model.ranges import KeyRange
-from armillary.partition.operations import Operation
+from armillary.partition.operations import Operation, Verb
 
 if TYPE_CHECKING:
     from armillary.account.account import Account
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 WRITES = ("create", "upsert", "replace", "patch", "delete", "batch", "execute")
 OPERATIONS = ("read", *WRITES, "query", "feed", "changes")
+_NAMES = {Verb.CHANGE: "replace", Verb.MERGE: "patch"}  # what other doors do, by the nearest name
 
 
 @dataclass(slots=True)
@@ -124,7 +125,8 @@ class Faults:
         return await self._meet(operation, container, epk, epk + b"\x00", (container.map.find(epk),))
 
     async def at_write(self, container: Container, operation: Operation) -> Failure | None:
-        return await self.at_key(operation.verb.name.lower(), container, operation.epk)
+        name = _NAMES.get(operation.verb) or operation.verb.name.lower()
+        return await self.at_key(name, container, operation.epk)
 
     async def over(
         self, operation: str, container: Container, low: bytes, high: bytes, ranges: Sequence[KeyRange]

@@ -13,12 +13,12 @@ from armillary.doors.mongo.answers import Elements, encode_elements
 from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
 from armillary.doors.mongo.cursors import first_batch
 from armillary.doors.mongo.duplicates import as_duplicate
-from armillary.doors.mongo.errors import code_of, message_of
+from armillary.doors.mongo.errors import code_of, ends_command, message_of
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reads import listed
 from armillary.doors.mongo.wire import decode_document
 from armillary.doors.mongo.writes import check_count, inserting, numbered, statement_numbers
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document, encode
 from armillary.partition.records import Record
@@ -47,7 +47,7 @@ async def bulk_write(call: Call) -> Reply:
             call.check_time()
             row = await run.one(index, operation)
         except Failure as failure:
-            if failure.kind in (Kind.DROPPED, Kind.TIMED_OUT):
+            if ends_command(failure):
                 raise
             if call.transaction is not None:
                 call.transaction.check((failure,))

@@ -63,6 +63,11 @@ _THROTTLED: Final = (
 )
 
 
+def ends_command(failure: Failure) -> bool:
+    """Whether a statement that fails so ends its whole command: the client is to send it again, or has gone."""
+    return failure.kind in (Kind.DROPPED, Kind.TIMED_OUT) or code_of(failure) in RETRYABLE
+
+
 def code_of(failure: Failure) -> int:
     code = failure.details.get("code")
     return code if isinstance(code, int) else CODES[failure.kind]

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from armillary import limits
 from armillary.doors.mongo.call import Call, Reply, out_of_time
 from armillary.doors.mongo.errors import RETRYABLE
+from armillary.doors.mongo.hello import application_in
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document
@@ -85,10 +86,14 @@ class _Rule:
         if "isOutOfTime" in self.data:
             return "maxTimeMS" in call.body
         wanted = self.data.get("failCommands")
-        if not isinstance(wanted, list) or call.name not in wanted:
+        name = "isMaster" if call.name == "ismaster" else call.name
+        if not isinstance(wanted, list) or name not in wanted:
             return False
-        name = self.data.get("appName")
-        if name is not None and name != call.client.app_name:
+        application = self.data.get("appName")
+        if application is not None and application not in (
+            call.client.app_name,
+            application_in(call.body.get("client")),
+        ):
             return False
         return self.is_due()
 

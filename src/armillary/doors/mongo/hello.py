@@ -83,12 +83,17 @@ def _note_metadata(call: Call) -> None:
         if not isinstance(told, dict):
             raise refusal(14, "The client metadata document is no document")
         client.metadata = told
-        application = told.get("application")
-        if isinstance(application, dict) and isinstance(application.get("name"), str):
-            client.app_name = application["name"][:128]
+        client.app_name = application_in(told)
     wanted = call.body.get("compression")
     if isinstance(wanted, list):
         client.compressors = compression.agreed(wanted)
+
+
+def application_in(told: Any) -> str:
+    """The name of the application that a client's metadata gives."""
+    application = told.get("application") if isinstance(told, dict) else None
+    name = application.get("name") if isinstance(application, dict) else None
+    return name[:128] if isinstance(name, str) else ""
 
 
 async def _hold(call: Call) -> None:

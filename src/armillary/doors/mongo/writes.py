@@ -14,7 +14,7 @@ from armillary.account.container import Container
 from armillary.doors.mongo import capped, changes, namespaces, raw, validation, views
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.duplicates import as_duplicate
-from armillary.doors.mongo.errors import write_error
+from armillary.doors.mongo.errors import ends_command, write_error
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.wire import decode_document
 from armillary.errors import Failure, Kind
@@ -177,6 +177,9 @@ async def write_all(
         call.spend(failure.charge_ru)
         return [failure]
     call.spend(answer.charge_ru)
+    for each in answer.outcomes:
+        if isinstance(each, Failure) and ends_command(each):
+            raise each
     if call.transaction is not None:
         call.transaction.check(answer.outcomes)
     return answer.outcomes
@@ -281,7 +284,7 @@ async def in_turn(
             call.check_time()
             await run(index, statement)
         except Failure as failure:
-            if failure.kind in (Kind.DROPPED, Kind.TIMED_OUT):
+            if ends_command(failure):
                 raise
             if call.transaction is not None:
                 call.transaction.check((failure,))
