@@ -215,6 +215,21 @@ async def test_indexes_are_used(shop: Shop) -> None:
     assert page.counters.items_loaded <= 4
 
 
+async def test_arrays_inside_arrays_are_found_with_an_index(shop: Shop) -> None:
+    container = await shop.collection()
+    await shop.insert(container, {"_id": 1, "a": [[5]]}, {"_id": 2, "a": [5]}, {"_id": 3, "a": [[{"b": 1}]]})
+    await shop.index(container, {"a": 1})
+    await shop.index(container, {"a.b": 1})
+    for given, expected in (
+        ({"a": {"$elemMatch": {"$elemMatch": {"$in": [5]}}}}, {1}),
+        ({"a": {"$elemMatch": {"$in": [5]}}}, {2}),
+        ({"a": {"$elemMatch": {"$eq": [5]}}}, {1}),
+        ({"a": {"$elemMatch": {"$elemMatch": {"b": {"$gte": 1}}}}}, {3}),
+        ({"a.0.b": 1}, {3}),
+    ):
+        assert set(await found(shop, container, given)) == expected, given
+
+
 async def test_sorted_readings_go_on_over_splits_and_writes(shop: Shop) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)

@@ -207,9 +207,11 @@ class _Reader:
         (kind,) = kinds
         return either([_between(steps, str(kind), bounds) for steps in places])
 
-    def _element(self, places: Sequence[Steps], operand: Document) -> Condition:
+    def _element(self, places: Sequence[Steps], operand: Any) -> Condition:
         arrays = [steps for steps in places if steps and steps[-1] is not _ELEMENT]
         elements = [(*steps, _ELEMENT) for steps in arrays]
+        if isinstance(operand, DBRef):
+            return ALL
         if not elements:
             # Only what an array inside an array holds: rare enough not to be looked for.
             return _any_of(places, Defined)

@@ -122,6 +122,8 @@ def _field(path: str, operand: Any, is_collated: bool) -> Condition:
     place = place_condition(path, operand)
     parts: list[Condition] = [] if place is None else [place]
     for name, value in operand.items():
+        if isinstance(value, DBRef) and name == "$elemMatch":
+            continue
         if name == "$elemMatch" and not _is_of_values(value):
             parts.append(_query(value, f"{path}.", is_collated))
         elif name == "$all":
@@ -164,6 +166,8 @@ def _ranges(name: str, value: Any, beside: Document, is_collated: bool) -> KeyRa
         case "$elemMatch":
             ranges: KeyRanges | None = None
             for inner, operand in value.items():
+                if inner == "$elemMatch":
+                    continue  # of elements that are arrays, which have one key as a whole
                 one = _ranges(inner, operand, value, is_collated)
                 if one is not None:
                     ranges = one if ranges is None else intersected(ranges, one)

@@ -52,6 +52,9 @@ class Matcher:
         return self._node.position(document, array)
 
 
+_REFERENCE: Final = ("$ref", "$id", "$db")  # fields of references between documents
+
+
 def compile_filter(given: Any, context: Context, *, text_index: TextIndex | None = None) -> Matcher:
     if type(given) is not dict:
         raise refusal(14, "The filter must be an object.")
@@ -69,7 +72,7 @@ def is_operators(value: Any) -> bool:
     if type(value) is not dict or not value:
         return False
     first = next(iter(value))
-    return first.startswith("$") and first not in ("$ref", "$id", "$db")
+    return first.startswith("$") and first not in _REFERENCE
 
 
 class _Reader:
@@ -86,7 +89,7 @@ class _Reader:
     def query(self, given: Document, *, is_top: bool = False) -> Node:
         nodes: list[Node] = []
         for name, operand in given.items():
-            if name.startswith("$"):
+            if name.startswith("$") and name not in _REFERENCE:
                 node = self._top_level(name, operand, is_top)
                 if node is not None:
                     nodes.append(node)
@@ -264,6 +267,8 @@ class _Reader:
         return Both(tuple(parts))
 
     def _element(self, operand: Any) -> Leaf:
+        if isinstance(operand, DBRef):
+            operand = dict(operand.as_doc())
         if type(operand) is not dict:
             raise bad_value("$elemMatch needs an Object")
         if is_operators(operand) and next(iter(operand)) not in (*_LOGICAL, "$expr", "$where", "$text", "$jsonSchema"):

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from bson.dbref import DBRef
+
 from armillary.languages.mongo.array_filters import ArrayFilters, parse_array_filters
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import (
@@ -22,7 +24,7 @@ from armillary.languages.mongo.errors import (
     refusal,
 )
 from armillary.languages.mongo.modifiers import KEPT, MODIFIERS, Modifier, Place, Reaching
-from armillary.languages.mongo.paths import Parts, index_of, split
+from armillary.languages.mongo.paths import Parts, fields_of, index_of, split
 from armillary.languages.mongo.pipeline import compile_transform
 from armillary.model.bson_values import MISSING, Document, equal, is_identical, shell_text, type_name
 
@@ -305,6 +307,8 @@ def _is_dynamic(part: str) -> bool:
 
 
 def _member(value: Any, name: str) -> Any:
+    if type(value) is DBRef:
+        value = fields_of(value)
     if type(value) is dict:
         return value.get(name, MISSING)
     if type(value) is list:
@@ -340,6 +344,8 @@ def _check_rename(document: Document, parts: Parts, what: str) -> None:
 def _applied(node: _Node, value: Any, document: Document, path: str, is_insert: bool) -> Any:
     if not isinstance(node, _Tree):
         return node(value, Place(document, path, is_insert))
+    if type(value) is DBRef:
+        value = fields_of(value)
     if type(value) is dict:
         return _applied_to_fields(node, value, document, path, is_insert)
     if type(value) is list:
