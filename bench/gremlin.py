@@ -25,6 +25,7 @@ from bench import gremlin_graph as graph
 from bench import gremlin_wire as wire
 from bench import servers
 from bench.idle import memory_mb
+from bench.load import cpu_seconds
 from bench.sections import Aim, Say, Section, row
 from bench.servers import ROOT, Server, Unavailable
 
@@ -71,6 +72,8 @@ class Figures:
     vertices: int
     edges: int
     rates: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # by contest and contestant
+    # Of the server, for each request: others that use the machine disturb it less than rates.
+    cpu_us: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     walks: dict[str, dict[str, Walked]] = field(default_factory=dict)  # by script and contestant
     skipped: list[str] = field(default_factory=list)
     walk_grown_mb: float = 0.0
@@ -78,21 +81,26 @@ class Figures:
     def ratio(self, contest: str, over: str, under: str) -> float | None:
         """Of what was measured close together: the median of the rounds' own."""
         table = self.rates.get(contest, {})
-        pairs = zip(table.get(over, []), table.get(under, []), strict=False)
-        ratios = [above / below for above, below in pairs if below]
-        return statistics.median(ratios) if ratios else None
+        return _median_ratio(table.get(over, []), table.get(under, []))
+
+    def cpu_ratio(self, contest: str, over: str, under: str) -> float | None:
+        """The same by processor time."""
+        table = self.cpu_us.get(contest, {})
+        return _median_ratio(table.get(under, []), table.get(over, []))
 
     def lines(self) -> Iterator[str]:
         yield ""
         yield f"Gremlin (medians of the rounds; {self.vertices:,} vertices, {self.edges:,} edges, four partitions)"
+        yield "  Columns: rate; processor time of the server for each, µs"
         yield from [f"Skipped: {reason}." for reason in self.skipped]
         for contest, table in self.rates.items():
             yield f"  {contest}"
             for name, rates in table.items():
-                yield row(f"  {name}", [f"{statistics.median(rates):,.0f}"])
+                cells = [statistics.median(rates), statistics.median(self.cpu_us[contest][name])]
+                yield row(f"  {name}", [f"{each:,.0f}" for each in cells])
             for other in [name for name in table if name != ARMILLARY]:
-                ratio = self.ratio(contest, ARMILLARY, other)
-                yield row(f"    {ARMILLARY} / {other}", ["-" if ratio is None else f"{ratio:.2f}"])
+                ratios = [self.ratio(contest, ARMILLARY, other), self.cpu_ratio(contest, ARMILLARY, other)]
+                yield row(f"    {ARMILLARY} / {other}", ["-" if each is None else f"{each:.2f}" for each in ratios])
         for script, walks in self.walks.items():
             yield f"  {script if len(script) < 100 else script[:97] + '...'}"
             for name, walked in walks.items():
@@ -104,6 +112,7 @@ class Figures:
 
     def aims(self) -> Iterable[Aim]:
         yield Aim(f"{POINT.rpartition(',')[0]} / {ECHO}", self.ratio(POINT, ARMILLARY, ECHO), 0.4)
+        yield Aim("the same by processor time", self.cpu_ratio(POINT, ARMILLARY, ECHO), 0.4)
         yield Aim("memory of repeat(out()).times(6).limit(10), MB", self.walk_grown_mb, 50, is_most=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -139,9 +148,14 @@ def measure(directory: Path, *, is_quick: bool, say: Say) -> Section:
         _walk_early(figures, contestants, say)
         for _ in range(plan.rounds):
             _points(figures, {ECHO: echo, **contestants}, plan, say)
-        for _ in range(min(plan.rounds, 3)):
+        for _ in range(2):
             _traverse(figures, contestants, say)
     return figures
+
+
+def _median_ratio(over: list[float], under: list[float]) -> float | None:
+    ratios = [above / below for above, below in zip(over, under, strict=False) if below]
+    return statistics.median(ratios) if ratios else None
 
 
 @contextmanager
@@ -162,9 +176,13 @@ def _points(figures: Figures, contestants: dict[str, Server], plan: Plan, say: S
         for name, server in contestants.items():
             messages = [_point(number, is_bound=contest == POINT_BOUND, name=name) for number in numbers]
             with _awake(name, server):
+                cpu_s = cpu_seconds(server.pid)
                 per_s = wire.rate(server.port, messages, connections=CONNECTIONS, seconds=plan.seconds)
+                cpu_s = cpu_seconds(server.pid) - cpu_s
             figures.rates.setdefault(contest, {}).setdefault(name, []).append(per_s)
-            say(f"{contest}: {name} {per_s:,.0f}/s")
+            cpu_us = cpu_s / max(per_s * plan.seconds, 1) * 1e6
+            figures.cpu_us.setdefault(contest, {}).setdefault(name, []).append(cpu_us)
+            say(f"{contest}: {name} {per_s:,.0f}/s, {cpu_us:,.0f} µs")
 
 
 def _point(number: int, *, is_bound: bool, name: str) -> bytes:

@@ -190,9 +190,9 @@ class Run:
 
     async def _step(self, text: str, docstring: str, rows: list[str]) -> None:
         if match := re.fullmatch(r"the (\w+) graph", text):
-            self.graph = await self.graphs.get(match.group(1))
+            await self.choose(match.group(1))
         elif text == "the graph initializer of":
-            await run_script(self.graph, _joined(docstring), self.parameters)
+            await self.evaluate(_joined(docstring))
         elif match := re.fullmatch(r'using the parameter (\w+) defined as "(.*)"', text):
             self.parameters[match.group(1)] = self.value(match.group(2).replace('\\"', '"'))
         elif match := re.fullmatch(r'using the parameter (\w+) of P\.(\w+)\("(.*)"\)', text):
@@ -206,8 +206,9 @@ class Run:
             raise Skipped("unsupported in TinkerPop itself")
         elif text in ("iterated to list", "iterated next"):
             await self._iterate(text == "iterated next")
-        elif text.startswith("the traversal will raise an error"):
+        elif match := re.fullmatch(r'the traversal will raise an error( with message \w+ text of "(.*)")?', text):
             assert self.failure is not None, f"no error but {self.results}"
+            assert (match.group(2) or "") in self.failure.message, (match.group(2), self.failure.message)
         elif match := re.fullmatch(r"the result should be (\w+)", text):
             self._check(match.group(1), rows)
         elif match := re.fullmatch(r"the result should have a count of (\d+)", text):
@@ -219,7 +220,7 @@ class Run:
             assert count == int(match.group(1)), found
         elif match := re.fullmatch(r'the graph should return (\d+) for count of "(.*)"', text):
             self._raise()
-            found = await run_script(self.graph, match.group(2).replace('\\"', '"') + ".count()", self.parameters)
+            found = await self.evaluate(match.group(2).replace('\\"', '"') + ".count()")
             assert found == [int(match.group(1))], (match.group(2), found)
         elif text.startswith("nothing should happen"):
             raise Skipped("nothing to check")
@@ -232,12 +233,20 @@ class Run:
         if "withComputer" in self.script:
             raise Skipped("graph computer")
         try:
-            self.results = await run_script(self.graph, self.script, self.parameters)
+            self.results = await self.evaluate(self.script)
             if is_next:
                 first = self.results[0]
                 self.results = list(first.objects) if isinstance(first, Path) else list(_unfolded(first))
         except Failure as failure:
             self.failure = failure
+
+    # -- what others do in another way
+
+    async def choose(self, name: str) -> None:
+        self.graph = await self.graphs.get(name)
+
+    async def evaluate(self, script: str) -> list[Any]:
+        return await run_script(self.graph, script, self.parameters)
 
     def _raise(self) -> None:
         if self.failure is not None:
@@ -298,7 +307,7 @@ class Run:
             case "M":
                 return find("Merge", inner)
             case "v" | "e" | "vp":
-                element = self._element(kind, inner)
+                element = self.element(kind, inner)
                 return element if not suffix else element.id
             case "c":
                 return Lambda(inner)
@@ -311,7 +320,7 @@ class Run:
             return [self._json(each) for each in value]
         return self.value(value) if isinstance(value, str) else value
 
-    def _element(self, kind: str, inner: str) -> Any:
+    def element(self, kind: str, inner: str) -> Any:
         vertices = self.graph.stored_vertices.values()
 
         def name(vertex: Vertex) -> Any:
