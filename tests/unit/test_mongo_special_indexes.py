@@ -192,3 +192,22 @@ async def test_what_is_no_place_is_refused(house: MongoHouse) -> None:
     near = {"place": {"$near": {"$geometry": {"type": "Point", "coordinates": [1, 1]}}}}
     assert (await house.ask({"find": "c", "filter": near}))["code"] == 291
     assert (await house.ask({"insert": "c", "documents": [{"_id": 2}, {"_id": 3, "loc": None}]}))["n"] == 2
+
+
+async def test_the_nearest_of_a_pipeline_are_read_off_the_index(house: MongoHouse) -> None:
+    documents = [
+        {"_id": n, "loc": {"type": "Point", "coordinates": [n % 60, n // 60]}, "even": n % 2 == 0} for n in range(1200)
+    ]
+    await filled(house, documents, {"loc": "2dsphere"})
+    near = {
+        "near": {"type": "Point", "coordinates": [10, 10]},
+        "distanceField": "apart",
+        "maxDistance": 160_000,
+        "query": {"even": True},
+    }
+    command = {"aggregate": "with", "pipeline": [{"$geoNear": near}, {"$project": {"_id": 1}}], "cursor": {}}
+    answer = await house.ask(command)
+    assert sorted(each["_id"] for each in answer["cursor"]["firstBatch"]) == [550, 610, 670]
+    statistics = (await house.ask({"getLastRequestStatistics": 1}))["RequestCharge"]
+    await house.ask({**command, "pipeline": [{"$match": {"even": {"$ne": None}}}]})
+    assert statistics * 5 < (await house.ask({"getLastRequestStatistics": 1}))["RequestCharge"]

@@ -30,6 +30,7 @@ from armillary.languages.mongo.context import run_values
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.pipeline import Facts, Pipeline, compile_pipeline
 from armillary.languages.mongo.sorting import compile_sort_by
+from armillary.languages.mongo.stages.sources import GeoNear
 from armillary.languages.mongo.stages.stage import Batches, Run, of_list
 from armillary.model.bson_values import Document, encode
 
@@ -134,7 +135,7 @@ class Aggregation:
         if not pipeline.reads_collection or self._container is None:
             return pipeline.run(of_list([]), run)
         if pipeline.geo_near is not None:
-            return pipeline.run(self._all(pipeline.geo_near.query), run)
+            return pipeline.run(self._nearby(pipeline.geo_near), run)
         if pipeline.leading_sort is not None:
             return pipeline.run(self._first_in_order(), run, is_filtered=True, is_sorted=True)
         return pipeline.run(self._filtered(), run, is_filtered=True)
@@ -167,9 +168,11 @@ class Aggregation:
             if page:
                 yield [found.document for found in page]
 
-    async def _all(self, given: Document) -> Batches:
+    async def _nearby(self, near: GeoNear) -> Batches:
         assert self._container is not None
-        async for batch in _documents(self._call, self._container, given):
+        given = {"$and": [near.query, near.near.as_filter()]}
+        wanted = reading.wanted(self._container, given, compiled.matcher_of(near.query, self._call))
+        async for batch in reading.documents(self._call, self._container, wanted):
             yield batch
 
     # What the door knows.

@@ -245,6 +245,16 @@ class Near:
     least: float = 0.0
     most: float = math.inf
 
+    def as_filter(self) -> Document:
+        """What an index of places can use of it."""
+        if self.unit == "plane":
+            return {}
+        most = {} if math.isinf(self.most) else {"$maxDistance": self.most}
+        if self.unit == "metres":
+            place = {"type": "Point", "coordinates": list(self.origin)}
+            return {self.path: {"$near": {"$geometry": place, **most}}}
+        return {self.path: {"$nearSphere": list(self.origin), **most}}
+
     def matches(self, document: Document) -> bool:
         found = self.distance(document)
         return found is not None and self.least <= found <= self.most
