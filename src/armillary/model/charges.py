@@ -62,7 +62,6 @@ METADATA_READ_RU = 1.0  # one database, container, script, user, permission, key
 METADATA_FEED_RU = 2.0  # a list or query of those
 METADATA_WRITE_RU = 4.95  # the published price of the smallest write
 QUERY_PLAN_RU = 1.0
-SCRIPT_BASE_RU = 1.0  # a stored procedure: this + what it did
 
 PARTITION_VISIT_RU = 2.25
 SEEK_RU = 0.25

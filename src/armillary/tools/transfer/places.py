@@ -19,7 +19,6 @@ from armillary.tools.transfer.parquet_files import ParquetSink, ParquetSource
 from armillary.tools.transfer.rows import Sink, Source
 from armillary.tools.transfer.table_endpoint import TableEndpoint, TableSink, TableSource
 
-FORMATS: Final = ("json", "jsonl", "csv", "parquet", "bson")
 _ENDINGS: Final = {
     ".json": "json",
     ".jsonl": "jsonl",
