@@ -61,7 +61,9 @@ async def _keys(sorting: Sorting, value: Any, traverser: Traverser, run: Run) ->
     return keys
 
 
-class OrderStep(GatheringStep):
+class Ordering(Step):
+    """What order() is by."""
+
     name = "order"
 
     def __init__(self) -> None:
@@ -75,6 +77,8 @@ class OrderStep(GatheringStep):
     def children(self) -> Iterable[Pipeline]:
         return [by.pipeline for by, _ in self.sorting if by.pipeline is not None]
 
+
+class OrderStep(Ordering, GatheringStep):
     async def gathered(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         for by, _ in self.sorting:
             await by.prepare(batch, run)
@@ -93,20 +97,7 @@ class OrderStep(GatheringStep):
         return await _sorted(items, self.sorting, run)
 
 
-class OrderLocalStep(WaitingStep):
-    name = "order"
-
-    def __init__(self) -> None:
-        self.sorting: Sorting = []
-
-    def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        if name != "by":
-            super().modulate(name, arguments, builder)
-        _add_order(self.sorting, arguments, builder)
-
-    def children(self) -> Iterable[Pipeline]:
-        return [by.pipeline for by, _ in self.sorting if by.pipeline is not None]
-
+class OrderLocalStep(Ordering, WaitingStep):
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         found: Batch = []
         for each in batch:
