@@ -237,7 +237,7 @@ async def _all_of(call: Call, container: Container, operations: list[Operation])
     rest = operations
     while rest:
         scoped = await call.scoped(container, rest[0].key)
-        answer = await bson_items.write_many(scoped, rest, stops=True)
+        answer = await bson_items.write_many(scoped, rest, stops=True, at_once=call.transaction is None)
         call.spend(answer.charge_ru)
         last = answer.outcomes[-1]
         done += [each for each in answer.outcomes if isinstance(each, Outcome)]

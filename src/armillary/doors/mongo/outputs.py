@@ -79,7 +79,7 @@ async def _replace(call: Call, collection: str, source: str, batches: Batches) -
 
 async def _insert(call: Call, container: Container, batch: list[Document]) -> None:
     operations = [_inserting(call, container, document) for document in batch]
-    answer = await bson_items.write_many(container, operations, stops=True)
+    answer = await bson_items.write_many(container, operations, stops=True, at_once=True)
     call.spend(answer.charge_ru)
     last = answer.outcomes[-1]
     if isinstance(last, Failure):
