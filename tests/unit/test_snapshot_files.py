@@ -23,9 +23,11 @@ from armillary.account.snapshot_files import parts
 from armillary.account.snapshots import take
 from armillary.account.throughput import Throughput
 from armillary.errors import Failure, Kind
-from armillary.model import frames
+from armillary.model import frames, layout
 from armillary.model.bson_values import encode
+from armillary.model.encoding import payload_of
 from armillary.model.resources import ResourceType
+from armillary.storage.engine import View
 
 
 @pytest.fixture(params=["memory", "rocks"])
@@ -112,6 +114,26 @@ async def test_everything_can_have_another_name(house: KeptHouse) -> None:
     assert offer.body["content"]["offerThroughput"] == 20_000
     assert offer.body["offerResourceId"] == copy.rid_text
     await house.check()
+
+
+async def test_versions_come_along(house: KeptHouse) -> None:
+    """Each is an item as it was, with rids of its own."""
+    container = await house.create(changeFeedPolicy={"retentionDuration": 10})
+    await fill(house, container)
+    await fill(house, container)
+    await house.delete(container, "i1", "k1")
+    await restored(house, await written(house, "db"), "copy")
+    copy = house.account.container("copy", "c")
+    for partition, other in zip(container.partitions.values(), copy.partitions.values(), strict=True):
+        found, expected = await other.read(_images), await partition.read(_images)
+        assert len(expected) > 30
+        assert without_rids(found) == without_rids(expected)
+        assert {orjson.loads(text)["_self"][: len(copy.record.self_link)] for text in found} == {copy.record.self_link}
+    await house.check()
+
+
+def _images(view: View) -> list[bytes]:
+    return [payload_of(stored) for _, stored in view.scan(layout.IMAGES, layout.space_end(layout.IMAGES))]
 
 
 async def test_a_container_goes_to_any_database(house: KeptHouse) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import orjson
@@ -14,9 +14,14 @@ from support.kept_house import KeptHouse, document, fill, open_house
 
 from armillary import limits
 from armillary.account import containers, offers, restoring
+from armillary.account.account import Account
+from armillary.account.catalog import CATALOG_STORE
 from armillary.account.throughput import Throughput
+from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
+from armillary.storage.engine import T, Txn
+from armillary.storage.memory import MemoryEngine, MemoryStore
 
 
 @pytest.fixture(params=["memory", "rocks"])
@@ -204,6 +209,65 @@ async def test_there_is_an_end_to_their_number(house: KeptHouse, monkeypatch: py
     with pytest.raises(Failure) as refused:
         snapshots.find("x")
     assert refused.value.kind is Kind.NOT_FOUND
+
+
+class MoodyEngine(MemoryEngine):
+    """One write of the catalog fails, before or after it took place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_left = -1
+        self.fails_after = False
+
+    def store(self, number: int) -> MemoryStore:
+        if number == CATALOG_STORE and number not in self._stores:
+            self._stores[number] = MoodyStore(self)
+        return super().store(number)
+
+
+class MoodyStore(MemoryStore):
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
+        engine = self._engine
+        assert isinstance(engine, MoodyEngine)
+        engine.writes_left -= 1
+        if engine.writes_left == 0 and not engine.fails_after:
+            raise Failure(Kind.UNAVAILABLE, "the disk is moody")
+        result = await super().write(fn, is_freeing=is_freeing)
+        if engine.writes_left == 0:
+            raise Failure(Kind.UNAVAILABLE, "the disk is moody, and did it all the same")
+        return result
+
+
+@pytest.mark.parametrize("fails_after", [False, True])
+async def test_a_disk_that_fails_at_any_write(monkeypatch: pytest.MonkeyPatch, fails_after: bool) -> None:
+    """What was restored is all there, or nothing is; and the next time goes well."""
+    monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", 0)
+    for failing in range(1, 8):
+        engine, clock = MoodyEngine(), VirtualClock()
+        engine.fails_after = fails_after
+        house = KeptHouse(engine, await Account.open(engine, clock), clock)
+        container = await house.create(throughput_ru=20_000)
+        await fill(house, container)
+        before = await house.contents()
+        snapshot = await house.account.snapshots.take("x", ("db",))
+        await house.put(container, {"id": "since", "pk": "k1"})
+        after = await house.contents()
+        engine.writes_left = failing
+        try:
+            await restoring.restore(house.account, snapshot)
+            assert await house.contents() == before
+        except Failure:
+            assert await house.contents() in (before, after)
+        engine.writes_left = -1
+        await house.put(container, {"id": "later", "pk": "k1"})
+        await restoring.restore(house.account, snapshot)
+        assert await house.contents() == before
+        await house.account.close()
+        house.account = await Account.open(engine, clock)
+        assert await house.contents() == before
+        await house.check()
+        await house.account.close()
+        await engine.close()
 
 
 @pytest.mark.parametrize("seed", range(4))

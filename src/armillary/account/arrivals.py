@@ -15,9 +15,10 @@ from typing import Any
 import orjson
 
 from armillary.account.account import Account
-from armillary.account.catalog import Body, Record, Reservation, stores_of
+from armillary.account.catalog import Body, Record, stores_of
 from armillary.account.container import key_range_of
 from armillary.account.offers import new_offer
+from armillary.account.reservations import Reservation
 from armillary.account.throughput import Throughput
 from armillary.errors import Failure, Kind, bad_request
 from armillary.limits import THROUGHPUT_MIN_RU

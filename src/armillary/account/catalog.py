@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import orjson
 
+from armillary import limits
+from armillary.account.reservations import UNFINISHED, Reservation, count, new_rid, new_store_number, store_key
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import items, resources
@@ -24,10 +26,8 @@ from armillary.storage.engine import Engine, Store, Txn, View
 _log = logging.getLogger(__name__)
 
 CATALOG_STORE = 0
-_RECORDS, _COUNTERS, _GARBAGE, _SETTINGS = b"r", b"n", b"g", b"s"
-_UNFINISHED = b"u"  # stores that are being filled, and belong to nothing yet
+_RECORDS, _GARBAGE, _SETTINGS = b"r", b"g", b"s"
 
-_STORES = b"store"  # the counter of their numbers
 
 Body = dict[str, Any]
 NewStore = Callable[[], int]
@@ -202,7 +202,9 @@ class Catalog:
         """Put records in the place of others, as they are, in one transaction. `finished`: reserved stores that are
         theirs now. `garbage`: stores for `collect_garbage`."""
         async with self._lock:
-            left = {id(self.get(record.type, record.rid)) for record in removed}
+            if any(self.get(record.type, record.rid) is not record for record in removed):
+                raise Failure(Kind.CONFLICT, "Something was changed or deleted meanwhile; nothing was done. Try again.")
+            left = set(map(id, removed))
             for record in added:
                 taken = self._names.get((record.type, record.owner), {}).get(record.name)
                 if taken is not None and id(taken) not in left:
@@ -214,26 +216,41 @@ class Catalog:
                 for record in added:
                     txn.put(_record_key(record), record.pack())
                 for number in finished:
-                    txn.delete(_store_key(_UNFINISHED, number))
+                    txn.delete(store_key(UNFINISHED, number))
                 for number in garbage:
-                    txn.put(_store_key(_GARBAGE, number), b"")
+                    txn.put(store_key(_GARBAGE, number), b"")
 
-            await self._store.write(run)
+            try:
+                await self._store.write(run)
+            except Failure:
+                await self._find_out(removed, added)
             for record in removed:
                 self._leave(record)
             for record in added:
                 self._enter(record)
 
+    async def _find_out(self, removed: Sequence[Record], added: Sequence[Record]) -> None:
+        """After a failure of the disk only storage can tell whether a transaction took place: raises if it did not."""
+        wanted = {_record_key(record): None for record in removed} | {_record_key(each): each.pack() for each in added}
+        while True:
+            try:
+                stored = await self._store.read(lambda view: view.get_many(list(wanted)))
+                break
+            except Failure:
+                await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
+        if stored != list(wanted.values()):
+            raise Failure(Kind.UNAVAILABLE, "Storage failed, and nothing was changed. Check the disk, then try again.")
+
     async def abandon(self, stores: Sequence[int] | None = None) -> None:
         """Reserved stores are not wanted after all; None: all that there are, when nobody fills any."""
 
         def run(txn: Txn) -> None:
-            numbers = [int.from_bytes(key[1:], "big") for key, _ in txn.scan(_UNFINISHED, _after(_UNFINISHED))]
+            numbers = [int.from_bytes(key[1:], "big") for key, _ in txn.scan(UNFINISHED, _after(UNFINISHED))]
             for number in numbers if stores is None else stores:
-                txn.delete(_store_key(_UNFINISHED, number))
-                txn.put(_store_key(_GARBAGE, number), b"")
+                txn.delete(store_key(UNFINISHED, number))
+                txn.put(store_key(_GARBAGE, number), b"")
 
-        has_any = await self._store.read(lambda view: any(True for _ in view.scan(_UNFINISHED, _after(_UNFINISHED))))
+        has_any = await self._store.read(lambda view: any(True for _ in view.scan(UNFINISHED, _after(UNFINISHED))))
         if has_any:
             await self._store.write(run)
         await self.collect_garbage()
@@ -248,7 +265,7 @@ class Catalog:
         state: Callable[[bytes, NewStore], Body] | None,
     ) -> Record:
         owner_rid = owner.rid if owner is not None else b""
-        rid = _new_rid(txn, resource_type, owner_rid)
+        rid = new_rid(txn, resource_type, owner_rid)
         text = rid_text(rid)
         etag, ts = self._stamp(txn)
         record = Record(
@@ -257,7 +274,7 @@ class Catalog:
             owner=owner_rid,
             name=name if name is not None else text,
             body=body if name is not None else {**body, "id": text},
-            state=state(rid, lambda: _count(txn, _STORES)) if state is not None else {},
+            state=state(rid, lambda: new_store_number(txn)) if state is not None else {},
             ts=ts,
             etag=etag,
             self_link=resources.self_link(owner.self_link if owner is not None else "", resource_type, rid),
@@ -310,10 +327,10 @@ class Catalog:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
 
             def run(txn: Txn) -> Body:
-                state = change(present.state, lambda: _count(txn, _STORES))
+                state = change(present.state, lambda: new_store_number(txn))
                 txn.put(_record_key(present), replace(present, state=state).pack())
                 for number in garbage:
-                    txn.put(_store_key(_GARBAGE, number), b"")
+                    txn.put(store_key(_GARBAGE, number), b"")
                 return state
 
             present.state = await self._store.write(run)
@@ -341,7 +358,7 @@ class Catalog:
                 for each in doomed:
                     txn.delete(_record_key(each))
                     for number in stores_of(each):
-                        txn.put(_store_key(_GARBAGE, number), b"")
+                        txn.put(store_key(_GARBAGE, number), b"")
 
             await self._store.write(run, is_freeing=True)
             for each in doomed:
@@ -378,7 +395,7 @@ class Catalog:
 
     def _stamp(self, txn: Txn) -> tuple[str, int]:
         ts = int(self._clock.now_s())
-        return items.etag(0, _count(txn, b"etag"), 0, ts), ts
+        return items.etag(0, count(txn, b"etag"), 0, ts), ts
 
     def tree(self, root: Record) -> list[Record]:
         """A resource with all below it, and their offers."""
@@ -417,27 +434,6 @@ class Catalog:
             await self._store.write(lambda txn, key=mark: txn.delete(key), is_freeing=True)  # type: ignore[misc]
 
 
-class Reservation:
-    """What a transaction of the catalog hands out ahead."""
-
-    def __init__(self, txn: Txn, stamp: Callable[[Txn], tuple[str, int]]) -> None:
-        self._txn = txn
-        self._stamp = stamp
-
-    def rid(self, resource_type: ResourceType, owner: bytes) -> bytes:
-        return _new_rid(self._txn, resource_type, owner)
-
-    def stamp(self) -> tuple[str, int]:
-        """An etag, and the time."""
-        return self._stamp(self._txn)
-
-    def store(self) -> int:
-        """It is emptied, at the next start at the latest, unless it comes to belong to somebody."""
-        number = _count(self._txn, _STORES)
-        self._txn.put(_store_key(_UNFINISHED, number), b"")
-        return number
-
-
 def stores_of(record: Record) -> list[int]:
     """All that hold something of a container: its ranges, those that they are being copied to, and those that were
     copied from and are not emptied yet."""
@@ -458,14 +454,6 @@ def _record_key(record: Record) -> bytes:
     return _RECORDS + record.type.value.encode() + b"/" + record.rid
 
 
-def _store_key(space: bytes, number: int) -> bytes:
-    return space + number.to_bytes(4, "big")
-
-
-def _new_rid(txn: Txn, resource_type: ResourceType, owner: bytes) -> bytes:
-    return resources.child_rid(owner, resource_type, _count(txn, b"rid/" + resource_type.value.encode() + b"/" + owner))
-
-
 def creation_order(resource_type: ResourceType, rid: bytes) -> bytes:
     """Sorts resources of one type by when they were made."""
     # Scripts carry a little-endian number, as all children of containers do.
@@ -478,12 +466,3 @@ def _creation_order(record: Record) -> bytes:
 
 def _after(space: bytes) -> bytes:
     return bytes([space[0] + 1])
-
-
-def _count(txn: Txn, name: bytes) -> int:
-    """The next number of a counter that never goes back."""
-    key = _COUNTERS + name
-    stored = txn.get(key)
-    number = int.from_bytes(stored, "big") + 1 if stored else 1
-    txn.put(key, number.to_bytes(8, "big"))
-    return number

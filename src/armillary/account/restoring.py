@@ -18,6 +18,7 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record, stores_of
 from armillary.account.container import Container, key_range_of, range_state
+from armillary.account.migration import Migration
 from armillary.account.snapshots import Snapshot, copied, records_of
 from armillary.errors import Failure, Kind
 from armillary.model import layout
@@ -45,6 +46,7 @@ class _Copy:
 
 
 async def restore(account: Account, snapshot: Snapshot) -> Outcome:
+    _refuse_migrating(account, snapshot)
     async with account.control:
         with ExitStack() as stilled:
             present = _present(account, snapshot)
@@ -57,13 +59,22 @@ async def restore(account: Account, snapshot: Snapshot) -> Outcome:
                 if not await _rewind(account, snapshot, past):
                     copies.append(_Copy(past))
             await _copy_all(account, snapshot, copies)
-            present = _present(account, snapshot)
-            await _switch(account, snapshot, present, copies)
+            await _switch(account, snapshot, _present(account, snapshot), copies)
         for offer in [record for record in snapshot.records if record.type is ResourceType.OFFER]:
             account.budgets.assign_offer(offer)
             await account.budgets.make_room(offer)
     await account.catalog.collect_garbage()
     return Outcome(len(snapshot.containers) - len(copies), len(copies))
+
+
+def _refuse_migrating(account: Account, snapshot: Snapshot) -> None:
+    """Whoever follows the changes of a container would not learn of this one."""
+    for names, running in account.migrations.items():
+        is_over = isinstance(running, Migration) and running.is_ended
+        if names[: len(snapshot.scope)] == snapshot.scope and not is_over:
+            raise Failure(
+                Kind.CONFLICT, f"'{'/'.join(names)}' is being migrated. Stop that first, or wait for its end."
+            )
 
 
 def _present(account: Account, snapshot: Snapshot) -> list[Record]:
@@ -201,15 +212,17 @@ async def _switch(account: Account, snapshot: Snapshot, present: list[Record], c
     for each in parents.values():
         for partition in each:
             partition.hold()
+    finished = [each.store for copy in copies for each in copy.ranges]
     try:
-        finished = [each.store for copy in copies for each in copy.ranges]
         await account.catalog.rewrite(present, added, finished=finished, garbage=garbage)
-    except BaseException:
+    except BaseException as error:
         for each in parents.values():
             for partition in each:
                 partition.release()
         for copy in copies:
             _release(copy.views)
+        if isinstance(error, Failure):  # it did not take place: nobody will ever know of the copies
+            await account.catalog.abandon(finished)
         raise
     account.leave(leaving)
     for record in added:

@@ -1,0 +1,56 @@
+"""Numbers that are given once: rids, etags, stores. Each is counted up by a transaction of the catalog, and what is put
+together before it is entered there reserves them ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from armillary.model import resources
+from armillary.model.resources import ResourceType
+from armillary.storage.engine import Txn
+
+_COUNTERS = b"n"
+UNFINISHED = b"u"  # stores that are being filled, and belong to nothing yet
+
+
+class Reservation:
+    """What a transaction of the catalog hands out ahead."""
+
+    def __init__(self, txn: Txn, stamp: Callable[[Txn], tuple[str, int]]) -> None:
+        self._txn = txn
+        self._stamp = stamp
+
+    def rid(self, resource_type: ResourceType, owner: bytes) -> bytes:
+        return new_rid(self._txn, resource_type, owner)
+
+    def stamp(self) -> tuple[str, int]:
+        """An etag, and the time."""
+        return self._stamp(self._txn)
+
+    def store(self) -> int:
+        """It is emptied, at the next start at the latest, unless it comes to belong to somebody."""
+        number = new_store_number(self._txn)
+        self._txn.put(store_key(UNFINISHED, number), b"")
+        return number
+
+
+def store_key(space: bytes, number: int) -> bytes:
+    return space + number.to_bytes(4, "big")
+
+
+def new_rid(txn: Txn, resource_type: ResourceType, owner: bytes) -> bytes:
+    return resources.child_rid(owner, resource_type, count(txn, b"rid/" + resource_type.value.encode() + b"/" + owner))
+
+
+def new_store_number(txn: Txn) -> int:
+    return count(txn, b"store")
+
+
+def count(txn: Txn, name: bytes) -> int:
+    """The next number of a counter that never goes back."""
+    key = _COUNTERS + name
+    stored = txn.get(key)
+    number = int.from_bytes(stored, "big") + 1 if stored else 1
+    txn.put(key, number.to_bytes(8, "big"))
+    return number
