@@ -13,9 +13,10 @@ import pytest
 from support.kept_house import KeptHouse, document, fill, open_house
 
 from armillary import limits
-from armillary.account import containers, offers, restoring
+from armillary.account import containers, items, offers, restoring
 from armillary.account.account import Account
 from armillary.account.catalog import CATALOG_STORE
+from armillary.account.items import ItemOptions
 from armillary.account.throughput import Throughput
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
@@ -91,9 +92,13 @@ async def test_writers_go_on_meanwhile(house: KeptHouse, monkeypatch: pytest.Mon
     is_over = False
 
     async def write(key: str) -> int:
-        count = 0
+        count = last_lsn = 0
         while not is_over:
-            await house.put(container, {"id": f"w{count}", "pk": key})
+            options = ItemOptions(key=(key,))
+            answer = await items.upsert(container, {"id": f"w{count}", "pk": key}, options, house.clock)
+            # Who was told of a write waits for nothing that is behind it.
+            assert answer.lsn > last_lsn
+            last_lsn = answer.lsn
             count += 1
             await asyncio.sleep(0)
         return count

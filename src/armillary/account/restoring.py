@@ -9,7 +9,7 @@ ids of ranges only grow, so session tokens, continuations and cached ranges of b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -206,7 +206,6 @@ async def _switch(account: Account, snapshot: Snapshot, present: list[Record], c
     is_kept = {(record.type, record.rid) for record in added}
     leaving = [record for record in present if (record.type, record.rid) not in is_kept]
     held = [container for copy in copies if (container := account.container_by_rid(copy.past.rid)) is not None]
-    arrivals = {copy.past.rid: await _opened(account, copy) for copy in copies}
     garbage = [store for record in leaving for store in stores_of(record)]
     parents = {container.record.rid: list(container.partitions.values()) for container in held}
     for each in parents.values():
@@ -214,6 +213,7 @@ async def _switch(account: Account, snapshot: Snapshot, present: list[Record], c
             partition.hold()
     finished = [each.store for copy in copies for each in copy.ranges]
     try:
+        arrivals = {copy.past.rid: await _opened(account, copy, parents.get(copy.past.rid, ())) for copy in copies}
         await account.catalog.rewrite(present, added, finished=finished, garbage=garbage)
     except BaseException as error:
         for each in parents.values():
@@ -267,14 +267,30 @@ def _restored(past: Record, present: Record | None, copy: _Copy | None, until_s:
     return record
 
 
-async def _opened(account: Account, copy: _Copy) -> list[Partition]:
+async def _opened(account: Account, copy: _Copy, parents: Sequence[Partition]) -> list[Partition]:
+    """The copies as partitions, which go on from the last lsn of those that are held now."""
     container = account.container_by_rid(copy.past.rid)
     if container is None:
         return []
+    lsns = [await _last_lsn(parent) for parent in parents]
+    for each in copy.ranges:
+        await account.engine.store(each.store).write(lambda txn: _raise_lsn(txn, max(lsns)))
     partitions = [container.new_partition(each) for each in copy.ranges]
     for partition in partitions:
         await partition.open()
     return partitions
+
+
+async def _last_lsn(partition: Partition) -> int:
+    """Of all that was ever written to one that is held."""
+    await partition.store.write(lambda txn: None)  # answered when all before it is durable, and shown to readers
+    return await partition.read(partition.lsn_in)
+
+
+def _raise_lsn(txn: Txn, lsn: int) -> None:
+    head = log.load_head(txn, 0, 0)
+    head.lsn = max(head.lsn, lsn)
+    txn.put(layout.HEAD_KEY, head.pack())
 
 
 def _keep(snapshot: Snapshot, added: list[Record], copies: list[_Copy]) -> None:
