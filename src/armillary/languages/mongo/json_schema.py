@@ -177,12 +177,19 @@ def _pattern(keyword: str, value: Any, _given: Document) -> Test:
     return lambda each: type(each) is not str or occurs_in(each)
 
 
+def _unordered(value: Any) -> Any:
+    """With fields by name: to a schema documents are the same whatever the order of their fields."""
+    if type(value) is dict:
+        return {name: _unordered(value[name]) for name in sorted(value)}
+    return [_unordered(each) for each in value] if type(value) is list else value
+
+
 def _unique_items(keyword: str, value: Any, _given: Document) -> Test | None:
     if type(value) is not bool:
         raise refusal(TYPE_MISMATCH, f"$jsonSchema keyword '{keyword}' must be a boolean")
     if not value:
         return None
-    return lambda each: type(each) is not list or len({order_key(one) for one in each}) == len(each)
+    return lambda each: type(each) is not list or len({order_key(_unordered(one)) for one in each}) == len(each)
 
 
 def _items(_keyword: str, value: Any, given: Document) -> Test:

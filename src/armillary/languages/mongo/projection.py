@@ -50,6 +50,9 @@ def compile_projection(given: Any, context: Context, matcher: Matcher | None = N
     entries: list[tuple[int, str, Any]] = []
     _read(given, "", entries)
     _check_collisions([path for _, path, _ in entries])
+    kinds = {kind for kind, _, _ in entries}
+    if _POSITION in kinds and _ELEMENT in kinds:
+        raise refusal(31255, "Cannot specify positional operator and $elemMatch.")
     keeps = _keeps(entries)
     tree = _Tree()
     before: list[Projection] = []  # done to the document before fields are chosen
@@ -67,6 +70,8 @@ def compile_projection(given: Any, context: Context, matcher: Matcher | None = N
         elif kind == _SLICE:
             before.append(_slice(parts, value))
         elif kind == _ELEMENT:
+            if not keeps:
+                tree.add(parts)
             computed.append((parts, _element(path, value, context)))
         elif kind == _META:
             computed.append((parts, _meta(value, context, matcher)))
@@ -171,7 +176,7 @@ def _keeps(entries: list[tuple[int, str, Any]]) -> bool:
     """Whether fields are named that are kept, or such that are left out. What says neither leaves everything."""
     decided: bool | None = None
     for kind, path, _ in entries:
-        if kind in (_SLICE, _META) or (path == "_id" and kind in (_INCLUDE, _EXCLUDE)):
+        if kind in (_SLICE, _META, _ELEMENT) or (path == "_id" and kind in (_INCLUDE, _EXCLUDE)):
             continue
         keeps = kind != _EXCLUDE
         if decided is None:
@@ -183,7 +188,7 @@ def _keeps(entries: list[tuple[int, str, Any]]) -> bool:
                 raise refusal(31253, f"Cannot do inclusion on field {path} in exclusion projection")
             raise refusal(31252, "Cannot use expression other than $meta in exclusion projection")
     if decided is None:
-        return any(kind == _INCLUDE and path == "_id" for kind, path, _ in entries)
+        return any(kind == _ELEMENT or (kind == _INCLUDE and path == "_id") for kind, path, _ in entries)
     return decided
 
 
@@ -251,7 +256,12 @@ def _positional(parts: Parts, matcher: Matcher | None) -> Projection:
     def cut(document: Document) -> Document:
         def chosen(elements: list[Any]) -> list[Any]:
             index = None if matcher is None else matcher.first_match(document, array)
-            if index is None or index >= len(elements):
+            if index is not None and index >= len(elements):
+                raise refusal(
+                    51247,
+                    "Executor error during find command :: caused by :: positional operator '.$' element mismatch",
+                )
+            if index is None:
                 raise refusal(
                     _NO_MATCH,
                     "Executor error during find command :: caused by :: positional operator '.$' couldn't find a "

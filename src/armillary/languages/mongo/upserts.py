@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from bson.regex import Regex
 
@@ -15,14 +16,18 @@ from armillary.languages.mongo.paths import split
 from armillary.languages.mongo.updates import Update, check_immutable
 from armillary.model.bson_values import Document, equal
 
-_NOT_SINGLE: Final = 54
+_NOT_SINGLE, _NOT_EXACT = 54, 111
 
 
 def upserted_document(given: Document, update: Update) -> Document:
-    """What an upsert that found nothing inserts."""
-    start = document_from(given)
+    """What an upsert that found nothing inserts. A replacement takes nothing but `_id` from the filter."""
     if update.kind == "replacement":
-        start = {"_id": start["_id"]} if "_id" in start else {}
+        found = _equalities(given, lambda path: path.partition(".")[0] == "_id")
+        if any(path != "_id" for path in found):
+            raise refusal(_NOT_EXACT, "field at '_id' must be exactly specified, field at sub-path '_id.*' found")
+        start = found
+    else:
+        start = document_from(given)
     document = update.apply(start, is_insert=True)
     check_immutable(start, document, "_id")
     return id_first(document)
@@ -37,7 +42,7 @@ def id_first(document: Document) -> Document:
 def document_from(given: Document) -> Document:
     """The fields that a filter pins by equality; dotted paths become documents inside documents."""
     document: Document = {}
-    for path, value in _equalities(given).items():
+    for path, value in _equalities(given, lambda path: True).items():
         target = document
         *above, last = split(path)
         for part in above:
@@ -46,32 +51,37 @@ def document_from(given: Document) -> Document:
     return document
 
 
-def _equalities(given: Document) -> dict[str, Any]:
+def _equalities(given: Document, is_wanted: Callable[[str], bool]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    _collect(given, found)
+    for path, value in _pinned(given):
+        if is_wanted(path):
+            _pin(path, value, found)
     return found
 
 
-def _collect(given: Document, found: dict[str, Any]) -> None:
+def _pinned(given: Document) -> Iterator[tuple[str, Any]]:
     for name, operand in given.items():
         if name == "$and" or (name == "$or" and type(operand) is list and len(operand) == 1):
             for each in operand:
-                _collect(each, found)
+                yield from _pinned(each)
         elif name.startswith("$"):
             continue
         elif not is_operators(operand):
             if not isinstance(operand, Regex):
-                _pin(name, operand, found)
+                yield name, operand
         else:
-            _collect_operators(name, operand, found)
+            yield from _pinned_by(name, operand)
 
 
-def _collect_operators(path: str, operators: Document, found: dict[str, Any]) -> None:
+def _pinned_by(path: str, operators: Document) -> Iterator[tuple[str, Any]]:
     for name, operand in operators.items():
         if name == "$eq":
-            _pin(path, operand, found)
-        elif name == "$all" and len(operand) == 1 and not is_operators(operand[0]):
-            _pin(path, operand[0], found)
+            yield path, operand
+        elif name == "$all" and not any(is_operators(each) for each in operand):
+            for each in operand:
+                yield path, each
+        elif name == "$in" and len(operand) == 1 and not isinstance(operand[0], Regex):
+            yield path, operand[0]
 
 
 def _pin(path: str, value: Any, found: dict[str, Any]) -> None:
