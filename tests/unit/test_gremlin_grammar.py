@@ -16,6 +16,7 @@ from armillary.languages.gremlin.errors import STATUS_COMPILATION
 from armillary.languages.gremlin.grammar import parse
 from armillary.languages.gremlin.instructions import CardinalityValue, Instruction, Strategy, Traversal
 from armillary.languages.gremlin.predicates import P
+from armillary.languages.gremlin.program import compile_traversal
 from armillary.languages.gremlin.tokens import Cardinality, Column, Direction, Order, Scope, T
 
 
@@ -175,6 +176,11 @@ def nested(depth: int) -> str:
     ],
 )
 def test_limits(fits: str, exceeds: str) -> None:
-    parse(fits)
+    _compile(fits)
     with pytest.raises(Failure, match="at most"):
-        parse(exceeds)
+        _compile(exceeds)
+
+
+def _compile(text: str) -> None:
+    for statement in parse(text):
+        compile_traversal(statement.traversal)

@@ -23,7 +23,6 @@ from armillary.languages.gremlin.instructions import (
     Instruction,
     Strategy,
     Traversal,
-    check_size,
     check_transaction,
 )
 from armillary.languages.gremlin.lexer import Word, known_words, place
@@ -47,13 +46,11 @@ _UNBOUND: Final = object()
 
 
 def parse(text: str, bindings: Mapping[str, Any] | None = None) -> list[Statement]:
-    """The statements of a script; at least one. The last one's result is the script's."""
+    """The statements of a script; at least one. The last one's result is the script's. Whether they are too large is
+    looked at when they are compiled."""
     if len(text.encode("utf-8", "replace")) > limits.GREMLIN_SCRIPT_BYTES_MAX:
         raise syntax(f"A script has at most {limits.GREMLIN_SCRIPT_BYTES_MAX} bytes.")
-    statements = _Parser(text, bindings or {}).script()
-    for statement in statements:
-        check_size(statement.traversal)
-    return statements
+    return _Parser(text, bindings or {}).script()
 
 
 class _Parser:
