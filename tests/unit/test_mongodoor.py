@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from base64 import b64decode, b64encode
@@ -479,7 +480,7 @@ async def test_what_tools_ask(house: MongoHouse) -> None:
     assert (await house.ask({"planCacheClear": "c"}))["ok"] == 1
     assert [each["role"] for each in (await house.ask({"rolesInfo": 1}))["roles"]] == ["root"]
     assert (await house.ask({"createUser": "x", "pwd": "y", "roles": []}))["code"] == 115
-    assert (await house.ask({"killOp": 1, "op": 1}, database="admin"))["code"] == 115
+    assert (await house.ask({"compact": "c"}, database="admin"))["code"] == 115
     strict = {"apiVersion": "1", "apiStrict": True, "cursor": {}}
     refused = await house.ask({"aggregate": 1, "pipeline": [{"$listLocalSessions": {}}], **strict}, database="admin")
     assert refused["code"] == 323
@@ -503,3 +504,20 @@ async def test_keys_and_numbers_of_documents(house: MongoHouse) -> None:
     assert numbers == sorted(set(numbers)) and len(numbers) == 4
     [one] = await shown(showRecordId=True, returnKey=True, filter={"_id": 3})
     assert one == {"_id": 3}, "keys are all there is then"
+
+
+async def test_commands_that_are_killed(house: MongoHouse) -> None:
+    await house.ask({"create": "c", "capped": True, "size": 4096})
+    await house.ask({"insert": "c", "documents": [{"_id": 1}]})
+    opened = [
+        await house.ask({"find": "c", "tailable": True, "awaitData": True}),
+        await house.ask({"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}}),
+    ]
+    for each in opened:
+        more = {"getMore": Int64(each["cursor"]["id"]), "collection": "c", "maxTimeMS": 60_000}
+        waiting = asyncio.create_task(house.ask(more))
+        await asyncio.sleep(0)  # it has begun, and waits
+        shown = (await house.ask({"currentOp": 1}, database="admin"))["inprog"]
+        [number] = [one["opid"] for one in shown if "getMore" in one["command"]]
+        assert (await house.ask({"killOp": 1, "op": number}, database="admin"))["ok"] == 1
+        assert (await waiting)["code"] == 11601

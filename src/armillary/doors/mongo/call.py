@@ -48,6 +48,7 @@ class Call:
         "door",
         "extra",
         "fields",
+        "is_killed",
         "keys_examined",
         "name",
         "numbering",
@@ -82,6 +83,7 @@ class Call:
         self.charge_ru = 0.0
         self.documents_examined = self.keys_examined = 0
         self.deadline_s: float | None = None  # of the elapsing clock
+        self.is_killed = False  # somebody wants it to end
         self.extra: Document | None = None  # that the answer says after everything else, as writeConcernError
 
     # What it is about.
@@ -113,8 +115,14 @@ class Call:
         return None if self.deadline_s is None else max(0.0, self.deadline_s - self.door.machine.elapsed_s())
 
     def check_time(self) -> None:
+        """Raise if it is to go on no longer."""
+        self.check_killed()
         if self.deadline_s is not None and self.door.machine.elapsed_s() > self.deadline_s:
             raise out_of_time()
+
+    def check_killed(self) -> None:
+        if self.is_killed:
+            raise refusal(11601, "operation was interrupted")
 
     def spend(self, charge_ru: float) -> None:
         self.charge_ru += charge_ru

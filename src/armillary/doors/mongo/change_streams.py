@@ -140,6 +140,7 @@ class ChangeStream:
             left_s = ends_s - machine.monotonic_s()
             if left_s <= 0 or not await call.client.pause(min(left_s, limits.MONGO_STREAM_POLL_SECONDS)):
                 return []
+            call.check_killed()
 
     def _encoded(self, found: list[Document]) -> list[bytes]:
         told: list[bytes] = []

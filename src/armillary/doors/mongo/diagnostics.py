@@ -167,6 +167,11 @@ async def current_operations(call: Call) -> Reply:
     return {"inprog": call.door.running_commands(call)}
 
 
+async def kill_operation(call: Call) -> Reply:
+    call.door.kill(call.fields.number("op", 0))
+    return {"info": "attempting to kill op"}
+
+
 async def list_commands(call: Call) -> Reply:
     from armillary.doors.mongo.commands import COMMANDS
 

@@ -245,6 +245,12 @@ class MongoDoor:
             )
         return shown
 
+    def kill(self, number: int) -> None:
+        """Have a running command end when it next looks."""
+        for each, (call, _) in self._running.items():
+            if each == number:
+                call.is_killed = True
+
     # Answering.
 
     def answer_at_once(self, client: Client, frame: bytes) -> bytes | None:

@@ -15,7 +15,7 @@ from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reads import listed
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.index_definitions import ID_DEFINITION, ID_NAME, is_identical_key, read_definition
+from armillary.languages.mongo.index_definitions import ID_DEFINITION, ID_NAME, added, is_identical_key, read_definition
 from armillary.model.bson_values import Document, shell_text
 
 CREATE_FIELDS: Final = frozenset("createIndexes indexes commitQuorum ignoreUnknownIndexOptions".split())
@@ -65,7 +65,7 @@ async def create_indexes(call: Call) -> Reply:
     own = namespaces.options_of(present).get("collation") if present is not None else None
     definitions = [read_definition(_collated(each, own)) for each in given]
     container = await namespaces.for_writing(call, collection)
-    if call.transaction is not None:
+    if call.transaction is not None and added(indexes.definitions(container), definitions):
         call.transaction.check_indexable(call.database, container)
     before = len(listed_indexes(container))
     made = await _make(call, container, definitions)

@@ -49,6 +49,7 @@ class TailSource:
                 left_s = ends_s - machine.monotonic_s()
                 if left_s <= 0 or not await call.client.pause(min(left_s, limits.MONGO_STREAM_POLL_SECONDS)):
                     return []
+                call.check_killed()
         return None
 
     def _is_over(self) -> bool:
