@@ -175,3 +175,22 @@ def test_collections_of_transactions_come_whole(tmp_path: Path, seed: int) -> No
         assert not [each for each in listed if each["name"].startswith("system.")]
     client.close()
     ServerProcess.check(tmp_path / "bank")
+
+
+def test_of_an_ordered_insert_a_beginning_is_there(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed + 4)
+    client = Client(tmp_path / "bank", bytes(16))
+    made = {"customAction": "CreateCollection", "collection": "c", "shardKey": "pk", "offerThroughput": 24_000}
+    assert client.ask(made)["ok"] == 1.0
+    for place in range(3):
+        numbers = range(place * 1000, place * 1000 + 500)
+        documents = [{"_id": each, "pk": f"p{each % 37}"} for each in numbers]
+        command = {"insert": "c", "documents": documents, **client.next_number()}
+        client.killed_after_sending(command, dice)
+        found = client.ask({"count": "c", "query": {"_id": {"$gte": numbers[0]}}})["n"]
+        first = client.ask({"count": "c", "query": {"_id": {"$gte": numbers[0], "$lt": numbers[0] + found}}})["n"]
+        assert first == found, "whatever was stored before the kill are the first ones, in whatever partitions"
+        assert client.ask(command)["n"] == len(numbers)
+        assert client.ask({"count": "c", "query": {"_id": {"$gte": numbers[0]}}})["n"] == len(numbers)
+    client.close()
+    ServerProcess.check(tmp_path / "bank")
