@@ -217,6 +217,16 @@ async def test_what_is_asked_of_partitions(script: str, fanout: int) -> None:
     await house.close()
 
 
+async def test_many_places_of_many_ids(house: GremlinHouse) -> None:
+    """More than are read at once."""
+    keys = [f"k{number}" for number in range(40)]
+    for number in range(0, 40, 8):
+        await house.run(f"g.addV('x').property('pk','k{number}').property('id','v{number}')")
+    ids = ",".join(f"'v{number}'" for number in range(40))
+    found = await house.run(f"g.V({ids}).has('pk',within(keys)).id()", keys=keys)
+    assert sorted(found) == ["v0", "v16", "v24", "v32", "v8"]
+
+
 async def test_ids_and_labels_by_name(house: GremlinHouse) -> None:
     await house.run("g.addV('x').property('pk','b').property('id','v1')")
     await house.run("g.addV('y').property('pk','c').property('id','v2')")

@@ -165,7 +165,9 @@ class Results:
         run.request_count += 1
         pages = run.graph.vertices(direct.wanted) if direct.gives_vertices else run.graph.edges(direct.wanted)
         go = self._start.to
-        batch = [go(element) for element in run.known(await pages())]
+        batch: Batch = []
+        while page := await pages():
+            batch += [go(element) for element in run.known(page)]
         if direct.labels:
             for traverser in batch:
                 traverser.label(direct.labels)
