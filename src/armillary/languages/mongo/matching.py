@@ -217,7 +217,8 @@ class _Reader:
             case "$elemMatch":
                 return self._element(operand)
             case "$regex":
-                return self._regex(operand, beside.get("$options"))
+                is_options_first = next((each for each in beside if each in ("$regex", "$options")), "") == "$options"
+                return self._regex(operand, beside.get("$options"), 51074 if is_options_first else 51075)
             case "$options":
                 if "$regex" not in beside:
                     raise bad_value("$options needs a $regex")
@@ -285,7 +286,7 @@ class _Reader:
 
         return Leaf(lambda array: element(array) is not None, unwinds=False, element=element)
 
-    def _regex(self, operand: Any, options: Any) -> Leaf:
+    def _regex(self, operand: Any, options: Any, twice_code: int) -> Leaf:
         if options is not None and type(options) is not str:
             raise bad_value("$options has to be a string")
         if isinstance(operand, Regex):
@@ -293,7 +294,7 @@ class _Reader:
                 return Leaf(comparisons.regex_test(operand))
             own = regex_options(operand)
             if own:
-                raise refusal(51075, "options set in both $regex and $options")
+                raise refusal(twice_code, "options set in both $regex and $options")
             operand = operand.pattern if isinstance(operand.pattern, str) else operand.pattern.decode()
         if type(operand) is not str:
             raise bad_value("$regex has to be a string")

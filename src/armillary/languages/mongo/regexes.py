@@ -10,7 +10,7 @@ from typing import Any, Final
 from bson.regex import Regex
 
 from armillary import limits
-from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.errors import bad_value, refusal
 from armillary.model.bson_values import regex_options
 from armillary.query.pattern_matching import Matcher
 from armillary.query.patterns import (
@@ -32,7 +32,7 @@ def regex_matcher(pattern: str, options: str) -> Matcher:
         if letter not in _OPTIONS:
             raise refusal(INVALID_OPTIONS, f"invalid flag in regex options: {letter}")
     if "\0" in pattern:
-        raise refusal(INVALID_PATTERN, "Regular expression cannot contain an embedded null byte")
+        raise bad_value("Regular expression cannot contain an embedded null byte")
     if len(pattern) > limits.PATTERN_CHARACTERS_MAX:
         raise refusal(INVALID_PATTERN, f"Regular expression is longer than {limits.PATTERN_CHARACTERS_MAX} characters")
     return _matcher(pattern, "".join(sorted(set(options) - {"u"})))

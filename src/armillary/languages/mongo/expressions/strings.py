@@ -240,6 +240,10 @@ def _matcher(name: str, regex: Any, options: str) -> Matcher:
         pattern = regex
     else:
         raise refusal(51105, f"{name} needs 'regex' to be of type string or regex")
+    if "\0" in pattern:
+        raise refusal(51109, f"{name}: regular expression cannot contain an embedded null byte")
+    if "\0" in options:
+        raise refusal(51110, f"{name}: regular expression options cannot contain an embedded null byte")
     try:
         return regex_matcher(pattern, options)
     except Failure as failure:
