@@ -29,7 +29,7 @@ class _Pinned(NamedTuple):
 
 class _Taken(NamedTuple):
     map: PartitionMap
-    rules_number: int
+    rules_number: int | None  # None: not all items followed the same
     pins: list[_Pinned]
 
 
@@ -49,7 +49,8 @@ class Past:
                 _Pinned(partition.range, await partition.store.pin(), partition.meter)
                 for partition in container.partitions.values()
             ]
-            taken[container] = _Taken(container.map, container.schema.rules.number, pins)
+            rules_number = None if container.is_restating else container.schema.rules.number
+            taken[container] = _Taken(container.map, rules_number, pins)
         return cls(taken, account.clock)
 
     async def of(self, container: Container) -> Container:
