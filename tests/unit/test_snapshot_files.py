@@ -193,8 +193,11 @@ async def test_a_whole_account(house: KeptHouse) -> None:
     await house.check()
 
 
-async def test_it_is_made_of_parts_of_bounded_size(house: KeptHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SNAPSHOT_PART_BYTES", 2_000)
+@pytest.mark.parametrize("limit", [("SNAPSHOT_PART_BYTES", 2_000), ("SNAPSHOT_PART_ENTRIES", 20)], ids=str)
+async def test_it_is_made_of_parts_of_bounded_size(
+    house: KeptHouse, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, int]
+) -> None:
+    monkeypatch.setattr(limits, *limit)
     await rich(house)
     snapshot = await take(house.account, ("db",))
     sizes = [len(part) for part in parts(snapshot)]

@@ -48,7 +48,7 @@ def _portions(view: View) -> Iterator[list[Pair]]:
     for key, value in view.scan(b"", STORE_END):
         portion.append((key, value))
         size_bytes += len(key) + len(value)
-        if size_bytes >= limits.SNAPSHOT_PART_BYTES:
+        if size_bytes >= limits.SNAPSHOT_PART_BYTES or len(portion) >= limits.SNAPSHOT_PART_ENTRIES:
             yield portion
             portion, size_bytes = [], 0
     if portion:

@@ -30,6 +30,7 @@ class _Sending:
 
     snapshot: Snapshot
     parts: Iterator[bytes]
+    lock: asyncio.Lock
     number: int = -1  # of the part that was made last
     last: bytes | None = b""  # None: there are no more
 
@@ -114,10 +115,11 @@ async def send_part(call: Call) -> Response:
     snapshot = call.account.snapshots.find(name)
     sending = call.door.transfers.sending.get(name)
     if number == 0 or sending is None or sending.snapshot is not snapshot:
-        sending = call.door.transfers.sending[name] = _Sending(snapshot, parts(snapshot))
-    if number == sending.number + 1:
-        sending.last = _joined(sending.parts)
-        sending.number = number
+        sending = call.door.transfers.sending[name] = _Sending(snapshot, parts(snapshot), asyncio.Lock())
+    async with sending.lock:
+        if number == sending.number + 1:
+            sending.last = await _joined(sending.parts)
+            sending.number = number
     if number != sending.number:
         raise bad_request(f"Parts are sent in their order: {sending.number + 1} is next, not {number}.")
     if sending.last is None:
@@ -125,14 +127,15 @@ async def send_part(call: Call) -> Response:
     return BareResponse(200, _BINARY, sending.last)
 
 
-def _joined(made: Iterator[bytes]) -> bytes | None:
-    """Some parts together: many are small."""
-    part = next(made, None)
-    if part is None:
-        return None
-    while len(part) < limits.SNAPSHOT_PART_BYTES // 4 and (more := next(made, None)) is not None:
-        part += more
-    return part
+async def _joined(made: Iterator[bytes]) -> bytes | None:
+    """Some parts together: many are small. None: there are no more."""
+    parts_together: list[bytes] = []
+    size_bytes = 0
+    while size_bytes < limits.SNAPSHOT_ANSWER_BYTES and (part := next(made, None)) is not None:
+        parts_together.append(part)
+        size_bytes += len(part)
+        await asyncio.sleep(0)  # others have their turn
+    return b"".join(parts_together) or None
 
 
 async def begin_restore(call: Call) -> Response:
