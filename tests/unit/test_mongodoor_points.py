@@ -3,6 +3,7 @@ way does, which a comment leads to."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from bson.objectid import ObjectId
 from support.mongo_house import MongoHouse, document_in, frame_of
 
 from armillary.account.account import AccountSettings
+from armillary.doors.mongo import wire
 
 OID = ObjectId("5f0c1e7a8d3b2a0012345678")
 DOCUMENTS: list[dict[str, Any]] = [
@@ -122,6 +124,28 @@ async def test_frames_that_are_not_plain_take_the_long_way(house: MongoHouse) ->
         frame_of({"count": "c", "$db": "test"}),
     ):
         assert house.door.answer_at_once(house.client, other) is None
+
+
+async def test_damaged_frames_are_answered_as_the_long_way_answers_them(house: MongoHouse) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    dice = random.Random(seed)
+    body = {"find": "c", "filter": FILTERS[1], "limit": 1, "lsid": LSID, "$db": "test"}
+    frame = frame_of(body)
+    answered = 0
+    for _ in range(3_000):
+        damaged = bytearray(frame[: dice.choice((len(frame), dice.randrange(21, len(frame))))])
+        for _ in range(dice.randrange(3)):
+            damaged[dice.randrange(16, len(damaged))] = dice.randrange(256)
+        damaged[:4] = len(damaged).to_bytes(4, "little")
+        short = house.door.answer_at_once(house.client, bytes(damaged))
+        if short is not None:
+            answered += 1
+            long = await house.door.answer(house.client, wire.open_frame(bytes(damaged)))
+            assert long is not None and shown(document_in(short)) == shown(document_in(long))
+    assert answered > 100
+    large = frame_of({**body, "filter": {"_id": "x" * 5000, "pk": "a"}})
+    assert house.door.answer_at_once(house.client, large) is None
 
 
 async def test_collections_with_a_collation_take_the_long_way(house: MongoHouse) -> None:
