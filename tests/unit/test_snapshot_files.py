@@ -178,6 +178,20 @@ async def test_what_is_there_stays_unless_it_may_go(house: KeptHouse) -> None:
     await house.check()
 
 
+async def test_a_database_that_goes_meanwhile(house: KeptHouse) -> None:
+    await rich(house)
+    file = await written(house, "db", "c")
+    await containers.create_database(house.account, {"id": "other"}, None)
+    arrival = Arrival(house.account, ("other", "c"))
+    await arrival.feed(file)
+    await containers.delete_database(house.account, house.account.database("other"), None)
+    with pytest.raises(Failure) as refused:
+        await arrival.finish()
+    assert refused.value.kind is Kind.OWNER_NOT_FOUND
+    await arrival.abandon()
+    await house.check()
+
+
 async def test_a_whole_account(house: KeptHouse) -> None:
     await rich(house)
     await house.create("empty")

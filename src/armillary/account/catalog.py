@@ -95,6 +95,7 @@ _CHILD_LINKS: Mapping[ResourceType, Body] = {
 }
 
 
+_OWNERS = (ResourceType.DATABASE, ResourceType.CONTAINER, ResourceType.USER)
 _SCRIPTS = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
 
 
@@ -204,6 +205,10 @@ class Catalog:
         async with self._lock:
             if any(self.get(record.type, record.rid) is not record for record in removed):
                 raise Failure(Kind.CONFLICT, "Something was changed or deleted meanwhile; nothing was done. Try again.")
+            owners = {record.rid for record in added}
+            for record in added:
+                if record.owner and record.owner not in owners and not any(self.get(t, record.owner) for t in _OWNERS):
+                    raise Failure(Kind.OWNER_NOT_FOUND, f"The owner of '{record.name}' was deleted meanwhile.")
             left = set(map(id, removed))
             for record in added:
                 taken = self._names.get((record.type, record.owner), {}).get(record.name)
