@@ -132,7 +132,7 @@ def _ranks(name: str, spec: Any) -> tuple[Any, list[float]]:
     """What the percentiles are of, and which."""
     required = {"input": 40414, "method": 40414, **({} if name == "$median" else {"p": 40414})}
     given = named_arguments(name, spec, required, (), 7436100, 40415)
-    if given["method"] not in ("approximate", "discrete"):
+    if given["method"] != "approximate":
         raise bad_value("Currently only 'approximate' can be used as percentile 'method'.")
     wanted = [0.5] if name == "$median" else given["p"]
     if type(wanted) is not list or not wanted:

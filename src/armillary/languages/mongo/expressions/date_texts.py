@@ -165,7 +165,7 @@ _DIRECTIVES: Final = {
     "j": r"(?P<ordinal>\d{1,3})",
     "u": r"(?P<weekday>[1-7])",
     "V": r"(?P<week>\d{1,2})",
-    "G": r"(?P<weekyear>\d{4})",
+    "G": r"(?P<weekyear>\d{1,4})",
     "z": _ZONE_TEXT,
     "Z": r"(?P<minutes>[+-]?\d{1,3})",
     "b": f"(?P<name>{'|'.join(_SHORT)})",

@@ -97,6 +97,8 @@ def _set_field(name: str, spec: Any, context: Context) -> Expression:
 
     def evaluate(scope: Scope) -> Any:
         field = _text(name, field_of(scope))
+        if "\0" in field:
+            raise refusal(9534700, f"{name} requires 'field' not to contain an embedded null byte")
         target = input_of(scope)
         if is_nullish(target):
             return None
