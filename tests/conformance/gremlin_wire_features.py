@@ -57,7 +57,11 @@ class Door:
     def load(self, graph: str, path: FilePath) -> None:
         self.ask(graph, "g.V().drop()")
         records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        for script in (*map(_vertex, records), *(edge for record in records for edge in _edges(record))):
+        # Vertices and edges of a partition share their ids.
+        vertices = {_plain(record["id"]) for record in records}
+        edges = {_plain(each["id"]) for record in records for some in record.get("outE", {}).values() for each in some}
+        prefix = "e" if vertices & edges else ""
+        for script in (*map(_vertex, records), *(edge for record in records for edge in _edges(record, prefix))):
             self.ask(graph, script)
 
     def known(self, graph: str) -> dict[str, dict[str, Any]]:
@@ -187,16 +191,15 @@ def _vertex(record: dict[str, Any]) -> str:
     return script
 
 
-def _edges(record: dict[str, Any]) -> Iterator[str]:
+def _edges(record: dict[str, Any], prefix: str) -> Iterator[str]:
     source = _stored(str(_plain(record["id"])))
     for label, edges in record.get("outE", {}).items():
         for each in edges:
-            # Vertices and edges of a partition share their ids.
             ends = f"g.V({source}).addE({_stored(label)}).to(__.V({_stored(str(_plain(each['inV'])))}))"
             properties = "".join(
                 f".property({_stored(name)},{_stored(one)})" for name, one in each.get("properties", {}).items()
             )
-            yield f"{ends}.property(T.id,{_stored('e' + str(_plain(each['id'])))}){properties}"
+            yield f"{ends}.property(T.id,{_stored(prefix + str(_plain(each['id'])))}){properties}"
 
 
 def _plain(value: Any) -> Any:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from armillary import limits
+from armillary.languages.gremlin.elements import Vertex
 from armillary.languages.gremlin.errors import compilation, too_much
 from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Pipeline, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
-from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.steps.filters import ConnectiveFilter, TraversalFilter
+from armillary.languages.gremlin.run import Run, vertex_key
+from armillary.languages.gremlin.steps.filters import ConnectiveFilter, HasKeyStep, HasStep, TraversalFilter
 from armillary.languages.gremlin.steps.mapping import IdentityStep
+from armillary.languages.gremlin.steps.moving import EndStep, VertexStep
+from armillary.languages.gremlin.steps.reading import ValuesStep
 from armillary.languages.gremlin.steps.selecting import WherePredicateStep, WhereStart
 from armillary.languages.gremlin.traversers import MISSING, Place, Traverser
 from armillary.languages.gremlin.values import equal
 
 Bindings = dict[str, Any]
+# What patterns led to from a vertex: they are asked the same again for every combination of the other names.
+Memory = dict[tuple[int, Any], Batch]
+_REMEMBERED: Final = (VertexStep, EndStep, HasStep, HasKeyStep, ValuesStep)  # they look at the vertex and nothing else
+_MEMORY_MAX: Final = 10_000
 
 
 class Pattern:
@@ -94,29 +101,40 @@ class Pattern:
             return 3
         return 0 if self.end is None else 1 if self.end in known else 2
 
-    async def solutions(self, known: Bindings, traverser: Traverser, run: Run, names: set[str]) -> list[Bindings]:
+    async def solutions(
+        self, known: Bindings, traverser: Traverser, run: Run, names: set[str], memory: Memory
+    ) -> list[Bindings]:
         if self.alternatives:
             found: list[Bindings] = []
             for alternative in self.alternatives:
-                results = await solve(alternative, known, traverser, run, names)
+                results = await solve(alternative, known, traverser, run, names, memory)
                 if self.is_negated:
                     return [] if results else [known]
                 found.extend(results)
                 if found:
                     break
             return found
-        start = _bound(traverser, known)
-        if self.start is not None:
-            start = start.with_value(known[self.start])
-        else:
-            start = start.with_value(dict(known))
-        reached = await self.pipeline.results(start, run)
+        reached = await self._reached(known, traverser, run, memory)
         if self.end is None:
             return [known] if reached else []
         if self.end in known:
             value = known[self.end]
             return [known for each in reached if equal(each.value, value)]
         return [{**known, self.end: each.value} for each in reached for _ in range(each.bulk)]
+
+    async def _reached(self, known: Bindings, traverser: Traverser, run: Run, memory: Memory) -> Batch:
+        value = known[self.start] if self.start is not None else dict(known)
+        key: tuple[int, Any] | None = None
+        if type(value) is Vertex and all(type(step) in _REMEMBERED for step in self.pipeline.all_steps()):
+            key = (id(self), vertex_key(value))
+            if key in memory:
+                return memory[key]
+        reached = await self.pipeline.results(_bound(traverser, known).with_value(value), run)
+        if key is not None:
+            if len(memory) >= _MEMORY_MAX:
+                memory.clear()
+            memory[key] = reached
+        return reached
 
 
 def _bound(traverser: Traverser, known: Bindings) -> Traverser:
@@ -128,7 +146,7 @@ def _bound(traverser: Traverser, known: Bindings) -> Traverser:
 
 
 async def solve(
-    patterns: list[Pattern], known: Bindings, traverser: Traverser, run: Run, names: set[str]
+    patterns: list[Pattern], known: Bindings, traverser: Traverser, run: Run, names: set[str], memory: Memory
 ) -> list[Bindings]:
     level: list[tuple[Bindings, list[Pattern]]] = [(known, patterns)]
     found: list[Bindings] = []
@@ -145,7 +163,7 @@ async def solve(
         chosen = min(ready, key=lambda pattern: pattern.rank(bindings))
         rest = [pattern for pattern in left if pattern is not chosen]
         await run.breathe()
-        solutions = await chosen.solutions(bindings, traverser, run, names)
+        solutions = await chosen.solutions(bindings, traverser, run, names, memory)
         level.extend((solution, rest) for solution in reversed(solutions))
     return found
 
@@ -174,6 +192,7 @@ class MatchStep(WaitingStep):
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         found: Batch = []
+        memory: Memory = {}
         for each in batch:
             known: Bindings = {}
             for name in sorted(self.names):
@@ -182,7 +201,7 @@ class MatchStep(WaitingStep):
                     known[name] = value
             if self.first not in known:
                 known[self.first] = each.value
-            for bindings in await solve(self.patterns, known, each, run, self.names):
+            for bindings in await solve(self.patterns, known, each, run, self.names, memory):
                 new = _bound(each, bindings)
                 new.bulk = each.bulk
                 found.append(new.to(dict(bindings)))
