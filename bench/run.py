@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import feed, gremlin, imports, load, mongo, queries, report, scripts, servers, splits
+from bench import feed, gremlin, imports, load, mongo, queries, report, scripts, servers, snapshots, splits
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
@@ -190,6 +190,7 @@ SECTIONS: dict[str, Measure] = {
     "scripts": scripts.measure,
     "import": imports.measure,
     "feed": feed.measure,
+    "snapshots": snapshots.measure,
 }
 CONTESTS = ("read", "create", "upsert", "batch", "large", "query", "split")
 
