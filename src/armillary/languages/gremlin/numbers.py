@@ -108,7 +108,7 @@ def _chosen(left: Any, right: Any, wanted: int) -> Any:
 
 class Total:
     """A sum in the making. What doubles lose by rounding is kept beside it (Neumaier), so that the sum of stored values
-    does not depend on the order in which partitions give them."""
+    hardly depends on the order in which partitions give them."""
 
     __slots__ = ("_lost", "_sum", "count")
 
