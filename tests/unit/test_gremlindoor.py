@@ -14,6 +14,7 @@ from armillary.account.faults import FaultRule, add_rule
 from armillary.clock import MovableClock
 from armillary.doors.gremlin.errors import ROWS, attributes_of
 from armillary.errors import Failure, Kind
+from armillary.model.resources import ResourceType
 
 FORMS = [
     "application/json",
@@ -114,8 +115,12 @@ async def test_a_key_for_reading(house: GremlinHouse) -> None:
     assert (status, code) == (500, 403)
 
 
-def _token(house: GremlinHouse, name_link: str, rid_link: str, mode: str = "All", **more: Any) -> str:
-    given: dict[str, Any] = {"partition_key": None, "lifetime_s": 60, "permission_rid": "p", **more}
+async def _token(house: GremlinHouse, name_link: str, rid_link: str, mode: str = "All", **more: Any) -> str:
+    catalog, database = house.account.catalog, house.account.database("d")
+    user = await catalog.create(ResourceType.USER, database, f"u{mode}", {"id": f"u{mode}"})
+    body = {"id": "p", "permissionMode": mode, "resource": name_link}
+    permission = await catalog.create(ResourceType.PERMISSION, user, "p", body)
+    given: dict[str, Any] = {"partition_key": None, "lifetime_s": 60, "permission_rid": permission.rid_text, **more}
     return house.tokens.issue(mode=mode, name_link=name_link, rid_link=rid_link, **given)
 
 
@@ -124,11 +129,15 @@ async def test_resource_tokens(house: GremlinHouse) -> None:
     for mode, code in (("All", 200), ("Read", 403)):
         client = house.stranger()
         await house.send(client, asked("g.V().count()"))
-        token = _token(house, "dbs/d/colls/g", f"dbs/x/colls/{rid}", mode)
+        token = await _token(house, "dbs/d/colls/g", f"dbs/x/colls/{rid}", mode)
         [answer] = await house.send(client, credentials(key=token))
         assert answer["status"]["code"] == 200
         [answer] = await house.send(client, asked("g.addV('x').property('pk','a')"))
         assert answer["status"]["attributes"]["x-ms-status-code"] == code
+        # It ends with its permission.
+        await house.account.catalog.delete(house.account.find(ResourceType.PERMISSION, ("d", f"u{mode}", "p")))
+        [answer] = await house.send(client, asked("g.V().count()"))
+        assert answer["status"]["code"] == 401
 
 
 @pytest.mark.parametrize(
@@ -145,7 +154,7 @@ async def test_resource_tokens_that_are_not_good_for_it(
 ) -> None:
     client = house.stranger()
     await house.send(client, asked("g.V().count()"))
-    token = _token(house, name_link, f"dbs/x/colls/{rid}", **more)
+    token = await _token(house, name_link, f"dbs/x/colls/{rid}", **more)
     [answer] = await house.send(client, credentials(key=token))
     assert answer["status"]["code"] == 401 and said in answer["status"]["message"]
 
@@ -156,7 +165,7 @@ async def test_a_resource_token_ends() -> None:
     await house.graph()
     client = house.stranger()
     await house.send(client, asked("g.inject(1)"))
-    token = _token(house, "dbs/d", "dbs/x")
+    token = await _token(house, "dbs/d", "dbs/x")
     [answer] = await house.send(client, credentials(key=token))
     assert answer["status"]["code"] == 200
     clock.advance(61)

@@ -54,6 +54,8 @@ class Claims(Protocol):
     def partition_key(self) -> list[Any] | None: ...
     @property
     def expires_s(self) -> int: ...
+    @property
+    def permission_rid(self) -> str: ...
 
 
 class Tokens(Protocol):
@@ -107,7 +109,7 @@ def _principal(claims: Claims, database: str, graph: str) -> Principal:
             "the whole graph.",
         )
     rid = rids[3] if len(rids) == 4 else ""
-    return Principal(database, graph, claims.mode != "All", rid, claims.expires_s)
+    return Principal(database, graph, claims.mode != "All", rid, claims.expires_s, claims.permission_rid)
 
 
 def _decoded(given: Any) -> bytes:

@@ -14,6 +14,7 @@ class Principal(NamedTuple):
     # Of resource tokens.
     container_rid: str = ""  # of the one container that it is for; "": whatever has the name
     expires_s: int | None = None
+    permission_rid: str = ""
     # Of others: the key.
     came_with: bytes = b""
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from websockets.frames import CloseCode
 
 from armillary import limits
-from armillary.account import containers
+from armillary.account import access, containers
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.graphs import StoredGraph, check_key_path
@@ -144,6 +144,11 @@ class GremlinDoor:
             raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the resource token has expired; connect with a new one.")
         if principal.container_rid not in ("", container.rid_text):
             raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the resource token is for an earlier graph of this name.")
+        if not access.is_in_force(self.account, principal.permission_rid, "Read" if principal.is_read_only else "All"):
+            raise Failure(
+                Kind.UNAUTHORIZED,
+                "Unauthorized: the permission of the resource token was deleted, or allows less by now; read it again.",
+            )
 
     async def _container(self, principal: Principal) -> Container:
         try:
