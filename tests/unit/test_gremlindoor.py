@@ -226,6 +226,16 @@ async def test_what_is_asked_of_partitions(script: str, fanout: int) -> None:
     await house.close()
 
 
+async def test_profiles_tell_who_read_what(house: GremlinHouse) -> None:
+    """Also where steps read by turns."""
+    for number in range(30):
+        await house.run(f"g.addV('x').property('pk','{number % 3}').property('id','{number}')")
+    await house.run("g.V().as('a').V().where(neq('a')).addE('to').from('a').count()")
+    [profile] = await house.run("g.V().out().out().count().executionProfile()")
+    read = [sum(each["count"] for each in metric.get("storeOps", ())) for metric in profile["metrics"]]
+    assert read == [30 + 30 * 29, 30 * 29, 30 * 29, 0]
+
+
 async def test_many_places_of_many_ids(house: GremlinHouse) -> None:
     """More than are read at once."""
     keys = [f"k{number}" for number in range(40)]

@@ -28,6 +28,7 @@ class Profile:
         self._pipeline = pipeline
         self._run = run
         self._measures = [_Measure(step) for step in pipeline.steps]
+        self._taken: set[int] = set()  # operations of the graph that are counted for a step, by their places
 
     def flow(self, source: Flow, scope: Scope) -> Flow:
         run = self._run
@@ -42,18 +43,17 @@ class Profile:
 
     def _measured(self, source: Flow, measure: _Measure) -> Flow:
         elapsed_s = self._run.environment.elapsed_s
-        at = self._measures.index(measure)
         operations = self._run.graph.operations
 
         async def pull() -> Batch:
             before_s, before = elapsed_s(), len(operations)
-            earlier = sum(len(each.operations) for each in self._measures[:at])
             batch = await source()
             measure.total_s += elapsed_s() - before_s
-            new = operations[before:]
-            # What steps before this one read meanwhile is theirs.
-            theirs = sum(len(each.operations) for each in self._measures[:at]) - earlier
-            measure.operations.extend(new[theirs:])
+            # What steps before this one read meanwhile is theirs: they were done with it first.
+            for at in range(before, len(operations)):
+                if at not in self._taken:
+                    self._taken.add(at)
+                    measure.operations.append(operations[at])
             measure.traverser_count += len(batch)
             measure.element_count += sum(each.bulk for each in batch)
             return batch
