@@ -29,8 +29,10 @@ def check_feed(
     versions: Versions,
     final: Mapping[str, str],
     deleted: frozenset[str] = frozenset(),
+    repeated: frozenset[tuple[str, str]] = frozenset(),
 ) -> list[Violation]:
-    """One reader's pages, from the beginning to the end. `deleted`: items that somebody may have deleted."""
+    """One reader's pages, from the beginning to the end. `deleted`: items that somebody may have deleted;
+    `repeated`: versions of items that may have been written more than once."""
     found: list[Violation] = []
     place_of = {
         item: {version: place if isinstance(each, Sequence) else 0 for place, version in enumerate(each)}
@@ -46,7 +48,7 @@ def check_feed(
         if place is None:
             found.append(Violation("phantom", f"{what}: nobody wrote that"))
             continue
-        if (change.item, change.version) in seen:
+        if (change.item, change.version) in seen and (change.item, change.version) not in repeated:
             found.append(Violation("duplicate", f"{what} comes twice"))
         elif place < last_place.get(change.item, -1):
             found.append(Violation("backwards", f"{what} comes after a later version"))

@@ -32,6 +32,7 @@ class History:
         self.sent: dict[str, set[str]] = defaultdict(set)  # by item: tokens that may have been stored
         self.first: dict[str, Any] = {}  # counters: what they were before the first call
         self.lists: set[str] = set()
+        self.repeated: set[tuple[str, str]] = set()  # items and their values that a client may have sent twice
         self.transacted: Counter[str] = Counter()  # by key
         self.deaths: list[tuple[float, float]] = []  # from before the kill until the server was ready again
         self._tokens = itertools.count(1)
@@ -90,6 +91,7 @@ class History:
             # The client may have sent it to the dead server and again to the next: then it may have happened twice.
             again = replace(call, said=Said.UNKNOWN, was_there=None)
             self.calls.append(again)
+            self.repeated.add((item, str(value)))
             call = again if said is not Said.OK else call
         self.calls.append(call)
 
@@ -133,7 +135,7 @@ class History:
         deleted = frozenset(call.item for call in self.calls if call.verb is Verb.DELETE)
         for reader, pages in feeds.items():
             self.tally["changes"] += sum(map(len, pages))
-            found = check_feed(pages, versions, final, deleted)
+            found = check_feed(pages, versions, final, deleted, frozenset(self.repeated))
             self.violations += [Violation(each.kind, f"change feed of {reader}: {each.text}") for each in found]
         self.violations += check_items(self.calls, self.first)
         self.violations += check_appends(self.transactions)
