@@ -236,7 +236,8 @@ class Consumer:
     async def _let_go(self, held: _Held) -> None:
         """The lease is free from now on, or not ours any more."""
         if held.beating is not None:
-            held.beating.cancel()
+            async with held.lock:  # a renewal that was half-way might be stored, under an etag that we did not hear of
+                held.beating.cancel()
             await asyncio.gather(held.beating, return_exceptions=True)
         self._held.pop(held.lease.id, None)
         if not held.is_lost:
