@@ -20,6 +20,7 @@ from armillary.languages.gremlin.bytecode import transaction_of
 from armillary.languages.gremlin.grammar import Statement, parse
 from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.program import Program, Results, answer, compile_traversal
+from armillary.languages.gremlin.templates import shape_of, template_of, template_of_script
 
 if TYPE_CHECKING:
     from armillary.doors.gremlin.door import GremlinDoor
@@ -47,26 +48,66 @@ class World:
 
 
 class Programs:
-    """Scripts without bindings as they were compiled, the latest used last."""
+    """Traversals as they were compiled, the latest used last: scripts, and templates of what starts at other elements
+    each time, which None stands for where there can be none."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str | None], list[tuple[Statement, Program | None]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def of_script(
         self, text: str, bindings: dict[str, Any], partition_key: str | None
     ) -> list[tuple[Statement, Program | None]]:
+        if bindings:
+            return self._of_bound_script(text, bindings, partition_key)
         key = (text, partition_key)
-        if not bindings:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-                return found
+        found: list[tuple[Statement, Program | None]] | None = self._get(key)
+        if found is None:
+            found = [(each, _program(each, partition_key, text)) for each in parse(text)]
+            if len(text) <= _CACHED_CHARACTERS_MAX:
+                self._keep(key, found)
+        return found
+
+    def _of_bound_script(
+        self, text: str, bindings: dict[str, Any], partition_key: str | None
+    ) -> list[tuple[Statement, Program | None]]:
+        key = (text, partition_key, *bindings)
+        known = self._get(key)
+        if known is not None:
+            statement, template = known
+            program = template.filled(bindings)
+            if program is not None:
+                return [(statement, program)]
         made = [(each, _program(each, partition_key, text)) for each in parse(text, bindings)]
-        if not bindings and len(text) <= _CACHED_CHARACTERS_MAX:
-            self._kept[key] = made
-            if len(self._kept) > limits.QUERY_CACHE_ENTRIES:
-                self._kept.popitem(last=False)
+        program = made[0][1]
+        if program is not None and key not in self._kept and sum(map(len, (text, *bindings))) <= _CACHED_CHARACTERS_MAX:
+            self._keep(key, template_of_script(text, bindings, program, partition_key, element_id))
         return made
+
+    def of_bytecode(self, traversal: Traversal, partition_key: str | None) -> Program:
+        shape = shape_of(traversal)
+        key = (shape, partition_key)
+        if shape is not None and (template := self._get(key)) is not None:
+            program: Program | None = template.started(traversal.steps[0].arguments)
+            if program is not None:
+                return program
+        program = compile_traversal(traversal, partition_key=partition_key, element_id=element_id)
+        if shape is not None and not program.is_writing:  # what is written is seldom the same again
+            self._keep(key, template_of(program, [], partition_key, element_id))
+        return program
+
+    def _get(self, key: tuple[Any, ...]) -> Any:
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def _keep(self, key: tuple[Any, ...], made: Any) -> None:
+        self._kept[key] = made
+        if len(self._kept) > limits.QUERY_CACHE_ENTRIES:
+            self._kept.popitem(last=False)
 
 
 def _program(statement: Statement, partition_key: str | None, text: str) -> Program | None:
@@ -111,7 +152,7 @@ async def run_bytecode(door: GremlinDoor, client: Client, request: Request, grap
     if transaction_of(traversal) is not None:
         out.finish([])  # nothing is open: every request before has been committed
         return
-    program = compile_traversal(traversal, partition_key=graph.partition_key, element_id=element_id)
+    program = door.programs.of_bytecode(traversal, graph.partition_key)
     results = _results(door, request, program, graph, World(client, door.account.clock, door.ids))
     await _send(client, results.pull, request, out)
 

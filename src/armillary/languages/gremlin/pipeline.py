@@ -151,6 +151,13 @@ class Pipeline:
         self.is_plain = all(step.is_plain for step in self.steps)
         self.has_barrier = any(step.is_barrier for step in self.steps)
 
+    def with_first(self, step: Step) -> Pipeline:
+        """The same with another first step of the same kind."""
+        made = Pipeline.__new__(Pipeline)
+        made.steps = (step, *self.steps[1:])
+        made.is_plain, made.has_barrier = self.is_plain, self.has_barrier
+        return made
+
     def __str__(self) -> str:
         return f"[{', '.join(step.describe() for step in self.steps)}]"
 

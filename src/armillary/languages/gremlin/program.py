@@ -18,7 +18,7 @@ from armillary.languages.gremlin.dice import SeededDice
 from armillary.languages.gremlin.elements import BulkSet, Edge, Vertex
 from armillary.languages.gremlin.errors import compilation, execution, too_much
 from armillary.languages.gremlin.grammar import Statement
-from armillary.languages.gremlin.graph import Environment, Graph, Wanted
+from armillary.languages.gremlin.graph import Environment, Graph, Reference, Wanted
 from armillary.languages.gremlin.instructions import Traversal, check_size
 from armillary.languages.gremlin.numbers import OPERATIONS
 from armillary.languages.gremlin.optimise import needs_whole_path, optimise
@@ -69,17 +69,34 @@ class Program:
         stores = any(isinstance(step, StoreStep) for step in steps)
         self.is_singly = (lazy and any(isinstance(step, RangeStep) for step in steps)) or (stores and reads)
         optimise(pipeline, self.needs_path)
-        self.direct = self._direct()
+        self._plain_rest = self._find_plain_rest()
+        self.direct = self._direct(pipeline.steps[0])
 
-    def _direct(self) -> Direct | None:
-        """What most traversals are: some elements by their ids, and what can be told of them without waiting."""
+    def _find_plain_rest(self) -> Pipeline | None:
+        """What is behind V() or E() with ids, where it can be told of their elements without waiting."""
         first, *others = self.pipeline.steps
         if self.report is not None or self.is_writing or self.is_singly or not isinstance(first, GraphStep):
             return None
-        if first.references is None or not 1 <= len(first.references) <= _DIRECT_MAX:
-            return None
         rest = Pipeline(others)
-        return Direct(first.wanted, first.name == "V", first.labels, rest) if rest.is_plain else None
+        return rest if first.references is not None and rest.is_plain else None
+
+    def _direct(self, first: Step) -> Direct | None:
+        """What most traversals are: some elements by their ids, and what can be told of them without waiting."""
+        rest = self._plain_rest
+        if rest is None or not isinstance(first, GraphStep) or not 1 <= len(first.references or ()) <= _DIRECT_MAX:
+            return None
+        return Direct(first.wanted, first.name == "V", first.labels, rest)
+
+    def starting_at(self, references: tuple[Reference, ...]) -> Program:
+        """The same from other elements than those that V() or E() at its beginning names."""
+        first = self.pipeline.steps[0]
+        assert isinstance(first, GraphStep) and first.references is not None
+        step = first.starting_at(references)
+        made = Program.__new__(Program)
+        made.__dict__.update(self.__dict__)  # shared: steps keep no state of runs
+        made.pipeline = self.pipeline.with_first(step)
+        made.direct = self._direct(step)
+        return made
 
     @property
     def options(self) -> dict[str, Any]:
@@ -108,8 +125,9 @@ class Results:
         run.is_singly = program.is_singly
         run.is_bulked = settings.is_bulked
         run.is_productive, run.productive_keys = settings.is_productive, settings.productive_keys
-        run.side_effects.values.update({name: _copied(value) for name, value in settings.side_effects.items()})
-        run.side_effects.reducers.update({name: OPERATIONS[each] for name, each in settings.reducers.items()})
+        if settings.side_effects:
+            run.side_effects.values.update({name: _copied(value) for name, value in settings.side_effects.items()})
+            run.side_effects.reducers.update({name: OPERATIONS[each] for name, each in settings.reducers.items()})
         if settings.sack is not NO_SACK:
             run.sack_initial = settings.sack
             run.sack_merge = OPERATIONS[settings.sack_merge] if settings.sack_merge is not None else None
@@ -137,6 +155,8 @@ class Results:
             self._flow = program.pipeline.flow(source, run, Scope())
 
     async def pull(self) -> Batch:
+        if self._is_done:
+            return []
         if self._program.direct is not None:
             return await self._pull_directly(self._program.direct)
         report = self._program.report
@@ -145,8 +165,6 @@ class Results:
                 return await self._loaded(await self._flow())
             except RecursionError:
                 raise too_much("A value is nested too deeply.") from None
-        if self._is_done:
-            return []
         self._is_done = True
         if report == "explain":
             return [Traverser(self._program.explain())]
@@ -158,8 +176,6 @@ class Results:
         return [Traverser(self._profile.metrics())]
 
     async def _pull_directly(self, direct: Direct) -> Batch:
-        if self._is_done:
-            return []
         self._is_done = True
         run = self.run
         run.request_count += 1

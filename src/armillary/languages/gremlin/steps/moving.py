@@ -52,6 +52,13 @@ class GraphStep(Step):
     def wanted(self) -> Wanted:
         return Wanted(self.references, self.conditions, self.count)
 
+    def starting_at(self, references: tuple[Reference, ...]) -> GraphStep:
+        """The same of other elements."""
+        made = GraphStep.__new__(GraphStep)
+        made.__dict__.update(self.__dict__)
+        made.references = references
+        return made
+
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         waiting: Batch = []
         batch: Batch = []

@@ -1,0 +1,135 @@
+"""Programs that are kept for other elements to start from: `g.V(x)` comes again and again with another x.
+
+A template is made only where the ids behind V() or E() at the beginning are all that differs, so that nothing of what
+was parsed, built and optimised can depend on them. Whoever keeps templates (`doors/gremlin`) decides how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from armillary.errors import Failure
+from armillary.languages.gremlin.build import TraversalBuilder
+from armillary.languages.gremlin.elements import Long, Uuid
+from armillary.languages.gremlin.grammar import Statement, parse
+from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.program import Program
+from armillary.languages.gremlin.steps.moving import GraphStep
+from armillary.languages.gremlin.strategies import Settings
+
+_STARTS: Final = ("V", "E")
+_IDS: Final = frozenset({str, int, Long, Uuid})
+_PARTITIONS: Final = _IDS | {float, bool}  # values of a partition key, or ids that are refused by name
+_SHAPE_CHARACTERS_MAX: Final = 400  # longer ones are not likely to come again
+
+
+class Slot:
+    """Stands for the value of a binding while a script is looked at."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _Slots(dict[str, Any]):
+    """Bindings without values. Counts how often a script asks for one, so that none can hide in what it became."""
+
+    asked = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            return default
+        self.asked += 1
+        return Slot(name)
+
+
+class Template:
+    """A program, and what stands behind its V() or E(): values, slots, and lists of them."""
+
+    def __init__(self, program: Program, arguments: list[Any], builder: TraversalBuilder) -> None:
+        self._program = program.starting_at(())  # the first request's ids may be many
+        self._arguments = arguments
+        self._builder = builder
+
+    def filled(self, bindings: Mapping[str, Any]) -> Program | None:
+        """None: one of the values is not as ids are, and may change more than where the traversal starts."""
+        values: list[Any] = []
+        for argument in self._arguments:
+            value = bindings[argument.name] if type(argument) is Slot else argument
+            if type(value) is list:
+                value = [bindings[each.name] if type(each) is Slot else each for each in value]
+            values.append(value)
+        return self.started(values)
+
+    def started(self, values: list[Any]) -> Program | None:
+        """As `filled`, with all that is behind V() or E()."""
+        if not are_ids(values):
+            return None
+        return self._program.starting_at(tuple(self._builder.references(values)))
+
+
+def are_ids(values: list[Any]) -> bool:
+    """Whether all are ids, or lists of ids and partitions."""
+    for value in values:
+        kind = type(value)
+        if kind not in _IDS and (kind is not list or any(type(each) not in _PARTITIONS for each in value)):
+            return False
+    return True
+
+
+def template_of_script(
+    text: str,
+    names: Mapping[str, Any],
+    program: Program,
+    partition_key: str | None,
+    element_id: Callable[[Any], Any],
+) -> tuple[Statement, Template] | None:
+    """Of a script that was compiled with bindings of these names; None where they are used for more than its start."""
+    slots = _Slots(names)
+    try:
+        statements = parse(text, slots)
+    except Failure:
+        return None
+    statement = statements[0]
+    if len(statements) > 1 or statement.transaction is not None or not slots.asked:
+        return None
+    first = statement.traversal.steps[0]
+    if first.name not in _STARTS or slots.asked != sum(map(_count_slots, first.arguments)):
+        return None
+    made = template_of(program, first.arguments, partition_key, element_id)
+    return (statement, made) if made is not None else None
+
+
+def template_of(
+    program: Program, arguments: list[Any], partition_key: str | None, element_id: Callable[[Any], Any]
+) -> Template | None:
+    first = program.pipeline.steps[0]
+    if not isinstance(first, GraphStep) or first.references is None:
+        return None
+    return Template(program, arguments, TraversalBuilder(partition_key, element_id, Settings()))
+
+
+def _count_slots(argument: Any) -> int:
+    if type(argument) is list:
+        return sum(type(each) is Slot for each in argument)
+    return int(type(argument) is Slot)
+
+
+def shape_of(traversal: Traversal) -> tuple[Any, ...] | None:
+    """What traversals have in common that differ only in the elements they start from; None: do not keep this one."""
+    if traversal.source or not traversal.steps:
+        return None
+    first, *others = traversal.steps
+    if first.name not in _STARTS or not first.arguments or not are_ids(first.arguments):
+        return None
+    shape: list[Any] = [first.name]
+    size = 0
+    for instruction in others:
+        for argument in instruction.arguments:
+            if type(argument) is not str:
+                return None
+            size += len(argument)
+        shape.append((instruction.name, *instruction.arguments))
+    return tuple(shape) if size <= _SHAPE_CHARACTERS_MAX else None
