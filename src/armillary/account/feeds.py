@@ -176,7 +176,7 @@ class _Walk:
         self._low, self._high = self._stretch()
         self._points: tuple[tuple[bytes, str], ...] | None = None
         self._wanted: set[int] | None = None  # range ids that can hold an answer; None: all
-        self._fingerprint = cursors.fingerprint_of([text, *self._bound_stretch()])
+        self._bound = (text, *self._bound_stretch())
         self._cursor = Cursor((), self._low)
         if options.continuation is not None:
             self._go_on(options.continuation)
@@ -215,7 +215,8 @@ class _Walk:
 
     def _go_on(self, continuation: str) -> None:
         container, range_id = self._container, self._options.range_id
-        cursor = cursors.decode(continuation, self._account.secret, container.record.rid, self._fingerprint)
+        fingerprint = cursors.fingerprint_of(self._bound)
+        cursor = cursors.decode(continuation, self._account.secret, container.record.rid, fingerprint)
         low, high = max(self._low, cursor.low), min(self._high, cursor.high)
         if low >= high:
             raise cursors.bad_token()
@@ -319,12 +320,12 @@ class _Walk:
             is_new = current.position == START
             while True:
                 room = self._options.page_items - len(self.rows)
-                before = replace(current.execution.progress)
+                before = replace(current.execution.progress) if room <= 0 else None
                 # With a full page we only look whether anything follows: a page too many is a request too many.
                 page, is_out_of_time = await current.read(
                     self._account.clock, max(room, 1), limits.PAGE_BYTES_MAX - self._size_bytes
                 )
-                if room <= 0 and page.rows:
+                if before is not None and page.rows:
                     current.execution.progress = before
                     self._stop_at(slices[index:])
                     return
@@ -476,7 +477,8 @@ class _Walk:
 
     def _end_page(self, cursor: Cursor) -> None:
         cursor = cursor._replace(low=self._low, high=self._high)
-        self._continuation = cursor.encode(self._account.secret, self._container.record.rid, self._fingerprint)
+        fingerprint = cursors.fingerprint_of(self._bound)
+        self._continuation = cursor.encode(self._account.secret, self._container.record.rid, fingerprint)
 
     def _cost_ru(self) -> float:
         factor = self._options.read_factor

@@ -123,6 +123,7 @@ class Execution:
         ordering = selection.ordering
         self._is_sorting = selection.ranking is not None or (
             ordering is not None
+            and not selection.is_order_free
             and len(ordering.keys) == 1
             and not (index.is_complete and composed_order(ordering, selection.condition, index.policy) is not None)
         )
@@ -151,7 +152,7 @@ class Execution:
             # By the filter and not by the slices, so that the same query costs the same however it is cut.
             self._is_index_counted = True
             count_index_use(self._selection.condition, self._index, counters)
-            counters.precise_scans += self._selection.ordering is not None
+            counters.precise_scans += self._selection.ordering is not None and not self._selection.is_order_free
         meter = self._selection.meter
         joined, called = meter.joined_tuples, meter.user_calls
         page = self._step(view, max_items, max_bytes, is_due, counters)

@@ -98,9 +98,10 @@ def _rank(plan: FieldPlan) -> tuple[int, int, bool, int]:
 
 
 def _plan(parts: Sequence[Keyed], index: FieldIndex, has_several: HasSeveral) -> FieldPlan | None:
-    by_field = {path: [part.ranges for part in parts if part.field == path] for path, _ in index.fields}
-    if not index.fields or not by_field[index.fields[0][0]] or not holds_all(index, parts):
+    first = index.fields[0][0] if index.fields else None
+    if not any(part.field == first for part in parts) or not holds_all(index, parts):
         return None
+    by_field = {path: [part.ranges for part in parts if part.field == path] for path, _ in index.fields}
     is_several = has_several(index)
     prefixes = [b""]
     stretches: list[tuple[bytes, bytes]] = []

@@ -22,7 +22,7 @@ from armillary.model.field_indexes import EMPTY, FieldIndex, cut_key, is_cut_key
 from armillary.model.indexing import IndexingPolicy
 from armillary.query.access import Candidate, Index, Scope, few_rids, path_prefix
 from armillary.query.aggregates import too_many
-from armillary.query.conditions import Condition, KeyRanges, intersected
+from armillary.query.conditions import And, Condition, Keyed, KeyRanges, intersected
 from armillary.query.field_access import HasSeveral, bounds_of, holds_all, keyed_parts, named_index, several_in
 from armillary.query.ordered import Sorter, Start, loaded_in_order
 from armillary.query.selection import Ordering, OrderKey
@@ -143,9 +143,26 @@ def is_served(view: View, ordering: Ordering, condition: Condition, scope: Scope
     if not index.is_complete or not index.policy.fields:
         return None
     found = served_order(ordering, condition, index.policy, several_in(view))
-    if found is None or (not found.fixed and few_rids(view, condition, scope, index) is not None):
+    if found is None or found.fixed:
+        return found
+    if scope.is_whole and field_of_stretch(condition) == found.ordering.fields[0][0]:
+        return found  # what the walk goes through is what the filter leaves
+    return found if few_rids(view, condition, scope, index) is None else None
+
+
+def field_of_stretch(condition: Condition) -> str | None:
+    """The field whose keys must lie in one stretch, where that is all that a condition says; None: it says more, or
+    something else."""
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    first = parts[0]
+    if not isinstance(first, Keyed):
         return None
-    return found
+    ranges = first.ranges
+    for part in parts[1:]:
+        if not isinstance(part, Keyed) or part.field != first.field:
+            return None
+        ranges = intersected(ranges, part.ranges)
+    return first.field if len(ranges) == 1 and not ranges[0].is_point else None
 
 
 class FieldWalk:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from armillary.account import indexes
 from armillary.account.container import Container
+from armillary.account.rules import INDEXES
 from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.errors import refusal
@@ -15,6 +17,9 @@ from armillary.languages.mongo.matching import Matcher
 from armillary.languages.mongo.sorting import Sort, compile_sort
 from armillary.languages.mongo.text import TextIndex, text_index_of
 from armillary.model.bson_values import Document, is_number
+
+# What definitions say about words, and the entries that say so: those of a record are replaced, never changed.
+_text_indexes: Final[WeakKeyDictionary[Container, tuple[Any, TextIndex | None]]] = WeakKeyDictionary()
 
 
 def check(container: Container | None, hint: Any) -> Document | None:
@@ -105,8 +110,14 @@ def _nested(values: Document) -> Document:
 def text_index(container: Container | None) -> TextIndex | None:
     if container is None:
         return None
-    found = (text_index_of(each) for each in indexes.definitions(container))
-    return next((each for each in found if each is not None), None)
+    entries = container.record.state.get(INDEXES)
+    kept = _text_indexes.get(container)
+    if kept is not None and kept[0] is entries:
+        return kept[1]
+    every = [text_index_of(each) for each in indexes.definitions(container)]
+    found = next((each for each in every if each is not None), None)
+    _text_indexes[container] = entries, found
+    return found
 
 
 def geo_path(container: Container | None) -> str | None:

@@ -5,6 +5,7 @@ are stored or in the order asked for. Charges are the command's.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from armillary import limits
@@ -23,7 +24,7 @@ from armillary.model.bson_values import Document, decode
 from armillary.model.documents import BSON, bson_form
 from armillary.query.access import Counters
 from armillary.query.conditions import ALL, Condition, both, through
-from armillary.query.field_order import field_ordering
+from armillary.query.field_order import field_of_stretch, field_ordering
 from armillary.query.selection import Selection, Stage
 
 _PAGE_ITEMS = 1000
@@ -64,8 +65,13 @@ def wanted(
     target = target_of(container, given, has_collation=has_collation)
     if target.is_point:
         return Wanted(given, matcher, target, ALL, most)
+    named = container.schema.rules.indexing.named_fields
     condition = usable_condition(
-        given, is_collated=has_collation, single_paths=shard_fields(container), text=matcher.text
+        given,
+        is_collated=has_collation,
+        single_paths=shard_fields(container),
+        indexed=[field for field, _ in named] if named is not None else None,
+        text=matcher.text,
     )
     if matcher.hint is not None:
         condition = both([condition, through(matcher.hint)])
@@ -143,17 +149,48 @@ async def ordered(
     container = await call.scoped(container, wanted.target.key)
     if selection is not None and await has_order(container, selection):
         options = FeedOptions(key=wanted.target.key or None, form=BSON)
-        walk = SortedReading(call.account, container, selection, options)
-        while not walk.is_done:
-            call.check_time()
-            page = await walk.page(min(most or wanted.page_items, wanted.page_items))
-            call.examine(page.counters, page.charge_ru, is_keyed=True)
-            yield [Found(row) for row in page.rows]
+        async for found in _walked(call, container, selection, options, wanted.page_items):
+            yield found
         return
     held = Held(sort.key, most)
     async for found in pages(call, container, wanted._replace(most=None)):
         held.add(found)
     yield held.sorted()
+
+
+async def some(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
+    """In any order, no more than are wanted. Of a stretch of an index only so much is read, in the index's order;
+    capped collections have an order of their own."""
+    is_open = wanted.most is not None and not wanted.target.key and container.schema.cap is None
+    field = field_of_stretch(wanted.condition) if is_open else None
+    if field is not None:
+        stage = Stage(predicate=wanted.matcher.matches, is_sure=True)
+        order = field_ordering(((field, False),))
+        selection = Selection(wanted.condition, (stage,), order, take=wanted.most, is_order_free=True)
+        scoped = await call.scoped(container, wanted.target.key)
+        if await has_order(scoped, selection):
+            left = wanted.most or 0
+            for each in list(scoped.map.ranges):  # one after the other: nobody pays for those that are not needed
+                options = FeedOptions(epk_range=(each.low, each.high), form=BSON)
+                async for found in _walked(call, scoped, replace(selection, take=left), options, wanted.page_items):
+                    left -= len(found)
+                    yield found
+                if left == 0:
+                    return
+            return
+    async for found in pages(call, container, wanted):
+        yield found
+
+
+async def _walked(
+    call: Call, container: Container, selection: Selection, options: FeedOptions, page_items: int
+) -> AsyncIterator[list[Found]]:
+    walk = SortedReading(call.account, container, selection, options)
+    while not walk.is_done:
+        call.check_time()
+        page = await walk.page(min(selection.take or page_items, page_items))
+        call.examine(page.counters, page.charge_ru, is_keyed=True)
+        yield [Found(row) for row in page.rows]
 
 
 def sorted_selection(wanted: Wanted, sort: Sort, most: int | None) -> Selection | None:

@@ -107,10 +107,15 @@ def query_of(call: Call, container: Container | None) -> Query:
     given = fields.document("filter", {})
     own = namespaces.options_of(container).get("collation") if container is not None else None
     collation = compiled.collation_of(fields.optional_document("collation"), own)
-    context = compiled.context_of(call, compiled.let_of(call), collation)
-    text_index = hints.text_index(container)
+    shown = fields.document("projection", {})
+    has_context = bool(shown) or collation is not None or "let" in call.body
+    context = compiled.context_of(call, compiled.let_of(call), collation) if has_context else None
     matcher = compiled.matcher_of(
-        given, call, context, has_collation=collation is not None or "let" in call.body, text_index=text_index
+        given,
+        call,
+        context,
+        has_collation=collation is not None or "let" in call.body,
+        text_index=hints.text_index(container),
     )
     order = fields.document("sort", {})
     sort = compile_sort(order, collation, matcher.text) if order else None
@@ -121,8 +126,7 @@ def query_of(call: Call, container: Container | None) -> Query:
         sort = hints.order_of(hinted, collation)  # whoever names an index gets documents in its order
     matcher = hints.hinted(hints.bounded(call, matcher, hinted), hinted)
     hints.check_near(container, matcher)
-    shown = fields.document("projection", {})
-    project = compile_projection(shown, context, matcher) if shown else None
+    project = compile_projection(shown, context, matcher) if context is not None and shown else None
     skip = fields.number("skip", 0)
     limit = fields.number("limit", 0)
     returns_keys, shows_numbers = fields.flag("returnKey", False), fields.flag("showRecordId", False)
@@ -156,7 +160,7 @@ async def found_pages(call: Call, container: Container, query: Query) -> AsyncIt
     elif query.matcher.near is not None:
         source = reading.near_first(call, container, wanted, most=query.most)
     else:
-        source = reading.pages(call, container, wanted)
+        source = reading.some(call, container, wanted)
     skip, left = query.skip, query.limit or None
     async for page in source:
         if skip:

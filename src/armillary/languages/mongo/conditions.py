@@ -49,6 +49,7 @@ from armillary.query.conditions import (
 _VARIANTS_MAX: Final = 16
 _PINS_MAX: Final = 4096
 _ORDERS: Final = ("$gt", "$gte", "$lt", "$lte")
+_NEVER_EMPTY: Final = frozenset(["$eq", *_ORDERS])  # something can always meet them
 _ORDER_KINDS: Final[dict[type, str]] = {str: "text", bool: "truth", ObjectId: "id", DatetimeMS: "date", DBRef: "dict"}
 _ELEMENT: Final = None  # the step into an array, as `path_text` has it
 
@@ -92,16 +93,23 @@ class _Places:
 # Conditions.
 
 
-def filter_condition(given: Document, *, is_collated: bool = False, single_paths: Collection[str] = ()) -> Condition:
+def filter_condition(
+    given: Document,
+    *,
+    is_collated: bool = False,
+    single_paths: Collection[str] = (),
+    indexed: Collection[str] | None = None,
+) -> Condition:
     """Of a filter that has been compiled, so that it is known to be one. `single_paths` are fields that never lead
-    through an array, such as those of the shard key."""
-    return _Reader(is_collated, frozenset([*single_paths, "_id"])).query(given, None)
+    through an array, such as those of the shard key. `indexed`: the fields that the policy speaks of; None: any."""
+    return _Reader(is_collated, frozenset([*single_paths, "_id"]), indexed).query(given, None)
 
 
 class _Reader:
-    def __init__(self, is_collated: bool, single_paths: frozenset[str]) -> None:
+    def __init__(self, is_collated: bool, single_paths: frozenset[str], indexed: Collection[str] | None) -> None:
         self._is_collated = is_collated
         self._single_paths = single_paths
+        self._indexed = indexed
 
     def query(self, given: Document, elements_of: Sequence[Steps] | None) -> Condition:
         """Of documents, or of the elements of arrays that are at some places."""
@@ -111,9 +119,15 @@ class _Reader:
                 parts.append(both([self.query(each, elements_of) for each in operand]))
             elif name == "$or":
                 parts.append(either([self.query(each, elements_of) for each in operand]))
-            elif not name.startswith("$"):
+            elif not name.startswith("$") and (elements_of is not None or self._may_use(name, operand)):
                 parts.append(self._field(name, operand, elements_of))
         return both(parts)
+
+    def _may_use(self, path: str, operand: Any) -> bool:
+        """Whether a condition may serve for anything: without an index it does only if nothing at all can meet it."""
+        if self._indexed is None or path in self._single_paths or path.partition(".")[0] in self._indexed:
+            return True
+        return is_operators(operand) and not operand.keys() <= _NEVER_EMPTY
 
     def _field(self, path: str, operand: Any, elements_of: Sequence[Steps] | None) -> Condition:
         operators = operand if is_operators(operand) else {"$regex" if isinstance(operand, Regex) else "$eq": operand}

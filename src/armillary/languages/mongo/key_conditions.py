@@ -8,7 +8,7 @@ no document has several keys they are joined when an index is chosen. What is mi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, Final
 
 from bson.code import Code
@@ -54,10 +54,16 @@ _TYPE_CLASSES: Final = {
 
 
 def usable_condition(
-    given: Document, *, is_collated: bool = False, single_paths: Iterable[str] = (), text: TextQuery | None = None
+    given: Document,
+    *,
+    is_collated: bool = False,
+    single_paths: Collection[str] = (),
+    indexed: Collection[str] | None = None,
+    text: TextQuery | None = None,
 ) -> Condition:
-    """Everything that any index can use of a filter that has been compiled. `single_paths`: see `filter_condition`."""
-    plain = filter_condition(given, is_collated=is_collated, single_paths=tuple(single_paths))
+    """Everything that any index can use of a filter that has been compiled. `single_paths` and `indexed`: see
+    `filter_condition`."""
+    plain = filter_condition(given, is_collated=is_collated, single_paths=single_paths, indexed=indexed)
     return both([plain, key_condition(given, is_collated=is_collated, text=text)])
 
 
