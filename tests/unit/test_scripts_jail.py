@@ -342,10 +342,13 @@ async def main():
     async def perform(asked):
         begun.set()
         await asyncio.sleep(600)
-    endless = asyncio.create_task(jail.run(Begin("function () { while (true) {} }", given), perform))
     waiting = asyncio.create_task(jail.run(Begin("function () { __.readDocuments('x'); }", given), perform))
     await caller.ready()
     await begun.wait()
+    # The last, because it is ended after some seconds.
+    endless = asyncio.create_task(jail.run(Begin("function () { while (true) {} }", given), perform))
+    while len(jail.process_ids) < 2:
+        await asyncio.sleep(0.01)
     print(*jail.process_ids, caller.process_id, flush=True)
     await asyncio.sleep(600)
 
