@@ -65,5 +65,6 @@ async def test_a_thousand(container: Any) -> None:
     for start in range(0, 1000, 100):
         operations = [("create", ({"id": str(n), "pk": "a"},)) for n in range(start, start + 100)]
         await container.execute_item_batch(operations, "a")
-    found = await container.read_items([(str(n), "a") for n in range(1200)])
+    # One at a time: threads of the client share a dictionary of headers, and one may change it while another reads it.
+    found = await container.read_items([(str(n), "a") for n in range(1200)], max_concurrency=1)
     assert [each["id"] for each in found] == [str(n) for n in range(1000)]

@@ -147,7 +147,8 @@ class Account:
         assert len(names) == len(path)
         owner = self.owner(resource_type, names[:-1])
         record = self.catalog.find(resource_type, owner.rid if owner is not None else b"", names[-1])
-        if record is None:
+        # A container that could not be brought to life is not there before the next start.
+        if record is None or (resource_type is ResourceType.CONTAINER and record.rid not in self._containers):
             raise _missing(resource_type, names[-1])
         return record
 
@@ -179,15 +180,26 @@ class Account:
 
     async def enter(self, record: Record) -> Container:
         """Bring a container to life from its record."""
+        container = await self.opened(record)
+        if self.catalog.get(ResourceType.CONTAINER, record.rid) is None:
+            raise _missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile
+        return self.take_in(container)
+
+    async def opened(self, record: Record) -> Container:
+        """A container that nobody knows of yet."""
         database = self.catalog.get(ResourceType.DATABASE, record.owner)
-        assert database is not None, "a container without its database"
+        if database is None:
+            raise _missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile, with its database
         # One key lies in one partition, which stores so much.
         maximum = min(self.settings.logical_partition_bytes_max, self.settings.partition_storage_bytes)
         if "partitionKey" not in record.body:
             maximum = min(maximum, limits.FIXED_CONTAINER_BYTES_MAX)
         container = Container(record, database, self.engine, self.clock, maximum)
         await container.open()
-        self._containers[record.rid] = container
+        return container
+
+    def take_in(self, container: Container) -> Container:
+        self._containers[container.record.rid] = container
         self.budgets.assign(container)
         container.faults = self.armed_faults
         if container.is_restating:

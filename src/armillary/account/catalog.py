@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -160,10 +160,11 @@ class Catalog:
         body: Body,
         state: Callable[[bytes, NewStore], Body] | None = None,
         companions: Callable[[Record], Iterable[tuple[ResourceType, Body, Body]]] | None = None,
+        prepare: Callable[[Record], Awaitable[None]] | None = None,
     ) -> Record:
         """Make a resource. `state` is called with the new rid and a source of new store numbers; `companions` makes
         resources that come into being with it (an offer beside its container), in the same transaction. Without a
-        name the rid is the name."""
+        name the rid is the name. `prepare` is run once it is stored and before anybody can find it."""
         async with self._lock:
             owner_rid = owner.rid if owner is not None else b""
             if owner is not None and self.get(owner.type, owner.rid) is not owner:
@@ -183,8 +184,12 @@ class Catalog:
                 return made
 
             made = await self._store.write(run)
-            for record in made:
-                self._enter(record)
+            try:
+                if prepare is not None:
+                    await prepare(made[0])
+            finally:
+                for record in made:
+                    self._enter(record)
             return made[0]
 
     async def reserve(self, fn: Callable[[Reservation], Reserved]) -> Reserved:

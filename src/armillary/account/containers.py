@@ -79,8 +79,13 @@ async def create_container(
         return own_state | (kept or {})
 
     companions = (lambda made: [new_offer(own, made)]) if own is not None else None
-    record = await account.catalog.create(ResourceType.CONTAINER, database, name, body, state, companions)
-    return await account.enter(record)
+    opened: list[Container] = []
+
+    async def prepare(record: Record) -> None:
+        opened.append(await account.opened(record))
+
+    await account.catalog.create(ResourceType.CONTAINER, database, name, body, state, companions, prepare)
+    return account.take_in(opened[0])  # at once: whoever finds its name finds it
 
 
 async def replace_container(account: Account, container: Container, given: Any, if_match: str | None) -> Record:
