@@ -12,7 +12,10 @@ from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.storage.rocks import RocksEngine
 
-BODY = {"partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
+BODY = {
+    "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2},
+    "changeFeedPolicy": {"retentionDuration": 10},  # such a container takes a write to be opened
+}
 
 
 async def test_who_is_too_late_finds_it(tmp_path: Path) -> None:
