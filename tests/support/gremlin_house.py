@@ -64,8 +64,8 @@ class GremlinHouse:
     def __init__(self, engine: MemoryEngine, account: Account, creates: str | None) -> None:
         self.engine, self.account = engine, account
         self.tokens = TokenAuthority(account.settings.name, b"a secret of at least so many bytes", account.clock)
-        keys = Keys((KEY,), (READ_ONLY_KEY,))
-        self.door = GremlinDoor(account, keys, GremlinSettings(creates), self.tokens)
+        self.keys = Keys((KEY,), (READ_ONLY_KEY,))
+        self.door = GremlinDoor(account, self.keys, GremlinSettings(creates), self.tokens)
 
     @classmethod
     async def open(cls, creates: str | None = None, *, clock: Clock | None = None, **settings: Any) -> Self:
@@ -99,7 +99,7 @@ class GremlinHouse:
 
     def friend(self, *, is_read_only: bool = False, graph: str = "g") -> Client:
         client = Client(Wire())
-        client.principal = Principal("d", graph, is_read_only)
+        client.principal = Principal("d", graph, is_read_only, came_with=KEY.encode())
         return client
 
     async def answers(self, script: str, client: Client | None = None, **arguments: Any) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.gremlin_house import READ_ONLY_KEY, GremlinHouse, Wire, asked, credentials
+from support.process import KEY
 
 from armillary import limits
 from armillary.account.faults import FaultRule, add_rule
@@ -172,6 +173,25 @@ async def test_a_resource_token_ends() -> None:
     [answer] = await house.send(client, asked("g.inject(1)"))
     assert answer["status"]["code"] == 401 and "expired" in answer["status"]["message"]
     await house.close()
+
+
+async def test_a_resource_token_ends_with_the_key_that_it_was_sealed_for(house: GremlinHouse) -> None:
+    token = await _token(house, "dbs/d", "dbs/x")
+    client = house.stranger()
+    await house.send(client, asked("g.inject(1)"))
+    [answer] = await house.send(client, credentials(key=token))
+    assert answer["status"]["code"] == 200
+    another = b"another secret of so many bytes and more"
+    house.tokens.use(b"a secret of at least so many bytes", another)
+    house.keys.use((KEY,), (READ_ONLY_KEY,))
+    [answer] = await house.send(client, asked("g.inject(1)"))  # it was the other key that changed
+    assert answer["status"]["code"] == 200
+    house.tokens.use(b"a third secret of as many bytes as that", another)
+    house.keys.use((KEY,), (READ_ONLY_KEY,))
+    [answer] = await house.send(client, asked("g.inject(1)"))
+    assert answer["status"]["code"] == 407
+    [answer] = await house.send(client, credentials(key=token))
+    assert answer["status"]["code"] == 401
 
 
 async def test_transactions_are_requests_by_themselves(house: GremlinHouse) -> None:

@@ -21,15 +21,17 @@ class Keys:
     """The account's keys, and what each is good for."""
 
     def __init__(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
+        self.number = 0  # of changes: whoever came with a token is looked at anew after one
         self.use(owners, readers)
 
     def use(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
         """From now on these are the account's keys. Whoever came with another one has to come again."""
         self._keys = [(key.encode(), False) for key in owners if key] + [(key.encode(), True) for key in readers if key]
-        self._known = frozenset((b"", *(key for key, _ in self._keys)))
+        self._known = frozenset([key for key, _ in self._keys])
+        self.number += 1
 
     def still_has(self, principal: Principal) -> bool:
-        """Of one who proved to know a key when he came, or brought a token."""
+        """The key that one proved to know when he came."""
         return principal.came_with in self._known
 
     def is_read_only(self, password: bytes) -> bool | None:
@@ -86,8 +88,16 @@ def authenticate(arguments: dict[Any, Any], keys: Keys, tokens: Tokens | None = 
     if named is None:
         raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: the user name reads /dbs/<database>/colls/<graph>.")
     if claims is not None:
-        return _principal(claims, named[1], named[2])
+        return _principal(claims, named[1], named[2])._replace(keys_number=keys.number, came_with=password)
     return Principal(named[1], named[2], bool(is_read_only), came_with=password)
+
+
+def is_sealed(tokens: Tokens | None, principal: Principal) -> bool:
+    """Whether the token that somebody came with would be taken now."""
+    try:
+        return tokens is not None and bool(_verified(tokens, principal.came_with))
+    except Failure:
+        return False
 
 
 def _verified(tokens: Tokens, password: bytes) -> Claims:

@@ -15,8 +15,8 @@ class Principal(NamedTuple):
     container_rid: str = ""  # of the one container that it is for; "": whatever has the name
     expires_s: int | None = None
     permission_rid: str = ""
-    # Of others: the key.
-    came_with: bytes = b""
+    keys_number: int = 0  # which keys the account had when its seal was last looked at
+    came_with: bytes = b""  # the key, or the token
 
 
 class Line(Protocol):

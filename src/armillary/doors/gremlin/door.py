@@ -19,7 +19,7 @@ from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.graphs import StoredGraph, check_key_path
 from armillary.doors.gremlin import traversals
-from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate
+from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate, is_sealed
 from armillary.doors.gremlin.client import Client, Principal
 from armillary.doors.gremlin.errors import MALFORMED
 from armillary.doors.gremlin.ids import OrderedIds
@@ -86,10 +86,21 @@ class GremlinDoor:
     async def _answer(self, client: Client, request: Request, size_bytes: int, out: Responder) -> None:
         if request.operation == "authentication":
             await self._authenticate(client, request, out)
-        elif client.principal is None or not self._keys.still_has(client.principal):
+        elif client.principal is None or not self._is_known(client, client.principal):
             self._challenge(client, request, size_bytes, out)
         else:
             await self._act(client, client.principal, request, out)
+
+    def _is_known(self, client: Client, principal: Principal) -> bool:
+        """Keys are changed while connections last: a token ends with the key that it was sealed for."""
+        if principal.expires_s is None:
+            return self._keys.still_has(principal)
+        if principal.keys_number == self._keys.number:
+            return True
+        if not is_sealed(self._tokens, principal):
+            return False
+        client.principal = principal._replace(keys_number=self._keys.number)
+        return True
 
     def _challenge(self, client: Client, request: Request, size_bytes: int, out: Responder) -> None:
         """The request waits for the credentials of its sender."""
