@@ -1,16 +1,23 @@
-"""Several clients make the same container at the same time: one does, and the others find it."""
+"""Containers that are made while others look for them, and while storage fails: whoever asks later finds what is
+stored, without a restart."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
+
+import pytest
 
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.containers import create_container, create_database
+from armillary.account.containers import create_container, create_database, delete_container
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
+from armillary.model.resources import ResourceType
+from armillary.partition.partition import Partition
 from armillary.storage.rocks import RocksEngine
+from armillary.storage.rocks_database import Database
 
 BODY = {
     "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2},
@@ -18,9 +25,16 @@ BODY = {
 }
 
 
-async def test_who_is_too_late_finds_it(tmp_path: Path) -> None:
+@pytest.fixture
+async def account(tmp_path: Path) -> AsyncIterator[Account]:
     engine = await RocksEngine.open(tmp_path / "store", "full")
     account = await Account.open(engine, SystemClock())
+    yield account
+    await account.close()
+    await engine.close()
+
+
+async def test_who_is_too_late_finds_it(account: Account) -> None:
     database = await create_database(account, {"id": "db"}, None)
 
     async def ensured(name: str) -> Container:
@@ -47,5 +61,54 @@ async def test_who_is_too_late_finds_it(tmp_path: Path) -> None:
         is_made.set()
         await looking
         assert all(each is first for each in others)
-    await account.close()
-    await engine.close()
+
+
+async def test_storage_fails_while_it_is_opened(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = await create_database(account, {"id": "db"}, None)
+    opening = Partition.open
+
+    async def failing(partition: Partition) -> None:
+        raise Failure(Kind.UNAVAILABLE, "The disk went away.")
+
+    monkeypatch.setattr(Partition, "open", failing)
+    with pytest.raises(Failure):
+        await create_container(account, database, {"id": "c", **BODY}, None)
+    with pytest.raises(Failure) as refused:
+        account.container("db", "c")
+    assert refused.value.kind is Kind.UNAVAILABLE
+    monkeypatch.setattr(Partition, "open", opening)
+    await account._open_the_rest()
+    found = account.container("db", "c")
+    assert await create_container(account, database, {"id": "other", **BODY}, None)
+    await delete_container(account, found, None)
+    await create_container(account, database, {"id": "c", **BODY}, None)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_whether_it_was_made_is_known_after_a_failed_sync(
+    account: Account, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+) -> None:
+    database = await create_database(account, {"id": "db"}, None)
+    sync, write = Database.sync, Database.write
+
+    def failing_sync(database: Database) -> None:
+        monkeypatch.setattr(Database, "sync", sync)
+        sync(database)
+        raise OSError("IO error: the disk went away")
+
+    def failing_write(database: Database, layer: object) -> None:
+        monkeypatch.setattr(Database, "write", write)
+        raise Exception("IO error: the disk went away")
+
+    if is_stored:
+        monkeypatch.setattr(Database, "sync", failing_sync)
+        made = await create_container(account, database, {"id": "c", **BODY}, None)
+        assert account.container("db", "c") is made
+    else:
+        monkeypatch.setattr(Database, "write", failing_write)
+        with pytest.raises(Failure, match="nothing was changed"):
+            await create_container(account, database, {"id": "c", **BODY}, None)
+        await create_container(account, database, {"id": "c", **BODY}, None)
+    again = await Account.open(account.engine, account.clock)
+    assert len(again.catalog.of_type(ResourceType.CONTAINER)) == 1
+    await again.close()

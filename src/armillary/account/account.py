@@ -64,6 +64,7 @@ class Account:
         self.function_caller = Caller()  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
+        self._unopened: dict[bytes, Record] = {}  # containers that could not be brought to life yet, by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
         self._upkeep: asyncio.Task[None] | None = None
         self._restating: dict[bytes, asyncio.Task[None]] = {}
@@ -147,9 +148,10 @@ class Account:
         assert len(names) == len(path)
         owner = self.owner(resource_type, names[:-1])
         record = self.catalog.find(resource_type, owner.rid if owner is not None else b"", names[-1])
-        # A container that could not be brought to life is not there before the next start.
-        if record is None or (resource_type is ResourceType.CONTAINER and record.rid not in self._containers):
+        if record is None:
             raise _missing(resource_type, names[-1])
+        if resource_type is ResourceType.CONTAINER and record.rid not in self._containers:
+            raise Failure(Kind.UNAVAILABLE, f"The container '{record.name}' is not open yet. Try again in a moment.")
         return record
 
     def owner(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record | None:
@@ -186,7 +188,7 @@ class Account:
         return self.take_in(container)
 
     async def opened(self, record: Record) -> Container:
-        """A container that nobody knows of yet."""
+        """A container that nobody knows of yet. If storage fails, upkeep opens it."""
         database = self.catalog.get(ResourceType.DATABASE, record.owner)
         if database is None:
             raise _missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile, with its database
@@ -195,10 +197,15 @@ class Account:
         if "partitionKey" not in record.body:
             maximum = min(maximum, limits.FIXED_CONTAINER_BYTES_MAX)
         container = Container(record, database, self.engine, self.clock, maximum)
-        await container.open()
+        try:
+            await container.open()
+        except Failure:
+            self._unopened[record.rid] = record
+            raise
         return container
 
     def take_in(self, container: Container) -> Container:
+        self._unopened.pop(container.record.rid, None)
         self._containers[container.record.rid] = container
         self.budgets.assign(container)
         container.faults = self.armed_faults
@@ -226,6 +233,7 @@ class Account:
         """Forget containers that the catalog no longer has."""
         self._by_names.clear()
         for record in doomed:
+            self._unopened.pop(record.rid, None)
             container = self._containers.pop(record.rid, None)
             if container is not None:
                 container.retire()
@@ -327,12 +335,24 @@ class Account:
     async def _keep_up(self) -> None:
         while True:
             await asyncio.sleep(limits.SWEEP_EVERY_S)
+            await self._open_the_rest()
             for container in self.containers:
                 await self._sweep_all(container)
             try:
                 await self.reshaper.keep_up()
             except Failure as failure:
                 log.warning("upkeep of partitions stopped: %s", failure.message)
+
+    async def _open_the_rest(self) -> None:
+        """Of the containers whose records are stored."""
+        for record in list(self._unopened.values()):
+            try:
+                await self.enter(self.catalog.get(ResourceType.CONTAINER, record.rid) or record)
+            except Failure as failure:
+                if failure.kind is Kind.NOT_FOUND:
+                    self._unopened.pop(record.rid, None)
+                else:
+                    log.warning("the container %s cannot be opened: %s", record.name, failure.message)
 
     async def _sweep_all(self, container: Container) -> None:
         for partition in container.partitions.values():

@@ -183,7 +183,7 @@ class Catalog:
                     )
                 return made
 
-            made = await self._store.write(run)
+            made = await self._stored(run)
             try:
                 if prepare is not None:
                     await prepare(made[0])
@@ -220,7 +220,7 @@ class Catalog:
                 if taken is not None and id(taken) not in left:
                     raise Failure(Kind.CONFLICT, f"There is a {record.type.value} '{record.name}' already.")
 
-            def run(txn: Txn) -> None:
+            def run(txn: Txn) -> list[Record]:
                 for record in removed:
                     txn.delete(_record_key(record))
                 for record in added:
@@ -229,22 +229,41 @@ class Catalog:
                     txn.delete(store_key(UNFINISHED, number))
                 for number in garbage:
                     txn.put(store_key(_GARBAGE, number), b"")
+                return list(added)
 
-            try:
-                await self._store.write(run)
-            except Failure:
-                await self._find_out(removed, added)
+            await self._stored(run, removed)
             for record in removed:
                 self._leave(record)
             for record in added:
                 self._enter(record)
+
+    async def _stored(
+        self, run: Callable[[Txn], list[Record]], removed: Sequence[Record] = (), *, is_freeing: bool = False
+    ) -> list[Record]:
+        """Run a transaction that stores the records which it returns, and takes others out. Whatever the disk does, it
+        is known afterwards whether that took place: what is in memory is what is stored."""
+        wanted: list[Record] | None = None
+
+        def noted(txn: Txn) -> list[Record]:
+            nonlocal wanted
+            wanted = run(txn)
+            return wanted
+
+        try:
+            return await self._store.write(noted, is_freeing=is_freeing)
+        except Failure:
+            if wanted is None:
+                raise  # it was refused
+            await self._find_out(removed, wanted)
+            return wanted
 
     async def _find_out(self, removed: Sequence[Record], added: Sequence[Record]) -> None:
         """After a failure of the disk only storage can tell whether a transaction took place: raises if it did not."""
         wanted = {_record_key(record): None for record in removed} | {_record_key(each): each.pack() for each in added}
         while True:
             try:
-                stored = await self._store.read(lambda view: view.get_many(list(wanted)))
+                # As a transaction: readers are shown what was before until storage has been opened again.
+                stored = await self._store.write(lambda txn: txn.get_many(list(wanted)), is_freeing=True)
                 break
             except Failure:
                 await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
@@ -312,15 +331,15 @@ class Catalog:
             if new_name != present.name and new_name in self._names.get((record.type, record.owner), {}):
                 raise Failure(Kind.CONFLICT, f"Resource with specified id or name already exists: '{new_name}'.")
 
-            def run(txn: Txn) -> Record:
+            def run(txn: Txn) -> list[Record]:
                 etag, ts = self._stamp(txn)
                 changed = replace(present, name=new_name, body=body, ts=ts, etag=etag)
                 if state is not None:
                     changed.state = state(present.state)
                 txn.put(_record_key(changed), changed.pack())
-                return changed
+                return [changed]
 
-            changed = await self._store.write(run)
+            [changed] = await self._stored(run)
             self._leave(present)
             self._enter(changed)
             return changed
@@ -364,13 +383,14 @@ class Catalog:
             check_etag(present, if_match)
             doomed = self.tree(present)
 
-            def run(txn: Txn) -> None:
+            def run(txn: Txn) -> list[Record]:
                 for each in doomed:
                     txn.delete(_record_key(each))
                     for number in stores_of(each):
                         txn.put(store_key(_GARBAGE, number), b"")
+                return []
 
-            await self._store.write(run, is_freeing=True)
+            await self._stored(run, doomed, is_freeing=True)
             for each in doomed:
                 self._leave(each)
             if on_deleted is not None:
