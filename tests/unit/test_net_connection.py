@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 import uvloop
+from support.waiting import PATIENCE_S, until
 
 from armillary import limits
 from armillary.net.http import HANG_UP, Patience, Request, Response
 from armillary.net.listen import Listener, listen
 
-QUICK = Patience(
-    head_s=0.2, body_grace_s=0.2, body_bytes_per_s=1000, write_stall_s=0.2, idle_s=0.4, linger_s=0.2, sweep_s=0.02
-)
+SHORT_S, SWEEP_S = 0.2, 0.02
 
 
 def on_uvloop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -72,16 +71,16 @@ class Client:
         self.writer.write(b"".join(parts))
 
     async def answer(self, *, is_head: bool = False) -> tuple[int, dict[str, str], bytes]:
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
         status, *lines = head.decode("latin-1").split("\r\n")[:-2]
         assert status.startswith("HTTP/1.1 ")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         length = 0 if is_head else int(headers.get("content-length", "0"))
-        return int(status.split(" ")[1]), headers, await asyncio.wait_for(self.reader.readexactly(length), 10)
+        return int(status.split(" ")[1]), headers, await asyncio.wait_for(self.reader.readexactly(length), PATIENCE_S)
 
     async def is_ended(self) -> bool:
         try:
-            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+            return await asyncio.wait_for(self.reader.read(1), PATIENCE_S) == b""
         except ConnectionError:
             return True
 
@@ -374,9 +373,12 @@ async def test_an_answer_to_a_crash_that_crashes_ends_the_connection(caplog: pyt
 
 @on_uvloop
 async def test_slow_heads_and_bodies_are_cut_off_and_told_so() -> None:
-    async with serving(patience=QUICK) as (_, connect):
+    patience = Patience(head_s=SHORT_S, body_grace_s=SHORT_S, sweep_s=SWEEP_S)
+    async with serving(patience=patience) as (_, connect):
         for wire in (b"GET / HTTP/1.1\r\nHost: a\r\nX: ", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"):
             client = await connect()
+            client.send(get("/"))
+            assert (await client.answer())[0] == 200
             for byte in wire:
                 client.send(bytes([byte]))
             answer = asyncio.ensure_future(client.answer())
@@ -391,33 +393,38 @@ async def test_slow_heads_and_bodies_are_cut_off_and_told_so() -> None:
 
 @on_uvloop
 async def test_a_client_that_is_fast_enough_is_not_cut_off() -> None:
-    async with serving(patience=QUICK) as (_, connect):
+    # The first half of the body comes at once, and is good for a minute and a half however slow this machine is.
+    patience = Patience(body_grace_s=SHORT_S, body_bytes_per_s=11, sweep_s=SWEEP_S)
+    async with serving(patience=patience) as (_, connect):
         client = await connect()
-        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n")
-        for _ in range(20):
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", b"x" * 1000)
+        for _ in range(10):
+            await asyncio.sleep(0.03)  # longer than the grace, all together
             client.send(b"x" * 100)
-            await asyncio.sleep(0.03)
         assert (await client.answer())[0] == 200
 
 
 @on_uvloop
 async def test_silent_and_idle_connections_end() -> None:
-    async with serving(patience=QUICK) as (_, connect):
-        silent, blank, idle = await connect(), await connect(), await connect()
+    async with serving(patience=Patience(head_s=SHORT_S, sweep_s=SWEEP_S)) as (_, connect):
+        silent, blank = await connect(), await connect()
         blank.send(b"\r\n")
+        for client in (silent, blank):
+            assert await client.is_ended()
+    async with serving(patience=Patience(idle_s=SHORT_S, sweep_s=SWEEP_S)) as (_, connect):
+        idle = await connect()
         idle.send(get("/"))
         assert (await idle.answer())[0] == 200
-        for client in (silent, blank, idle):
-            assert await client.is_ended()
+        assert await idle.is_ended()
 
 
 @on_uvloop
 async def test_a_waiting_request_is_not_idle() -> None:
     async def wait(request: Request) -> Response:
-        await asyncio.sleep(1)
+        await asyncio.sleep(3 * SHORT_S)
         return Response(200)
 
-    async with serving(wait, patience=QUICK) as (_, connect):
+    async with serving(wait, patience=Patience(idle_s=SHORT_S, sweep_s=SWEEP_S)) as (_, connect):
         client = await connect()
         client.send(get("/"))
         assert (await client.answer())[0] == 200
@@ -425,15 +432,12 @@ async def test_a_waiting_request_is_not_idle() -> None:
 
 @on_uvloop
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
-    async with serving(patience=QUICK) as (listener, connect):
+    async with serving(patience=Patience(write_stall_s=SHORT_S, sweep_s=SWEEP_S)) as (listener, connect):
         client = await connect()
         client.writer.transport.pause_reading()
         client.send(get("/big") * 10)
-        for _ in range(300):
-            await asyncio.sleep(0.02)
-            if listener.service.connection_count == 0:
-                return
-        raise AssertionError("the connection is still there")
+        await until(lambda: listener.service.connection_count == 1, "the connection has begun")
+        await until(lambda: listener.service.connection_count == 0, "the connection is still there")
 
 
 @on_uvloop
@@ -457,10 +461,10 @@ async def test_a_slow_reader_gets_all_of_its_big_answers_and_memory_stays_bounde
 
 @on_uvloop
 async def test_a_request_whose_client_leaves_runs_to_its_end_and_keeps_its_place() -> None:
-    done = asyncio.Event()
-    goes_on = asyncio.Event()
+    begun, goes_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(request: Request) -> Response:
+        begun.set()
         await goes_on.wait()
         done.set()
         return Response(200)
@@ -468,14 +472,13 @@ async def test_a_request_whose_client_leaves_runs_to_its_end_and_keeps_its_place
     async with serving(slow) as (listener, connect):
         client = await connect()
         client.send(get("/"), get("/never"))
-        await asyncio.sleep(0.02)
+        await begun.wait()
         client.writer.transport.abort()
         await asyncio.sleep(0.02)
         assert listener.service.connection_count == 1
         goes_on.set()
-        await asyncio.wait_for(done.wait(), 5)
-        await asyncio.sleep(0.02)
-        assert listener.service.connection_count == 0
+        await done.wait()
+        await until(lambda: listener.service.connection_count == 0, "the place is given back")
 
 
 @on_uvloop
@@ -489,13 +492,12 @@ async def test_leaving_in_the_middle_of_an_answer_disturbs_nobody() -> None:
             client.writer.transport.abort()
         other.send(get("/"))
         assert (await other.answer())[0] == 200
-        await asyncio.sleep(0.05)
-        assert listener.service.connection_count == 1
+        await until(lambda: listener.service.connection_count == 1, "only the other connection is left")
 
 
 @on_uvloop
 async def test_too_many_connections_are_refused_with_an_answer() -> None:
-    async with serving(connections_max=3) as (_, connect):
+    async with serving(connections_max=3) as (listener, connect):
         kept = [await connect() for _ in range(3)]
         for client in kept:
             client.send(get("/"))
@@ -505,8 +507,9 @@ async def test_too_many_connections_are_refused_with_an_answer() -> None:
             client.send(get("/"))
             assert (await client.answer())[0] == 503
             assert await client.is_ended()
+        before = listener.service.connection_count
         kept[0].writer.close()  # while the one that was refused still lingers
-        await asyncio.sleep(0.02)
+        await until(lambda: listener.service.connection_count < before, "its place is free")
         client = await connect()
         client.send(get("/"))
         assert (await client.answer())[0] == 200
@@ -514,30 +517,41 @@ async def test_too_many_connections_are_refused_with_an_answer() -> None:
 
 @on_uvloop
 async def test_closing_lets_running_requests_finish_and_ends_idle_connections() -> None:
-    async with serving() as (listener, connect):
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(request: Request) -> Response:
+        if request.target == b"/hold":
+            begun.set()
+            await goes_on.wait()
+        return Response(200)
+
+    async with serving(hold) as (listener, connect):
         idle, busy, half = await connect(), await connect(), await connect()
         idle.send(get("/"))
         await idle.answer()
-        busy.send(get("/wait"), get("/never"))
-        half.send(get("/")[:-2])
-        await asyncio.sleep(0.01)
-        closing = asyncio.ensure_future(listener.close(5))
+        half.send(get("/"), get("/")[:-2])
+        await half.answer()  # so the half that came with it has been read too
+        busy.send(get("/hold"), get("/never"))
+        await begun.wait()
+        closing = asyncio.ensure_future(listener.close(PATIENCE_S))
         assert await idle.is_ended()
         with pytest.raises(OSError):
             await connect()
         half.send(b"\r\n")
+        goes_on.set()
         for client in (busy, half):
             status, headers, _body = await client.answer()
             assert (status, headers["connection"]) == (200, "close")
             assert await client.is_ended()
-        await asyncio.wait_for(closing, 1)
+        await closing
 
 
 @on_uvloop
 async def test_closing_cancels_what_does_not_finish_in_time() -> None:
-    cancelled = asyncio.Event()
+    begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def endless(request: Request) -> Response:
+        begun.set()
         try:
             await asyncio.sleep(1000)
         except asyncio.CancelledError:
@@ -548,7 +562,7 @@ async def test_closing_cancels_what_does_not_finish_in_time() -> None:
     async with serving(endless) as (listener, connect):
         client = await connect()
         client.send(get("/"))
-        await asyncio.sleep(0.02)
+        await begun.wait()
         await listener.close(0.05)
         assert cancelled.is_set()
         assert await client.is_ended()

@@ -64,7 +64,7 @@ class Listener:
         self._tls = tls
         self._context: asyncio.Future[ssl.SSLContext] | None = None
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # accepted, and nothing heard yet
-        self._starting: set[asyncio.Task[None]] = set()
+        self._starting: dict[asyncio.Task[None], bool] = {}  # and whether it may wait for a handshake
         self._resume_timer: asyncio.TimerHandle | None = None
         self._watch()
         service.start()
@@ -81,9 +81,12 @@ class Listener:
             self._drop(silent)
         self.service.is_closing = True
         if self._starting:
-            for task in self._starting:
-                task.cancel()
-            await asyncio.wait(self._starting)
+            # Without a handshake it takes one turn of the loop. To cancel that would leave a connection in the roster
+            # which the loop tells of its beginning, and never of its end.
+            for task, may_wait in self._starting.items():
+                if may_wait:
+                    task.cancel()
+            await asyncio.wait(set(self._starting))
         await self.service.close(grace_s)
 
     # Accepting.
@@ -141,7 +144,7 @@ class Listener:
             accepted.close()
             return
         task = self._loop.create_task(self._start(accepted, is_tls=is_tls))
-        self._starting.add(task)
+        self._starting[task] = bool(is_tls)
         task.add_done_callback(lambda done: self._started(done, accepted))
 
     def _wait_for(self, accepted: socket.socket) -> None:
@@ -153,7 +156,7 @@ class Listener:
             self._sniff(accepted)
 
     def _started(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
-        self._starting.discard(task)
+        del self._starting[task]
         if task.cancelled():  # perhaps before its first step, so it could not do this itself
             accepted.close()
 
