@@ -73,10 +73,10 @@ OF_MORE = [
     "g.V(x).next(x)",
     "g.V(new Vertex(x, 'person'))",
     "g.V(x).union(V(x), identity()).id()",
-    "g.with('evaluationTimeout', x).V('a')",
+    "g.with('materializeProperties', x).V('a')",
     "g.inject(x)",
     "g.V(x).id(); g.V('b').id()",
-    "g.V('a').where(not(x))",
+    "g.V('a').filter(not(x))",
 ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.elements import Edge, Entry, Property, Set, Vertex, VertexProperty, pairs
+from armillary.languages.gremlin.elements import Edge, Entry, Property, Set, Tree, Vertex, VertexProperty, pairs
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, Step
@@ -107,7 +107,7 @@ def property_value(value: Any, key: str) -> Any:
     if type(value) is VertexProperty:
         return value.meta.get(key, MISSING)
     if isinstance(value, dict):
-        return value.get(key, MISSING)
+        return value.get(key)  # a map has an answer for every key
     raise execution(
         f'The by("{key}") modulator can only be applied to a traverser that is an Element or a Map, not {value!r:.80}.'
     )
@@ -133,6 +133,8 @@ def column_value(value: Any, column: Column) -> Any:
         if column is Column.keys:
             return Set(key for key, _ in pairs(value))
         return list(value.values())
+    if isinstance(value, Tree):
+        return column_value(value.as_map(), column)
     if isinstance(value, Entry):
         return value[0] if column is Column.keys else value[1]
     if hasattr(value, "objects") and hasattr(value, "labels"):

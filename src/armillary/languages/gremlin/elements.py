@@ -193,6 +193,16 @@ class Tree:
     def entries(self) -> Iterator[tuple[Any, Tree]]:
         return iter(self.branches.values())
 
+    def as_map(self) -> dict[Any, Any]:
+        """One level of it, for steps that take maps."""
+        return {
+            value if isinstance(value, Hashable) and not isinstance(value, bool) else Frozen(value, key): tree
+            for key, (value, tree) in self.branches.items()
+        }
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{value!r}={tree!r}" for value, tree in self.entries()) + "}"
+
     def __eq__(self, other: object) -> bool:
         return type(other) is Tree and self.branches == other.branches
 
@@ -213,6 +223,9 @@ class Subgraph:
         self.edges.setdefault(edge, edge)
         for vertex in (edge.out_vertex, edge.in_vertex):
             self.vertices.setdefault(vertex, vertex)
+
+    def __repr__(self) -> str:
+        return f"graph[vertices:{len(self.vertices)} edges:{len(self.edges)}]"
 
 
 class Entry(tuple[Any, Any]):

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
 from armillary import limits
 from armillary.errors import Failure
 from armillary.languages.gremlin import predicates, tokens
-from armillary.languages.gremlin.dates import parse_date
-from armillary.languages.gremlin.elements import Set, Vertex
+from armillary.languages.gremlin.elements import Set
 from armillary.languages.gremlin.errors import compilation, syntax
 from armillary.languages.gremlin.instructions import (
     CardinalityValue,
@@ -26,8 +24,9 @@ from armillary.languages.gremlin.instructions import (
     check_transaction,
 )
 from armillary.languages.gremlin.lexer import Word, known_words, place
+from armillary.languages.gremlin.literals import CALLED, called, constructed
 from armillary.languages.gremlin.names import SOURCE_STEPS, STEPS, STRATEGIES, TERMINALS
-from armillary.languages.gremlin.values import map_key
+from armillary.languages.gremlin.values import map_key, unique
 
 
 @dataclass(slots=True)
@@ -315,7 +314,7 @@ class _Parser:
             while True:
                 values.append(self._argument())
                 if self._take("}"):
-                    return values
+                    return unique(values)
                 self._expect(",")
         except Failure:
             raise compilation(f"Lambdas and closures are not supported, at {place(self._text, at)}.") from None
@@ -366,9 +365,9 @@ class _Parser:
         if name in ("single", "list", "set"):
             self._at += 1
             return self._cardinality(name)
-        if name == "datetime":
+        if name in CALLED:
             self._at += 1
-            return self._datetime()
+            return called(name, self._arguments(name))
         if name == "not":
             before = self._at
             self._at += 1
@@ -386,14 +385,6 @@ class _Parser:
         if len(arguments) != 1:
             raise compilation(f"Cardinality.{name}() takes one value.")
         return CardinalityValue(tokens.Cardinality(name), arguments[0])
-
-    def _datetime(self) -> datetime:
-        arguments = self._arguments("datetime")
-        if not arguments:
-            raise compilation("datetime() without a text has no value here: name the date.")
-        if len(arguments) != 1 or not isinstance(arguments[0], str):
-            raise compilation("datetime() takes a text.")
-        return parse_date(arguments[0])
 
     def _anonymous(self) -> Traversal:
         """A chain of steps: up to where no step follows."""
@@ -438,6 +429,9 @@ class _Parser:
         if constant is not None:
             self._at += 3
             return constant
+        if name == "UUID" and second == "fromString":
+            self._at += 3
+            return called(name, self._arguments(second))
         if name == "Double" and second == "NaN":
             self._at += 3
             return float("nan")
@@ -462,21 +456,7 @@ class _Parser:
         name = self._name()
         if name in STRATEGIES:
             return Strategy(name, self._settings() if self._is_sign("(") else {})
-        arguments = self._arguments(name)
-        if name in ("Vertex", "ReferenceVertex"):
-            if len(arguments) != 2 or not isinstance(arguments[1], str):
-                raise compilation(f"new {name}() takes an id and a label.")
-            return Vertex(arguments[0], arguments[1])
-        if name == "Date":
-            if len(arguments) == 1 and isinstance(arguments[0], int):
-                try:
-                    return datetime.fromtimestamp(arguments[0] / 1000, UTC)
-                except (ValueError, OverflowError, OSError):
-                    raise compilation(f"{arguments[0]} is no date.") from None
-            if len(arguments) == 1 and isinstance(arguments[0], str):
-                return parse_date(arguments[0])
-            raise compilation("new Date() takes milliseconds since 1970 or a text here.")
-        raise compilation(f"'new {name}' is not supported.")
+        return constructed(name, self._arguments(name))
 
     def _settings(self) -> dict[str, Any]:
         self._expect("(")

@@ -41,6 +41,8 @@ def width_of(value: int) -> int:
 
 
 def _apply(what: str, left: Any, right: Any, operation: Callable[[Any, Any], Any]) -> Any:
+    if left is None or right is None:
+        return left
     left, right = _number(left, what), _number(right, what)
     try:
         if isinstance(left, int) and isinstance(right, int):
@@ -157,7 +159,7 @@ def total(values: Iterable[tuple[Any, int]], step: str = "sum()") -> Total:
 
 
 def _both(left: Any, right: Any) -> Any:
-    return bool(left) and bool(right)
+    return bool(right) and (left is None or bool(left))
 
 
 def _either(left: Any, right: Any) -> Any:

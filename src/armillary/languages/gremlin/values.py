@@ -216,6 +216,18 @@ def unique(values: Iterable[Any]) -> Set:
     return result
 
 
+def _float_text(value: float) -> str:
+    """As Java writes it: 1.0E10 from ten millions on, and below a thousandth."""
+    text = repr(float(value))
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return text
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)
+    shown = "".join(map(str, digits)).rstrip("0") or "0"
+    power = exponent + len(digits) - 1
+    return f"{'-' if sign else ''}{shown[0]}.{shown[1:] or '0'}E{power}"
+
+
 def text_of(value: Any) -> str:
     """As asString() and format() write a value."""
     if value is None:
@@ -227,7 +239,7 @@ def text_of(value: Any) -> str:
             return "NaN"
         if math.isinf(value):
             return "Infinity" if value > 0 else "-Infinity"
-        return repr(float(value))
+        return _float_text(value)
     if isinstance(value, datetime):
         text = value.isoformat(timespec="milliseconds" if value.microsecond else "seconds")
         return text.replace("+00:00", "Z")

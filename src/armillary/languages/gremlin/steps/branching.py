@@ -141,7 +141,7 @@ class ChooseStep(RoutingStep):
                             break
             elif any(key is Pick.unproductive for key, _ in self.options):
                 chosen = [at for at, (key, _) in enumerate(self.options) if key is Pick.unproductive]
-            elif self.name == "choose":
+            else:
                 raise execution("The provided traverser does not map to a value.")
             if not chosen:
                 chosen = [at for at, (key, _) in enumerate(self.options) if key is Pick.none]

@@ -119,10 +119,10 @@ class CapStep(Step):
         async def make() -> Batch:
             while await source():
                 await run.breathe()
-            values = [await self._value(key, run) for key in self.keys]
             if len(self.keys) == 1:
-                return [run.start(values[0])]
-            return [run.start(dict(zip(self.keys, values, strict=True)))]
+                return [run.start(await self._value(self.keys[0], run))]
+            values = {key: await side_effect(run, key) for key in self.keys}
+            return [run.start({key: as_value(value) for key, value in values.items() if value is not MISSING})]
 
         return after(make)
 
@@ -209,9 +209,7 @@ class SackValueStep(OneBy, WaitingStep):
             value = by.read(each.value, run) if by.is_plain else await by.value(each, run)
             if value is MISSING:
                 continue
-            if each.sack is NO_SACK and self.operator is not Operator.assign:
-                raise execution("The traverser has no sack: start with withSack().")
-            each.sack = operation(each.sack, value)
+            each.sack = operation(None if each.sack is NO_SACK else each.sack, value)
             found.append(each)
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from armillary.languages.gremlin.elements import Edge, Property, Vertex, VertexProperty
+from armillary.languages.gremlin.elements import Edge, Path, Property, Vertex, VertexProperty
 from armillary.languages.gremlin.errors import compilation, fail_step
 from armillary.languages.gremlin.graph import ANYWHERE, Condition, Reference
 from armillary.languages.gremlin.instructions import Instruction, Traversal
@@ -232,7 +232,12 @@ class ListFilter(PlainStep):
         self.predicate = predicate
 
     def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
-        return [each for each in batch if isinstance(each.value, list) and self._passes(each.value)]
+        found: Batch = []
+        for each in batch:
+            values = each.value.objects if isinstance(each.value, Path) else each.value
+            if isinstance(values, list) and self._passes(values):
+                found.append(each)
+        return found
 
     def _passes(self, values: list[Any]) -> bool:
         holds = self.predicate.holds

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from armillary.languages.gremlin import numbers
-from armillary.languages.gremlin.elements import Long, Path
+from armillary.languages.gremlin.elements import Long, Path, Tree
 from armillary.languages.gremlin.errors import execution
 from armillary.languages.gremlin.pipeline import Batch, Flow, PlainStep, Scope, Step, after
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
@@ -166,6 +166,8 @@ def size_of(value: Any) -> int:
         return len(value)
     if isinstance(value, Path):
         return len(value.objects)
+    if isinstance(value, Tree):
+        return len(value.branches)
     return 1
 
 

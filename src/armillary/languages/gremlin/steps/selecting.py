@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from armillary.errors import Failure
 from armillary.languages.gremlin.by import ManyBys, column_value
-from armillary.languages.gremlin.errors import compilation
+from armillary.languages.gremlin.elements import Tree
+from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
@@ -25,13 +27,15 @@ from armillary.languages.gremlin.steps.grouping import as_value, side_effect
 from armillary.languages.gremlin.steps.mapping import IdentityStep
 from armillary.languages.gremlin.tokens import Column, Pop, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import equal, map_key
+from armillary.languages.gremlin.values import equal, map_key, text_of
 
 
 async def scope_value(traverser: Traverser, name: Any, run: Run, pop: Pop = Pop.last, *, is_kept: bool = False) -> Any:
     """Under a name: in the map that the traverser is at, in the side effects, on its path. MISSING if nowhere. Kept
     values outlive the looking."""
     value = traverser.value
+    if isinstance(value, Tree):
+        value = value.as_map()
     if isinstance(value, dict):
         key = map_key(name)
         if key in value:
@@ -151,6 +155,10 @@ def _select(builder: Builder, arguments: Arguments) -> Step:
     return SelectStep(tuple(names), pop)
 
 
+def nowhere(name: Any) -> Failure:
+    return execution(f"Neither the map, sideEffects, nor path has a {text_of(name)}-key.")
+
+
 class WherePredicateStep(ManyBys, WaitingStep):
     """where('a', eq('b')) and where(eq('a')): names, not values, are compared with."""
 
@@ -172,7 +180,7 @@ class WherePredicateStep(ManyBys, WaitingStep):
         if self.start is not None:
             value = await scope_value(traverser, self.start, run)
             if value is MISSING:
-                return False
+                raise nowhere(self.start)
         left = await self.bys.at(0).of(value, traverser, run)
         if left is MISSING:
             return False
@@ -189,7 +197,7 @@ class WherePredicateStep(ManyBys, WaitingStep):
                 at += 1
                 found = await scope_value(traverser, name, run)
                 if found is MISSING:
-                    return None
+                    raise nowhere(name)
                 is_many = isinstance(predicate.value, list) and isinstance(found, list)
                 for one in found if is_many else [found]:
                     result = await self.bys.at(at).of(one, traverser, run)
@@ -217,8 +225,9 @@ class WhereStart(WaitingStep):
         found: Batch = []
         for each in batch:
             value = await scope_value(each, self.label, run)
-            if value is not MISSING:
-                found.append(each.to(value))
+            if value is MISSING:
+                raise nowhere(self.label)
+            found.append(each.to(value))
         return found
 
 
@@ -235,7 +244,9 @@ class WhereEnd(WaitingStep):
         found: Batch = []
         for each in batch:
             value = path_or_side_effect(each, self.label, run)
-            if value is not MISSING and equal(each.value, value):
+            if value is MISSING:
+                raise nowhere(self.label)
+            if equal(each.value, value):
                 found.append(each)
         return found
 

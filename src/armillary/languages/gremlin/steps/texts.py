@@ -106,9 +106,11 @@ def _split(builder: Builder, arguments: Arguments) -> Step:
     separator = arguments.text_or_null()
 
     def change(text: str) -> list[str]:
-        if separator is None:
+        if not separator:
             return text.split()
-        return list(text) if separator == "" else [part for part in text.split(separator) if part] or [""]
+        # As there: nothing is empty but what is behind the last separator.
+        *parts, last = text.split(separator)
+        return [part for part in parts if part] + [last] if text else []
 
     return TextStep("split", change, is_local)
 
@@ -160,6 +162,8 @@ class AsStringStep(PlainStep):
         found = []
         for each in batch:
             value = each.value
+            if self.is_local and isinstance(value, Path):
+                value = value.objects
             if self.is_local and isinstance(value, list):
                 found.append(each.to([None if one is None else text_of(one) for one in value]))
             else:
