@@ -44,8 +44,9 @@ AREAS = {
     "throttling": "Budgets that are enforced: 429, and the clients' own retries",
     "transport": "http and https on one port, keys, host names",
     "restart": "Everything is kept over a restart",
-    "tables": "Tables: azure-data-tables, @azure/data-tables",
-    "mongo": "MongoDB: pymongo in both forms and mongosh, Node's mongodb",
+    "tables": "**Table**: `azure-data-tables`, its `aio`, `@azure/data-tables`",
+    "mongo": "**MongoDB**: `pymongo`, its asynchronous client, `mongodb` and `mongosh` of npm",
+    "gremlin": "**Gremlin**: `gremlinpython`, `gremlin` of npm",
     "not_yet": "Not yet: refused by name",
 }
 _JAVASCRIPT = {
@@ -61,7 +62,7 @@ _JAVASCRIPT = {
     "delete all items of a partition key": "feeds",
     "responses without content when none is wanted": "items",
 }
-CLIENTS = ("azure-cosmos", "azure-cosmos.aio", "@azure/cosmos")
+CLIENTS = ("Python", "Python, asynchronous", "JavaScript")
 
 _passed: Counter[tuple[str, str]] = Counter()
 _run: Counter[tuple[str, str]] = Counter()
@@ -85,10 +86,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def _place(nodeid: str) -> tuple[str, str] | None:
     """The area and the client of a test, by its id."""
-    found = re.match(r"(?:tests/)?sdk/test_(\w+)\.py::[^\[]*(?:\[(.*)\])?$", nodeid, re.DOTALL)
+    found = re.match(r"(?:tests/)?sdk/test_(\w+)\.py::([^\[]*)(?:\[(.*)\])?$", nodeid, re.DOTALL)
     if found is None:
         return None
-    area, parameters = found[1], found[2] or ""
+    area, parameters = found[1], found[3] or ""
     if area == "javascript":
         word = parameters.partition(".mjs-")[2].partition(":")[0]
         word = _JAVASCRIPT.get(word, word.split(" ")[0])
@@ -96,7 +97,7 @@ def _place(nodeid: str) -> tuple[str, str] | None:
     if area not in AREAS:
         return None
     words = parameters.split("-")
-    if "javascript" in words:
+    if "javascript" in words or found[2] == "test_mongosh":
         return area, CLIENTS[2]
     return area, CLIENTS[1] if "aio" in words else CLIENTS[0]
 
@@ -124,7 +125,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _table() -> str:
-    rows = [f"| | {' | '.join(f'`{client}`' for client in CLIENTS)} |", "|---|---|---|---|"]
+    rows = [f"| | {' | '.join(CLIENTS)} |", "|---|---|---|---|"]
+    rows.append("| **SQL**: `azure-cosmos`, its `aio`, `@azure/cosmos` | | | |")
     for area, title in AREAS.items():
         if area != "not_yet":
             rows.append(f"| {title} | {' | '.join(_cell(area, client) for client in CLIENTS)} |")

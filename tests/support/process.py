@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
-READY_S = 20.0
+READY_S = 60.0
 STOP_S = 20.0
 
 

@@ -1,5 +1,5 @@
 // The released client adds and traverses, as scripts and with its own traversals: what
-// tests/conformance/test_gremlin_service.py runs.
+// tests/sdk/test_gremlin.py runs.
 import gremlin from "gremlin";
 
 const endpoint = process.env.TEST_GREMLIN_ENDPOINT;
