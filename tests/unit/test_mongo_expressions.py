@@ -141,7 +141,7 @@ VALUES: list[tuple[Any, Any]] = [
     ({"$eq": [{"a": 1, "b": 2}, {"b": 2, "a": 1}]}, False),
     ({"$and": []}, True),
     ({"$not": ["$nope"]}, True),
-    ({"$cond": {"if": "$nope", "then": {"$divide": [1, 0]}, "else": 2}}, 2),
+    ({"$cond": {"if": "$nope", "then": {"$divide": [1, "$zero"]}, "else": 2}}, 2),
     ({"$ifNull": ["$nope", "$null", "$n"]}, 5),
     ({"$ifNull": ["$nope", "$nope"]}, MISSING),
     ({"$switch": {"branches": [{"case": "$nope", "then": 1}], "default": "$n"}}, 5),
@@ -283,7 +283,9 @@ CODES: list[tuple[Any, int]] = [
     ("$a..b", 15998),
     ("$a.$b", 16410),
     ("$$nope", 17276),
-    ("$$a.", 40352),
+    ("$$a.", 40353),
+    ("$$_a", 9),
+    ({"$cond": ["$a", 1, {"$divide": [1, 0]}]}, 2),
     ({"$nope": 1}, 168),
     ({"$add": 1, "x": 1}, 15983),
     ({"a.b": 1}, 16412),
@@ -305,7 +307,8 @@ CODES: list[tuple[Any, int]] = [
     ({"$cond": [1, 2]}, 16020),
     ({"$or": [{"$divide": [1, 0]}, True]}, 2),
     ({"$cond": {"if": 1, "then": 2, "else": 3, "x": 4}}, 17083),
-    ({"$switch": {"branches": [{"case": False, "then": 1}]}}, 40066),
+    ({"$switch": {"branches": [{"case": False, "then": 1}]}}, 40069),
+    ({"$switch": {"branches": [{"case": "$nope", "then": 1}]}}, 40066),
     ({"$switch": {"branches": [{"case": 1}]}}, 40065),
     ({"$substrBytes": ["$s", 3, 1]}, 28656),
     ({"$substrBytes": ["$s", 0, 3]}, 28657),
@@ -400,8 +403,6 @@ def test_constants_are_worked_out_once_and_never_changed() -> None:
     spec = {"$concatArrays": [[1], [2]]}
     evaluate = compile_over_documents(spec, Context.of(0, random.random))
     assert evaluate({}) == evaluate({}) == [1, 2]
-    evaluate = compile_over_documents({"$cond": [False, {"$divide": [1, 0]}, 3]}, Context.of(0, random.random))
-    assert evaluate({}) == 3
 
 
 @pytest.mark.parametrize("value", [1, 1.0, Int64(1), decimal("1")])

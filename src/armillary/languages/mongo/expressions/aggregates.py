@@ -72,10 +72,7 @@ def is_aggregate(name: str) -> bool:
 
 def _simple(begin: Callable[[Context], Begin]) -> _Compile:
     def compile_this(name: str, spec: Any, context: Context) -> Aggregate:
-        if type(spec) is list and len(spec) != 1:
-            raise refusal(40237, f"The {name} accumulator is a unary operator")
-        operand = spec[0] if type(spec) is list else spec
-        return Aggregate(compile_expression(operand, context), begin(context))
+        return Aggregate(compile_expression(spec, context), begin(context))
 
     return compile_this
 
@@ -128,32 +125,52 @@ def _ordered(is_last: bool, is_single: bool) -> _Compile:
     return compile_this
 
 
-def _ranks(name: str, spec: Any) -> tuple[Any, list[float]]:
-    """What the percentiles are of, and which."""
+def _ranks(name: str, spec: Any, context: Context) -> tuple[Any, Callable[[Scope], list[float]]]:
+    """What the percentiles are of, and which: numbers, or what variables of the run are."""
     required = {"input": 40414, "method": 40414, **({} if name == "$median" else {"p": 40414})}
     given = named_arguments(name, spec, required, (), 7436100, 40415)
     if given["method"] != "approximate":
         raise bad_value("Currently only 'approximate' can be used as percentile 'method'.")
-    wanted = [0.5] if name == "$median" else given["p"]
-    if type(wanted) is not list or not wanted:
+    if name == "$median":
+        return given["input"], lambda scope: [0.5]
+    wanted = given["p"]
+    expression = compile_expression(wanted, context)
+    if isinstance(expression, Constant):
+        ranks = _checked_ranks(expression.value)
+        return given["input"], lambda scope: ranks
+    if _looks_at_documents(wanted):
         raise refusal(
-            7750301,
-            "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: " + shell_text(wanted),
+            7750300,
+            f"The $percentile 'p' field must be an array of constant values, but found value: {shell_text(wanted)}.",
         )
+    return given["input"], lambda scope: _checked_ranks(expression(scope))
+
+
+def _checked_ranks(wanted: Any) -> list[float]:
+    message = "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: "
+    if type(wanted) is not list or not wanted:
+        raise refusal(7750301, message + shell_text(wanted))
     for each in wanted:
-        if type(each) not in RANKS or not 0 <= as_double(each) <= 1:
-            raise refusal(
-                7750303,
-                "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: " + shell_text(each),
-            )
-    return given["input"], [as_double(each) for each in wanted]
+        if type(each) not in RANKS:
+            raise refusal(7750302, message + shell_text(each))
+        if not 0 <= as_double(each) <= 1:
+            raise refusal(7750303, message + shell_text(each))
+    return [as_double(each) for each in wanted]
+
+
+def _looks_at_documents(spec: Any) -> bool:
+    if type(spec) is str:
+        return spec.startswith("$") and (spec[1:2] != "$" or spec[2:].partition(".")[0] in ("ROOT", "CURRENT"))
+    if type(spec) is dict:
+        return any(_looks_at_documents(each) for each in spec.values())
+    return type(spec) is list and any(_looks_at_documents(each) for each in spec)
 
 
 def _percentiles(name: str, spec: Any, context: Context) -> Aggregate:
-    operand, ranks = _ranks(name, spec)
+    operand, ranks_of = _ranks(name, spec, context)
     return Aggregate(
         compile_expression(operand, context),
-        lambda scope, budget: Percentiles(ranks, name == "$median", budget),
+        lambda scope, budget: Percentiles(ranks_of(scope), name == "$median", budget),
     )
 
 
@@ -207,17 +224,17 @@ def _over_array(begin: Callable[[Context], Accumulator]) -> Operator:
 
 
 def _percentiles_of(name: str, spec: Any, context: Context) -> Expression:
-    operand, ranks = _ranks(name, spec)
+    operand, ranks_of = _ranks(name, spec, context)
     value_of = compile_expression(operand, context)
 
     def evaluate(scope: Scope) -> Any:
         value = value_of(scope)
-        percentiles = Percentiles(ranks, name == "$median", Budget(name))
+        percentiles = Percentiles(ranks_of(scope), name == "$median", Budget(name))
         for each in value if type(value) is list else [value]:
             percentiles.add(each)
         return percentiles.result()
 
-    return folded(evaluate, [value_of])
+    return evaluate
 
 
 OPERATORS: Final[Mapping[str, Operator]] = {

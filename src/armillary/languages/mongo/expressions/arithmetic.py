@@ -240,7 +240,7 @@ def power(number: Any, exponent: Any) -> Any:
         raise refusal(28764, "$pow cannot take a base of 0 and a negative exponent")
     rank = max(RANKS[type(number)], RANKS[type(exponent)])
     if rank == DECIMAL:
-        return decimal128(CONTEXT.power(to_decimal(number), to_decimal(exponent)))
+        return _decimal_power(to_decimal(number), to_decimal(exponent))
     if rank == DOUBLE:
         return _double_power(float(number), float(exponent))
     whole, times = int(number), int(exponent)
@@ -249,6 +249,14 @@ def power(number: Any, exponent: Any) -> Any:
     if times < 0 or times > 64:
         return _double_power(float(whole), float(times))
     return integer(whole**times, rank)
+
+
+def _decimal_power(number: Decimal, exponent: Decimal) -> Decimal128:
+    """With all the digits that there is room for, zeros too."""
+    if number == 1:
+        exponent = Decimal(0)  # also where there is no exponent to speak of
+    found = CONTEXT.power(number, exponent)
+    return decimal128(CONTEXT.add(found, Decimal("0E-6176")) if found.is_finite() else found)
 
 
 def _double_power(number: float, exponent: float) -> float:
@@ -268,7 +276,7 @@ def _rounded(name: str, rounding: str) -> Callable[..., Any]:
             raise refusal(51081, f"{name} only supports numeric types, not {type_name(value)}")
         if type(places) not in RANKS:
             raise refusal(16004, f"can't convert from BSON type {type_name(places)} to long")
-        if not math.isfinite(as_double(places)):
+        if not INT64_MIN <= as_double(places) < 2.0**63:  # nor is it so of NaN
             raise refusal(31109, "Can't coerce out of range value " + shell_text(places) + " to long")
         count = as_int32(places)
         if count is None:

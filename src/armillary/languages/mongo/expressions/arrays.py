@@ -285,14 +285,14 @@ def check_n(value: Any) -> int:
     return number
 
 
-def _some(name: str, choose: Callable[[KeyOf, list[Any], int], list[Any]]) -> Operator:
+def _some(choose: Callable[[KeyOf, list[Any], int], list[Any]], object_code: int = 5787900) -> Operator:
     def evaluate(key: KeyOf, n: Any, array: Any) -> list[Any]:
         count = check_n(n)
         if type(array) is not list:
             raise refusal(5788200, f"Input must be an array, but found {type_name(array)}")
         return choose(key, array, count)
 
-    return Named(evaluate, {"n": 5787906, "input": 5787907}, (), 5787900, 5787901, is_keyed=True)
+    return Named(evaluate, {"n": 5787906, "input": 5787907}, (), object_code, 5787901, is_keyed=True)
 
 
 def least(key: KeyOf, values: list[Any], count: int) -> list[Any]:
@@ -310,12 +310,19 @@ def _sort_array(name: str, spec: Any, context: Context) -> Expression:
     key: Callable[[Any], Any] = context.key
     is_reversed = False
     if type(order) is dict:
+        if not order:
+            raise refusal(2942505, "The $sort pattern is empty when it should be a set of fields.")
         by_fields = compile_sort_by(order, context.key).key
         key = lambda value: by_fields(value if type(value) is dict else {})  # noqa: E731
     elif as_int32(order) in (1, -1):
         is_reversed = as_int32(order) == -1
+    elif type(order) in RANKS:
+        raise refusal(2942506, f"The $sort element value must be either 1 or -1, not {shell_text(order)}")
     else:
-        raise refusal(2942505, f"The $sort element value must be either 1 or -1, not {shell_text(order)}")
+        raise refusal(
+            2942507,
+            "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
+        )
 
     def evaluate(scope: Scope) -> Any:
         array = array_of(scope)
@@ -408,10 +415,10 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "$filter": _filter,
     "$first": Function(_end_element("$first", 0)),
     "$last": Function(_end_element("$last", -1)),
-    "$firstN": _some("$firstN", lambda key, array, count: array[:count]),
-    "$lastN": _some("$lastN", lambda key, array, count: array[-count:]),
-    "$maxN": _some("$maxN", greatest),
-    "$minN": _some("$minN", least),
+    "$firstN": _some(lambda key, array, count: array[:count], 5787801),
+    "$lastN": _some(lambda key, array, count: array[-count:], 5787801),
+    "$maxN": _some(greatest),
+    "$minN": _some(least),
     "$in": Function(_in, 2, 2, is_keyed=True),
     "$indexOfArray": Function(_index_of_array, 2, 4, is_keyed=True),
     "$isArray": Function(lambda value: type(value) is list),

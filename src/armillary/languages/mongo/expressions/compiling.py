@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from bson.dbref import DBRef
 
-from armillary.errors import Failure
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
 from armillary.languages.mongo.memory import check_growth
@@ -107,10 +106,9 @@ def _reference(text: str, context: Context) -> Expression:
     if not text.startswith("$$"):
         return path_expression(text[1:], context)
     name, _, path = text[2:].partition(".")
-    if not name:
-        raise refusal(FAILED_TO_PARSE, "empty variable names are not allowed")
-    if path or text.endswith("."):
-        check_path(path)
+    _check_read_name(name)
+    if len(name) < len(text) - 2:
+        check_path(text[2:])
     if name == "REMOVE":
         return Constant(MISSING)
     is_local, place = context.place(name)
@@ -123,6 +121,20 @@ def _reference(text: str, context: Context) -> Expression:
     if not parts:
         return lambda scope: values[place]
     return lambda scope: value_at(values[place], parts)
+
+
+def _check_read_name(name: str) -> None:
+    """Of a variable that is looked at: also those of the server, which begin with capital letters."""
+    if not name:
+        raise refusal(FAILED_TO_PARSE, "empty variable names are not allowed")
+    if name[0].isascii() and not name[0].isalpha():
+        raise refusal(FAILED_TO_PARSE, f"'{name}' starts with an invalid character for a user variable name")
+    _check_rest(name)
+
+
+def _check_rest(name: str) -> None:
+    if not all(not each.isascii() or each.isalnum() or each == "_" for each in name):
+        raise refusal(FAILED_TO_PARSE, f"'{name}' contains an invalid character for a variable name")
 
 
 def check_path(path: str) -> list[str]:
@@ -234,13 +246,8 @@ def _array(elements: list[Expression]) -> Expression:
 
 
 def folded(evaluate: Expression, parts: Sequence[Expression]) -> Expression:
-    """The value itself if no part depends on a document. What fails is left to fail when it is evaluated, if it is."""
-    if not all(isinstance(part, Constant) for part in parts):
-        return evaluate
-    try:
-        return Constant(evaluate([]))
-    except Failure:
-        return evaluate
+    """The value itself if no part depends on a document. What fails does so now, also where nobody would look at it."""
+    return Constant(evaluate([])) if all(isinstance(part, Constant) for part in parts) else evaluate
 
 
 # Operators.
@@ -341,6 +348,5 @@ def check_variable_name(name: Any) -> str:
     first = name[0]
     if not (first.islower() or not first.isascii()) and name != "CURRENT":
         raise refusal(FAILED_TO_PARSE, f"'{name}' starts with an invalid character for a user variable name")
-    if not all(not each.isascii() or each.isalnum() or each == "_" for each in name):
-        raise refusal(FAILED_TO_PARSE, f"'{name}' contains an invalid character for a variable name")
+    _check_rest(name)
     return name

@@ -131,6 +131,8 @@ def _switch(name: str, spec: Any, context: Context) -> Expression:
     if not branches:
         raise refusal(40068, f"{name} requires at least one branch.")
     otherwise = compile_expression(spec["default"], context) if "default" in spec else None
+    if otherwise is None and all(isinstance(case, Constant) and not truth(case.value) for case, _ in branches):
+        raise refusal(40069, "Cannot execute a switch statement where all cases are false and there is no default")
 
     def evaluate(scope: Scope) -> Any:
         for case, then in branches:

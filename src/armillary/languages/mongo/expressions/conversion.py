@@ -21,7 +21,15 @@ from bson.objectid import ObjectId
 
 from armillary.languages.mongo.context import Context, Expression, Scope
 from armillary.languages.mongo.elements import truth, whole_number
-from armillary.languages.mongo.errors import bad_value, refusal
+from armillary.languages.mongo.errors import FAILED_TO_PARSE, bad_value, refusal
+from armillary.languages.mongo.expressions.binaries import (
+    binary_of_uuid,
+    check_format,
+    check_subtype,
+    read_binary,
+    uuid_text,
+    written_binary,
+)
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
     Function,
@@ -51,7 +59,6 @@ from armillary.model.bson_values import (
 
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _FRACTION: Final = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE)
-_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
 class Unconvertible(Exception):
@@ -112,7 +119,10 @@ def _to_double(value: Any) -> float:
     if kind is str:
         if not _FRACTION.fullmatch(value):
             raise _unparsed(value, "number", "Did not consume whole string." if value[:1].isdigit() else "Bad digit")
-        return float(value)
+        found = float(value)
+        if math.isinf(found) and "i" not in value.lower():
+            raise _unparsed(value, "number", "Out of range")
+        return found
     if kind is DatetimeMS:
         return float(int(value))
     if kind is Decimal128:
@@ -135,7 +145,10 @@ def _to_decimal(value: Any) -> Decimal128:
     if kind is str:
         if not _FRACTION.fullmatch(value):
             raise _unparsed(value, "number", "Failed to parse string to decimal")
-        return decimal128(Decimal(value))
+        number = decimal128(Decimal(value))
+        if number.to_decimal().is_infinite() and "i" not in value.lower():
+            raise _unparsed(value, "number", "Conversion from string to decimal would overflow")
+        return number
     if kind is DatetimeMS:
         return Decimal128(Decimal(int(value)))
     if kind in RANKS:
@@ -174,8 +187,7 @@ def to_text(value: Any) -> str:
     if kind is DatetimeMS:
         return iso_text(int(value))
     if kind is Binary and value.subtype == UUID_SUBTYPE:
-        digits = value.hex()
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return uuid_text(value)
     raise _unsupported(value, "string")
 
 
@@ -197,11 +209,12 @@ def _to_object_id(value: Any) -> ObjectId:
 def _to_binary(value: Any) -> Any:
     if isinstance(value, bytes):
         return value
-    if type(value) is str and _UUID.fullmatch(value):
-        return Binary(bytes.fromhex(value.replace("-", "")), UUID_SUBTYPE)
-    if type(value) is str:
-        raise _unparsed(value, "BinData", "Input is not a valid UUID string.")
-    raise _unsupported(value, "binData")
+    if type(value) is not str:
+        raise _unsupported(value, "binData")
+    try:
+        return binary_of_uuid(value)
+    except ValueError as reason:
+        raise _unparsed(value, "BinData", str(reason)) from None
 
 
 _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -232,49 +245,75 @@ def _shortcut(target: str) -> Operator:
 
 
 def _target(value: Any) -> str:
-    if type(value) is dict:
-        subtype = value.get("subtype", UUID_SUBTYPE)
-        if set(value) - {"type", "subtype"} or "type" not in value or whole_number(subtype) != UUID_SUBTYPE:
-            raise bad_value("$convert's 'to' may be a type, or {type: 'binData', subtype: 4}")
-        value = value["type"]
     if type(value) is str:
         if value not in TYPE_ALIASES and value != "missing":
             raise bad_value(f"Unknown type name: {value}")
         return value
+    if type(value) not in RANKS:
+        raise refusal(
+            FAILED_TO_PARSE, "$convert's 'to' argument must be a string or number, but is " + type_name(value)
+        )
     number = whole_number(value)
     if number is None:
-        raise refusal(9, "$convert's 'to' argument must be a string or number, but is " + type_name(value))
+        raise refusal(FAILED_TO_PARSE, "In $convert, numeric 'to' argument is not an integer")
     if number not in TYPE_NAMES:
-        raise bad_value(f"In $convert, numeric value for 'to' does not correspond to a BSON type: {number}")
+        raise refusal(
+            FAILED_TO_PARSE, f"In $convert, numeric value for 'to' does not correspond to a BSON type: {number}"
+        )
     return TYPE_NAMES[number]
 
 
+def _converted(value: Any, target: str, form: Any, subtype: Any) -> Any:
+    is_binary = isinstance(value, bytes)
+    try:
+        if target == "binData" and type(value) is str:
+            if is_nullish(form):
+                raise refusal(4341115, "Format must be speficied when converting from 'string' to 'binData'")
+            return read_binary(value, check_format(form), check_subtype(subtype))
+        if target == "string" and is_binary and not is_nullish(form):
+            return written_binary(value, check_format(form))
+    except ValueError as reason:
+        raise _unparsed(value, "BinData", str(reason)) from None
+    if target == "binData" and is_binary and getattr(value, "subtype", 0) != check_subtype(subtype):
+        raise Unconvertible("Conversions between different BinData subtypes are not supported")
+    convert = _CONVERSIONS.get(target)
+    if convert is None:
+        raise _unsupported(value, target)
+    return convert(value)
+
+
 def _convert(name: str, spec: Any, context: Context) -> Expression:
-    given = named_arguments(name, spec, {"input": 9, "to": 9}, ("onError", "onNull", "format"), 9, 9)
-    if given.get("format", "uuid") not in ("uuid", "auto"):
-        raise refusal(115, "$convert supports the formats uuid and auto")
+    given = named_arguments(
+        name,
+        spec,
+        {"input": FAILED_TO_PARSE, "to": FAILED_TO_PARSE},
+        ("onError", "onNull", "format"),
+    )
     value_of = compile_expression(given["input"], context)
     target_of = compile_expression(given["to"], context)
+    format_of = compile_expression(given.get("format"), context)
     on_error = compile_expression(given["onError"], context) if "onError" in given else None
     on_null = compile_expression(given.get("onNull"), context)
 
     def evaluate(scope: Scope) -> Any:
-        value, target = value_of(scope), target_of(scope)
+        value, target, subtype = value_of(scope), target_of(scope), 0
+        if type(target) is dict:
+            target, subtype = target.get("type", MISSING), target.get("subtype", 0)
+            name_of_target = _target(target)
+        else:
+            name_of_target = "" if is_nullish(target) else _target(target)
         if is_nullish(value):
             return on_null(scope)
-        if is_nullish(target):
+        if not name_of_target:
             return None
-        convert = _CONVERSIONS.get(_target(target))
         try:
-            if convert is None:
-                raise _unsupported(value, _target(target))
-            return convert(value)
+            return _converted(value, name_of_target, format_of(scope), subtype)
         except Unconvertible as reason:
             if on_error is None:
                 raise refusal(CONVERSION_FAILURE, str(reason)) from None
             return on_error(scope)
 
-    parts = [value_of, target_of, on_null, *([] if on_error is None else [on_error])]
+    parts = [value_of, target_of, format_of, on_null, *([] if on_error is None else [on_error])]
     return folded(evaluate, parts)
 
 

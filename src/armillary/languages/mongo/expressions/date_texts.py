@@ -193,7 +193,21 @@ def parse_formatted(text: str, pattern: str, zone: Zone | None = None) -> int:
         found = None
     if found is None:
         raise NoDate(f"Error parsing date string '{text}'; it does not have the format '{pattern}'")
-    return _instant(found.groupdict(), text, zone)
+    given = found.groupdict()
+    _check_complete(given, text)
+    return _instant(given, text, zone)
+
+
+def _check_complete(given: dict[str, str | None], text: str) -> None:
+    """A text with a format names a whole day, by the calendar or by ISO weeks."""
+    names = {name for name, value in given.items() if value is not None}
+    if names & {"weekyear", "week", "weekday"}:
+        if names & {"year", "month", "name", "day", "ordinal"}:
+            raise NoDate(f"Error parsing date string '{text}'; Mixing of ISO dates with natural dates is not allowed")
+        if "weekyear" not in names:
+            raise NoDate(f"Error parsing date string '{text}'; The parsed date was invalid")
+    elif "year" not in names or not ("ordinal" in names or ("day" in names and names & {"month", "name"})):
+        raise NoDate(f"an incomplete date/time string has been found, with elements missing: '{text}'")
 
 
 def _instant(given: dict[str, str | None], text: str, zone: Zone | None) -> int:
@@ -224,7 +238,7 @@ def _instant(given: dict[str, str | None], text: str, zone: Zone | None) -> int:
     minutes = given.get("minutes")
     if own is None and minutes is None:
         return (zone or UTC_ZONE).instant_ms(local_ms)
-    if zone is not None:
+    if zone is not None and zone != UTC_ZONE:
         raise NoDate(
             f"you cannot pass in a date/time string with time zone information ('{own or minutes}') together with a "
             "timezone argument"
@@ -257,7 +271,7 @@ def _day(given: dict[str, str | None], part: _Part, text: str) -> int:
     if len(given.get("year") or "") == 2:
         year += 2000 if year < 70 else 1900
     if given.get("ordinal") is not None:
-        return day_number(year, 1, part("ordinal", 1, 366, 1))
+        return day_number(year, 1, part("ordinal", 0, 366, 0) + 1)  # counted from 0, as the server's tests have it
     name = given.get("name")
     month = part("month", 1, 12, 1) if name is None else _SHORT.index(name[:3].capitalize()) + 1
     return day_number(year, month, part("day", 1, days_of_month(year, month), 1))

@@ -100,10 +100,12 @@ def _part(of_day: Callable[[int, int], int]) -> Operator:
     def evaluate(date: Any, zone: Any = "UTC") -> Any:
         if is_nullish(date) or is_nullish(zone):
             return None
+        if type(zone) is not str:
+            raise refusal(40533, f"requires a string for the timezone argument, but was given a {type_name(zone)}")
         return of_day(*divmod(zone_of(zone).local_ms(date_instant(date)), DAY_MS))
 
     def compile_part(name: str, spec: Any, context: Context) -> Expression:
-        if type(spec) is dict and not next(iter(spec), "$").startswith("$"):
+        if type(spec) is dict and not next(iter(spec), "").startswith("$"):
             given = named_arguments(name, spec, {"date": 40539}, ("timezone",), 40535, 40535)
             parts = [compile_expression(given["date"], context)]
             if "timezone" in given:
@@ -205,15 +207,15 @@ def _date_from_parts(name: str, spec: Any, context: Context) -> Expression:
 
 
 def _date_to_string(date: Any, pattern: Any, zone: Any, on_null: Any) -> Any:
-    if is_nullish(date):
-        return on_null
-    if is_nullish(pattern) or is_nullish(zone):
-        return None
-    if pattern is not _NOT_GIVEN:
+    if pattern is not _NOT_GIVEN and not is_nullish(pattern):
         if type(pattern) is not str:
             raise refusal(18533, f"$dateToString requires that 'format' be a string, found: {type_name(pattern)}")
         check_format(pattern, WRITTEN)
-    own_zone = _zone(zone)
+    own_zone = None if is_nullish(zone) else _zone(zone)
+    if is_nullish(date):
+        return on_null
+    if own_zone is None or is_nullish(pattern):
+        return None
     if pattern is _NOT_GIVEN:
         pattern = "%Y-%m-%dT%H:%M:%S.%LZ" if own_zone == UTC_ZONE else "%Y-%m-%dT%H:%M:%S.%L"
     return date_text(date_instant(date), pattern, own_zone)
@@ -233,17 +235,17 @@ def _date_from_string(name: str, spec: Any, context: Context) -> Expression:
 
     def evaluate(scope: Scope) -> Any:
         text, pattern, zone = text_of(scope), format_of(scope), zone_of_text(scope)
+        if not is_nullish(pattern):
+            if type(pattern) is not str:
+                raise refusal(40684, f"{name} requires that 'format' be a string, found: {type_name(pattern)}")
+            check_format(pattern, READ)
+        own_zone = None if is_nullish(zone) else zone_of(zone)
         if is_nullish(text):
             return on_null(scope)
         if type(text) is not str and on_error is not None:
             return on_error(scope)
-        if (has_format and is_nullish(pattern)) or (has_zone and is_nullish(zone)):
+        if (has_format and is_nullish(pattern)) or (has_zone and own_zone is None):
             return None
-        if has_format:
-            if type(pattern) is not str:
-                raise refusal(40684, f"{name} requires that 'format' be a string, found: {type_name(pattern)}")
-            check_format(pattern, READ)
-        own_zone = zone_of(zone) if has_zone else None
         try:
             if type(text) is not str:
                 raise NoDate(
@@ -257,7 +259,7 @@ def _date_from_string(name: str, spec: Any, context: Context) -> Expression:
             return on_error(scope)
         return DatetimeMS(found_ms)
 
-    return evaluate
+    return folded(evaluate, [text_of, format_of, zone_of_text, on_null, *([] if on_error is None else [on_error])])
 
 
 # Units.
@@ -280,6 +282,8 @@ def _weekday(name: str, value: Any) -> int:
     raise refusal(5439016, f"{name} parameter 'startOfWeek' value cannot be recognized as a day of a week: {value}")
 
 
+_BINS_MAX: Final = 100_000_000_000  # units in a bin of $dateTrunc
+
 # More of a unit than lie between the first and the last date there can be.
 _YEARS_MAX: Final = 584_942_417 + 1
 _AMOUNTS_MAX: Final = {
@@ -292,8 +296,8 @@ def _date_add(name: str, sign: int) -> Operator:
     def evaluate(start: Any, unit: Any, amount: Any, zone: Any) -> Any:
         if is_nullish(start) or is_nullish(unit) or is_nullish(amount) or is_nullish(zone):
             return None
+        own_unit, own_zone = unit_of(name, unit, 5166404), _zone(zone)
         instant_ms = date_instant(start, 5166403, f"{name} requires startDate to be convertible to a date")
-        own_unit = unit_of(name, unit, 5166404)
         count = whole_number(amount)
         if count is None:
             raise refusal(5166405, f"{name} expects integer amount of time units")
@@ -301,7 +305,7 @@ def _date_add(name: str, sign: int) -> Operator:
             raise refusal(6045000, f"invalid {name} 'amount' parameter value: {count}")
         if abs(count) > _AMOUNTS_MAX[own_unit]:
             raise refusal(5976500, f"invalid {name} 'amount' parameter value: {count} {own_unit}")
-        found_ms = plus_units(instant_ms, own_unit, sign * count, _zone(zone))
+        found_ms = plus_units(instant_ms, own_unit, sign * count, own_zone)
         if not INT64_MIN <= found_ms <= INT64_MAX:
             raise refusal(5166406, f"{name} overflowed")
         return DatetimeMS(found_ms)
@@ -317,24 +321,23 @@ def _date_add(name: str, sign: int) -> Operator:
 
 
 def _date_diff(start: Any, end: Any, unit: Any, zone: Any, week: Any) -> Any:
-    if is_nullish(start) or is_nullish(end) or is_nullish(unit) or is_nullish(zone):
+    if is_nullish(start) or is_nullish(end) or is_nullish(unit):
         return None
-    if is_nullish(week):
+    own_unit = unit_of("$dateDiff", unit)
+    if (own_unit == "week" and is_nullish(week)) or is_nullish(zone):
         return None
+    weekday = _weekday("$dateDiff", week) if own_unit == "week" else 7
+    own_zone = _zone(zone)
     start_ms, end_ms = [
         date_instant(value, 5166307, f"$dateDiff requires '{each}' to be a date, but got {type_name(value)}")
         for value, each in ((start, "startDate"), (end, "endDate"))
     ]
-    own_unit = unit_of("$dateDiff", unit)
-    weekday = _weekday("$dateDiff", week) if own_unit == "week" else 7
-    return Int64(units_between(start_ms, end_ms, own_unit, _zone(zone), weekday))
+    return Int64(units_between(start_ms, end_ms, own_unit, own_zone, weekday))
 
 
 def _date_trunc(date: Any, unit: Any, size: Any, zone: Any, week: Any) -> Any:
-    if is_nullish(date) or is_nullish(unit) or is_nullish(size) or is_nullish(zone) or is_nullish(week):
+    if is_nullish(date) or is_nullish(size):
         return None
-    instant_ms = date_instant(date, 5439012, f"$dateTrunc requires 'date' to be a date, but got {type_name(date)}")
-    own_unit = unit_of("$dateTrunc", unit)
     count = whole_number(size)
     if count is None:
         raise refusal(
@@ -342,8 +345,20 @@ def _date_trunc(date: Any, unit: Any, size: Any, zone: Any, week: Any) -> Any:
         )
     if count < 1:
         raise refusal(5439018, f"$dateTrunc requires 'binSize' to be greater than 0, but got value {count}")
+    if is_nullish(unit):
+        return None
+    own_unit = unit_of("$dateTrunc", unit)
+    if (own_unit == "week" and is_nullish(week)) or is_nullish(zone):
+        return None
     weekday = _weekday("$dateTrunc", week) if own_unit == "week" else 7
-    return DatetimeMS(truncated(instant_ms, own_unit, count, _zone(zone), weekday))
+    own_zone = _zone(zone)
+    instant_ms = date_instant(date, 5439012, f"$dateTrunc requires 'date' to be a date, but got {type_name(date)}")
+    if count > _BINS_MAX:
+        raise refusal(5439006, "dateTrunc unsupported binSize value")
+    found_ms = truncated(instant_ms, own_unit, count, own_zone, weekday)
+    if not INT64_MIN <= found_ms <= INT64_MAX:
+        raise refusal(5166406, "dateTrunc overflowed")
+    return DatetimeMS(found_ms)
 
 
 def _of_timestamp(name: str, code: int, take: Callable[[Timestamp], int]) -> Operator:

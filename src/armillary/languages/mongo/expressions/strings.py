@@ -16,13 +16,15 @@ from bson.timestamp import Timestamp
 from armillary import limits
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expressions.calendar import date_of
 from armillary.languages.mongo.expressions.compiling import Function, Named, Operator
-from armillary.languages.mongo.expressions.date_texts import iso_text
+from armillary.languages.mongo.expressions.date_texts import MONTHS, iso_text
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double, as_int32, double_text, is_nullish
 from armillary.languages.mongo.regexes import INVALID_PATTERN, regex_matcher
 from armillary.model.bson_values import MISSING, regex_options, shell_text, type_name
 from armillary.query.pattern_matching import Matcher
 
+_TO_THE_END: Final = object()
 _UPPER: Final = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER: Final = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _BLANKS: Final = "\0\t\n\v\f\r \u00a0\u1680" + "".join(chr(code) for code in range(0x2000, 0x200B))
@@ -43,7 +45,10 @@ def text_of(value: Any) -> str:
     if type(value) is DatetimeMS:
         return iso_text(int(value))
     if type(value) is Timestamp:
-        return f"Timestamp({value.time}, {value.inc})"
+        _, month, day = date_of(value.time // 86_400)
+        seconds = value.time % 86_400
+        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        return f"{MONTHS[month - 1][:3]} {day:2} {clock}:{value.inc}"  # as the server writes its own times
     raise refusal(16007, f"can't convert from BSON type {type_name(value)} to String")
 
 
@@ -139,7 +144,7 @@ def bound(name: str, value: Any, which: str) -> int:
 
 
 def _index_of(name: str, code: int, units: Callable[[str], Any]) -> Callable[..., Any]:
-    def evaluate(text: Any, wanted: Any, start: Any = 0, end: Any = MISSING) -> Any:
+    def evaluate(text: Any, wanted: Any, start: Any = 0, end: Any = _TO_THE_END) -> Any:
         if is_nullish(text):
             return None
         if type(text) is not str:
@@ -148,7 +153,7 @@ def _index_of(name: str, code: int, units: Callable[[str], Any]) -> Callable[...
             raise refusal(code + 1, f"{name} requires a string as the second argument, found: {type_name(wanted)}")
         within = units(text)
         first = bound(name, start, "starting")
-        last = len(within) if end is MISSING else min(len(within), bound(name, end, "ending"))
+        last = len(within) if end is _TO_THE_END else min(len(within), bound(name, end, "ending"))
         if first > last:
             return -1
         return within.find(units(wanted), first, last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
@@ -28,9 +28,7 @@ from armillary.model.bson_values import Document, shell_text, type_name
 
 def _fields(name: str, spec: Any, known: Iterable[str], required: Iterable[str]) -> Document:
     if type(spec) is not dict:
-        raise refusal(
-            5733401 if name == "$densify" else FAILED_TO_PARSE, f"The {name} stage specification must be an object"
-        )
+        raise refusal(FAILED_TO_PARSE, f"The {name} stage specification must be an object")
     for field in spec:
         if field not in known:
             raise refusal(40415, f"BSON field '{name}.{field}' is an unknown field.")
@@ -61,63 +59,87 @@ class Steps:
 
 
 def densify(name: str, spec: Any, context: Context) -> Stage:
-    given = _fields(name, spec, ("field", "partitionByFields", "range"), ("field", "range"))
-    if type(given["field"]) is not str:
-        raise refusal(TYPE_MISMATCH, "$densify's 'field' must be a string")
-    path = check_path(given["field"])
+    known = {"field": str, "partitionByFields": list, "range": dict}
+    if type(spec) is dict:
+        _check_types(name, spec, known)
+    given = _fields(name, spec, known, ("field", "range"))
     partitions = given.get("partitionByFields", [])
-    if type(partitions) is not list or not all(type(one) is str for one in partitions):
-        raise refusal(TYPE_MISMATCH, "$densify's 'partitionByFields' must be an array of strings")
+    for place, one in enumerate(partitions):
+        _check_types(f"{name}.partitionByFields", {str(place): one}, {str(place): str})
+    rule = given["range"]
+    if "unit" in rule:
+        _check_types(f"{name}.range", rule, {"unit": str})
+    _fields("$densify.range", rule, ("step", "unit", "bounds"), ("step", "bounds"))
+    step, unit = _step(name, rule)
+    bounds = _bounds(rule["bounds"], step, unit, context)
+    path = check_path(given["field"])
     for one in partitions:
         if one == given["field"] or one.startswith(f"{given['field']}."):
             raise refusal(8993000, "BSON field '$densify.partitionByFields' contains the field that is densified")
         if given["field"].startswith(f"{one}."):
             raise refusal(9554500, "The field that is densified contains the BSON field '$densify.partitionByFields'")
-    rule = _fields("$densify.range", given["range"], ("step", "unit", "bounds"), ("step", "bounds"))
-    step = rule["step"]
-    if type(step) not in RANKS:
-        raise refusal(TYPE_MISMATCH, f"BSON field '$densify.range.step' is the wrong type '{type_name(step)}'")
-    if as_double(step) <= 0:
-        raise refusal(5733401, "The step parameter in a range statement must be a strictly positive numeric value")
-    unit = unit_of(name, rule["unit"], TYPE_MISMATCH) if "unit" in rule else None
-    if unit is not None:
-        step = whole_number(step)
-        if step is None:
-            raise refusal(
-                6586400, "The step parameter in a range statement must be a whole number when densifying a date range"
-            )
-    steps = Steps(step, unit)
-    bounds = rule["bounds"]
-    if bounds not in ("full", "partition"):
-        if type(bounds) is not list or len(bounds) != 2:
-            raise refusal(
-                5733403,
-                "a bounding array in a range statement must have exactly two elements, or be 'full' or 'partition'",
-            )
-        _check_bounds(bounds, unit)
-        if context.key(bounds[0]) > context.key(bounds[1]):
-            raise refusal(5733402, "the bounds in a range statement must be in ascending order")
     if bounds == "partition" and not partitions:
         raise refusal(
             5733408,
             "one may not specify the bounds as 'partition' without specifying a non-empty array of partitionByFields",
         )
     paths = [check_path(one) for one in partitions]
+    steps = Steps(step, unit)
     return Opened(lambda run: _Densifying(path, paths, steps, bounds, context))
 
 
-def _check_bounds(bounds: list[Any], unit: str | None) -> None:
-    if all(type(bound) in RANKS for bound in bounds):
-        if unit is not None:
-            raise refusal(5733409, "numeric bounds may not have unit parameter")
-    elif not all(type(bound) is DatetimeMS for bound in bounds):
+def _check_types(name: str, given: Document, types: Mapping[str, type]) -> None:
+    for field, value in given.items():
+        if field in types and type(value) is not types[field]:
+            raise refusal(TYPE_MISMATCH, f"BSON field '{name}.{field}' is the wrong type '{type_name(value)}'")
+
+
+def _step(name: str, rule: Document) -> tuple[Any, str | None]:
+    step = rule["step"]
+    if type(step) not in RANKS:
+        raise refusal(TYPE_MISMATCH, f"BSON field '$densify.range.step' is the wrong type '{type_name(step)}'")
+    if not as_double(step) > 0:
+        raise refusal(5733401, "The step parameter in a range statement must be a strictly positive numeric value")
+    if "unit" not in rule:
+        return step, None
+    number = whole_number(step)
+    if number is None:
         raise refusal(
-            5733406 if any(type(bound) in RANKS for bound in bounds) else 5733402,
-            "the bounds in a range statement must be the string 'full', 'partition', or an ascending array of two "
+            6586400, "The step parameter in a range statement must be a whole number when densifying a date range"
+        )
+    return number, unit_of(name, rule["unit"], TYPE_MISMATCH)
+
+
+def _bounds(bounds: Any, step: Any, unit: str | None, context: Context) -> Any:
+    if type(bounds) is str:
+        if bounds not in ("full", "partition"):
+            raise refusal(5946802, "Bounds string must either be 'full' or 'partition'")
+        return bounds
+    if type(bounds) is not list:
+        raise refusal(
+            5733404,
+            "The bounds in a range statement must be the string 'full', 'partition', or an ascending array of two "
             "numbers or two dates",
         )
+    if len(bounds) != 2:
+        raise refusal(5733403, "A bounding array in a range statement must have exactly two elements")
+    first, last = bounds
+    if context.key(first) > context.key(last):
+        raise refusal(5733402, "A bounding array must be an ascending array of either two dates or two numbers")
+    if type(first) in RANKS:
+        if unit is not None:
+            raise refusal(5733409, "Numeric bounds may not have unit parameter")
+        if type(last) not in RANKS:
+            raise refusal(5733406, "A bounding array must contain either both dates or both numeric types")
+        if not type(first) is type(last) is type(step):
+            raise refusal(5876900, "Upper bound, lower bound, and step must all have the same type")
+    elif type(first) is not DatetimeMS:
+        raise refusal(5946800, "Explicit bounds must be numeric or dates")
+    elif type(last) is not DatetimeMS:
+        raise refusal(5733405, "A bounding array must contain either both dates or both numeric types")
     elif unit is None:
-        raise refusal(5733410, "date bounds require a unit parameter")
+        raise refusal(5733410, "A bounding array of dates must specify a unit")
+    return bounds
 
 
 class _Densifying(Waiting):
@@ -230,13 +252,15 @@ def fill(name: str, spec: Any, context: Context) -> list[Stage]:
         else:
             windows[field] = {_METHODS[rule["method"]]: f"${field}"}
     stages: list[Stage] = []
-    if windows:
-        window: Document = {"output": windows}
-        if "sortBy" in given:
-            window["sortBy"] = given["sortBy"]
-        partition = _partition(given)
-        if partition is not None:
-            window["partitionBy"] = partition
+    window: Document = {"output": windows}
+    if "sortBy" in given:
+        window["sortBy"] = given["sortBy"]
+    partition = _partition(given)
+    if partition is not None:
+        window["partitionBy"] = partition
+    if not windows:
+        set_window_fields("$setWindowFields", window, context)  # an order or a partition that is none is refused
+    else:
         stages.append(set_window_fields("$setWindowFields", window, context))
     if values:
         stages.append(each(setter(values, context)))
@@ -249,4 +273,6 @@ def _partition(given: Document) -> Any:
     fields = given["partitionByFields"]
     if type(fields) is not list or not all(type(one) is str for one in fields):
         raise refusal(TYPE_MISMATCH, "$fill's 'partitionByFields' must be an array of strings")
+    for field in fields:
+        check_path(field)
     return {str(place): f"${field}" for place, field in enumerate(fields)}

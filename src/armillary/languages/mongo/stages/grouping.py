@@ -37,6 +37,8 @@ def compile_outputs(name: str, outputs: Document, context: Context) -> list[tupl
         if len(spec) != 1:
             raise refusal(40238, f"The field '{field}' must specify one accumulator")
         operator, operand = next(iter(spec.items()))
+        if type(operand) is list:
+            raise refusal(40237, f"The {operator} accumulator is a unary operator")
         compiled.append((field, compile_aggregate(operator, operand, context)))
     return compiled
 

@@ -415,6 +415,13 @@ def facet(name: str, spec: Any, context: Context, compile_nested: CompileNested)
             raise refusal(40170 if field else 40352, f"'{field}' is not allowed as a name in $facet")
         if type(stages) is not list:
             raise refusal(40170, f"arguments to $facet must be arrays, {field} is type {type_name(stages)}")
+        for stage in stages:
+            if type(stage) is not dict:
+                raise refusal(
+                    40171,
+                    f"elements of arrays in $facet spec must be non-empty objects, {field} argument contained an "
+                    f"element of type {type_name(stage)}",
+                )
         parts.append((field, compile_nested(name, stages, context.nested())))
     return _Facet(parts)
 
