@@ -19,7 +19,7 @@ from urllib.parse import quote
 import orjson
 from support.process import KEY
 
-ANSWER_S = 10.0
+ANSWER_S = 60.0
 
 Headers = Mapping[str, str]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from support.process import clean_environment
 
 ARMILLARY = ("-m", "armillary")
-READY_S = 20.0
+READY_S = 90.0
 
 
 class Server:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from faults.client import connected
 from faults.supervisor import Supervisor
 from faults.workload import prepare
 from support.disk import small_disk
+from support.waiting import until
 
 from armillary.limits import MB
 
 DISK_BYTES = 224 * MB
-PATIENCE_S = 20.0
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def test_full_disk(disk: Path, seed: int, durability: str, leave_bytes: int) -> 
             for _ in range(2):
                 await supervisor.load(0.4)
                 fill(disk, leave_bytes)
-                await until(partial(refuses_more_than, supervisor, supervisor.refused_full), "no write is refused")
+                await until(partial(refuses_more_than, supervisor, supervisor.refused_full), "writes are refused")
                 await supervisor.end_load()
                 await supervisor.verify(is_final=False)  # readers go on
                 (disk / "ballast").unlink()
@@ -70,17 +69,9 @@ def refuses_more_than(supervisor: Supervisor, count: int) -> bool:
     return supervisor.refused_full > count + 50
 
 
-async def until(condition: Callable[[], bool], complaint: str) -> None:
-    for _ in range(int(PATIENCE_S / 0.02)):
-        if condition():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(complaint)
-
-
 async def writes_again(supervisor: Supervisor) -> None:
     """Without a restart."""
     before = supervisor.ledger.tally["OK"]
     await supervisor.load(0)
-    await until(lambda: supervisor.ledger.tally["OK"] > before + 50, "writes are not accepted again")
+    await until(lambda: supervisor.ledger.tally["OK"] > before + 50, "writes are accepted again")
     await supervisor.end_load()

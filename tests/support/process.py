@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Self
 
 KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
-READY_S = 60.0
-STOP_S = 20.0
+READY_S = STOP_S = 90.0  # of a machine that has other work too
 
 
 def run_armillary(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -24,7 +23,7 @@ def run_armillary(*arguments: str, environment: dict[str, str] | None = None) ->
         env=clean_environment() | (environment or {}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=READY_S,
         check=False,
     )
 

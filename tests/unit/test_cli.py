@@ -3,14 +3,13 @@ from __future__ import annotations
 import signal
 import socket
 import ssl
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.process import ServerProcess, run_armillary
+from support.process import READY_S, ServerProcess, run_armillary
 
 from armillary import __version__
 from armillary.tools.cli import main
@@ -64,11 +63,11 @@ def test_serve_is_ready_when_it_says_so_and_stops_when_told(start_server: StartS
         server = start_server()
         assert server.url == f"http://127.0.0.1:{server.port}"
         with pytest.raises(urllib.error.HTTPError) as caught:  # it answers; it wants a signature
-            urllib.request.urlopen(server.url, timeout=5)
+            urllib.request.urlopen(server.url, timeout=READY_S)
         assert caught.value.code == 401
         caught.value.close()
         server.process.send_signal(number)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(READY_S) == 0
         assert server.process.stdout is not None
         assert server.process.stdout.read() == "", "more than one line on standard output"
         assert "Traceback" not in server.log
@@ -78,9 +77,8 @@ def test_serve_is_ready_when_it_says_so_and_stops_when_told(start_server: StartS
 def test_an_idle_connection_does_not_hold_up_the_end(start_server: StartServer) -> None:
     server = start_server()
     with socket.create_connection(("127.0.0.1", server.port)):
-        begin_s = time.monotonic()
         server.stop()
-        assert time.monotonic() - begin_s < 5
+    assert "cut off" not in server.log, "it waited for what was not to come"
 
 
 def test_serve_in_memory_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

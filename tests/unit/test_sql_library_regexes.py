@@ -153,9 +153,9 @@ def test_what_is_not_supported_is_named(pattern: str) -> None:
     ],
 )
 def test_patterns_that_take_forever_elsewhere(pattern: str, text: str, expected: bool) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     assert regex_match(text, pattern) is expected
-    assert time.monotonic() - started < 2  # some 10 ms; the machine may be busy
+    assert time.thread_time() - started < 2  # of work: some 10 ms
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_patterns_that_take_forever_elsewhere(pattern: str, text: str, expected:
     ],
 )
 def test_too_much_is_refused_quickly(pattern: str, text: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     with pytest.raises(Failure) as caught:
         regex_match(text, pattern)
     assert caught.value.kind is Kind.BAD_REQUEST
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_what_is_remembered_is_bounded() -> None:
