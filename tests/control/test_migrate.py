@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from azure.cosmos import ContainerProxy, CosmosClient
+from bson.int64 import Int64
 from control.conftest import Operator, Start
+from pymongo import MongoClient
 from support.process import KEY
 
 PRELOADED, WRITERS = 200, 3
@@ -46,7 +50,53 @@ class Device(threading.Thread):
             self._client.close()
 
 
-def migrate_under_load(operator: Operator, devices: list[Device], *arguments: str) -> tuple[Any, dict[str, Any]]:
+class Shop(threading.Thread):
+    """The same for a collection: single writes that the driver repeats by itself, many at once, and transactions."""
+
+    def __init__(self, address: str, number: int) -> None:
+        super().__init__(daemon=True)
+        user = f"localhost:{quote(KEY, safe='')}"
+        self._client: MongoClient[Any] = MongoClient(address.replace("//", f"//{user}@"), directConnection=True)
+        self._number = number
+        self.items: dict[str, dict[str, Any]] = {}
+        self.stopping = threading.Event()
+        self.written_after = 0
+        self.is_counting = False
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            count = 0
+            while not self.stopping.is_set():
+                count += 1
+                self._once(count)
+                self.written_after += self.is_counting
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._client.close()
+
+    def _once(self, count: int) -> None:
+        orders = self._client["telemetry"]["readings"]
+        rows = [
+            {"_id": f"{self._number}-{count}-{each}", "deviceId": f"d{each}", "n": Int64(count)} for each in range(4)
+        ]
+        orders.insert_many(rows)
+        self.items |= {row["_id"]: row for row in rows}
+        first, second, third, _ = rows
+        orders.update_one({"_id": first["_id"], "deviceId": "d0"}, {"$inc": {"n": 1}})
+        self.items[first["_id"]] = {**first, "n": count + 1}
+        orders.delete_one({"_id": second["_id"], "deviceId": "d1"})
+        del self.items[second["_id"]]
+        with self._client.start_session() as session:
+            where = {"_id": third["_id"], "deviceId": "d2"}
+            session.with_transaction(lambda inside: orders.update_one(where, {"$set": {"done": True}}, session=inside))
+        self.items[third["_id"]] = {**third, "done": True}
+
+
+def migrate_under_load(
+    operator: Operator, devices: Sequence[Device | Shop], *arguments: str
+) -> tuple[Any, dict[str, Any]]:
     """What the command says, and what the devices have written, before and after."""
     for device in devices:
         device.start()
@@ -112,6 +162,21 @@ def test_a_fixed_container_becomes_a_partitioned_one(start_operator: Start) -> N
     )
     assert "is as it was" in told_text
     assert "one database" in operator.command("migrate", "a/b", "c/d", "--fixed", code=2)
+
+
+def test_a_collection_gets_a_shard_key(start_operator: Start) -> None:
+    operator = start_operator()
+    address = operator.server.doors["mongo"]
+    shops = [Shop(address, number) for number in range(WRITERS)]
+    shops[0]._once(0)  # so that there is a collection
+    _, model = migrate_under_load(operator, shops)
+    client: MongoClient[Any] = MongoClient(
+        address.replace("//", f"//localhost:{quote(KEY, safe='')}@"), directConnection=True
+    )
+    with client:
+        found = {each["_id"]: each for each in client["telemetry"]["readings"].find()}
+        assert client["telemetry"].command("collStats", "readings")["sharded"]
+    assert found == model
 
 
 def test_a_migration_that_a_crash_interrupts(tmp_path: Path, start_operator: Start) -> None:

@@ -12,6 +12,7 @@ import pytest
 from support.house import House
 
 from armillary.account import containers, items, migration
+from armillary.account.catalog import Record
 from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import ItemOptions
@@ -250,3 +251,58 @@ async def test_without_switching_and_refusals(house: House) -> None:
     await house.put(other, {"id": "1"})
     with pytest.raises(Failure, match="not begun as a copy"):
         await migration.begin(house.account, source, Plan("other", None))
+
+
+async def permission(house: House, user: Record, name: str, resource: str, *key: str) -> Record:
+    body: dict[str, Any] = {"id": name, "permissionMode": "All", "resource": resource}
+    if key:
+        body["resourcePartitionKey"] = list(key)
+    return await house.account.catalog.create(ResourceType.PERMISSION, user, name, body)
+
+
+async def test_permissions_go_with_the_name_but_for_those_of_keys(house: House) -> None:
+    """A value of the old key is not to open what has the same value of the new one."""
+    source = await house.container(400)
+    catalog = house.account.catalog
+    script = await catalog.create(ResourceType.PROCEDURE, source.record, "run", {"id": "run", "body": "function () {}"})
+    database = source.database
+    user = await catalog.create(ResourceType.USER, database, "u", {"id": "u"})
+    rids = f"dbs/{database.rid_text}/colls/{source.rid_text}"
+    await permission(house, user, "name", source.link)
+    await permission(house, user, "rid", f"{rids}/")
+    await permission(house, user, "script", f"{rids}/sprocs/{script.rid_text}")
+    await permission(house, user, "item", f"{rids}/docs/{source.rid_text}")
+    await permission(house, user, "key", source.link, "ada")
+    await permission(house, user, "database", f"dbs/{database.name}")
+    moving = await migration.begin(house.account, source, Plan("new", ("/b",)))
+    await finished(moving)
+    assert moving.stage == SWITCHED, moving.failure
+    new = house.account.container(database.name, source.name.removesuffix("-before"))
+    made = {each.name: each.rid_text for each in catalog.children(ResourceType.PROCEDURE, new.record.rid)}
+    found = {each.name: each.body["resource"] for each in catalog.children(ResourceType.PERMISSION, user.rid)}
+    assert found == {
+        "name": new.link,
+        "rid": f"dbs/{database.rid_text}/colls/{new.rid_text}",
+        "script": f"dbs/{database.rid_text}/colls/{new.rid_text}/sprocs/{made['run']}",
+        "item": f"{rids}/docs/{source.rid_text}",
+        "key": f"{new.link}-before",
+        "database": f"dbs/{database.name}",
+    }
+    assert moving.permissions_left == 2
+
+
+async def test_what_is_changed_meanwhile_is_carried_over(house: House) -> None:
+    source = await house.container(400, changeFeedPolicy={"retentionDuration": 10})
+    for count in range(100):
+        await house.put(source, {"id": str(count), "pk": "a", "b": count})
+    moving = await migration.begin(house.account, source, Plan("new", ("/b",)))
+    policy = {"includedPaths": [{"path": "/b/?"}], "excludedPaths": [{"path": "/*"}]}
+    body = {**source.record.body, "indexingPolicy": policy, "defaultTtl": 1000}
+    await containers.replace_container(house.account, source, body, None)
+    await finished(moving)
+    assert moving.stage == SWITCHED, moving.failure
+    new = house.account.container(source.database.name, "c")
+    assert (new.record.body["defaultTtl"], new.record.body["changeFeedPolicy"]) == (1000, {"retentionDuration": 10})
+    assert {"path": "/b/?"} in new.record.body["indexingPolicy"]["includedPaths"]
+    await house.account.restated(new)
+    assert all(each.versions_number == new.schema.versions_number > 0 for each in new.partitions.values())

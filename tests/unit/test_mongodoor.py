@@ -51,7 +51,7 @@ GOLDEN = {
     Kind.BAD_REQUEST: (2, "BadValue"),
     Kind.KEY_MISMATCH: (61, "ShardKeyNotFound"),
     Kind.CROSS_PARTITION: (2, "BadValue"),
-    Kind.STALE_CONTAINER: (26, "NamespaceNotFound"),
+    Kind.STALE_CONTAINER: (91, "ShutdownInProgress"),
     Kind.TOO_LARGE: (10334, "BSONObjectTooLarge"),
     Kind.UNSUPPORTED: (115, "CommandNotSupported"),
     Kind.UNSUPPORTED_MEDIA: (115, "CommandNotSupported"),

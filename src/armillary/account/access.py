@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
@@ -70,6 +71,56 @@ def refuse_second_permission(account: Account, user: Record, body: Body) -> None
                 Kind.CONFLICT,
                 f"The user '{user.name}' has a permission for this resource already: '{present.name}'. Change it.",
             )
+
+
+class Moved(NamedTuple):
+    """Permissions for a container whose name another one takes."""
+
+    present: list[Record]
+    changed: list[Record]  # in their places
+    left: int  # that are for the old one still: whoever needs them has to be granted others
+
+
+def moved_permissions(account: Account, old: Record, new: Record, kept_as: str) -> Moved:
+    """Permissions go with the name, but not those for partition keys: a value of the old key means something else, or
+    somebody else, under the new one. Nor do those for an item by its rid."""
+    moved = Moved([], [], 0)
+    for user in account.catalog.children(ResourceType.USER, old.owner):
+        for permission in account.catalog.children(ResourceType.PERMISSION, user.rid):
+            words = permission.body["resource"].strip("/").split("/")
+            if len(words) < 4 or words[2] != ResourceType.CONTAINER.value or not _is_in(account, words[1], old.owner):
+                continue
+            if account.catalog.find(ResourceType.CONTAINER, old.owner, words[3]) is not old:
+                continue
+            link = _moved_link(account, words, old, new, kept_as, has_key="resourcePartitionKey" in permission.body)
+            if link[3] in (kept_as, old.rid_text):
+                moved = moved._replace(left=moved.left + 1)
+            if link != words:
+                moved.present.append(permission)
+                moved.changed.append(replace(permission, body={**permission.body, "resource": "/".join(link)}))
+    return moved
+
+
+def _is_in(account: Account, word: str, database_rid: bytes) -> bool:
+    found = account.catalog.find(ResourceType.DATABASE, b"", word)
+    return found is not None and found.rid == database_rid
+
+
+def _moved_link(
+    account: Account, words: list[str], old: Record, new: Record, kept_as: str, *, has_key: bool
+) -> list[str]:
+    is_by_name = words[3] == old.name
+    if has_key:
+        return [*words[:3], kept_as, *words[4:]] if is_by_name else words
+    if is_by_name:
+        return words
+    if len(words) == 4:
+        return [*words[:3], new.rid_text]
+    script_types = {each.value: each for each in (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)}
+    script_type = script_types.get(words[4])
+    script = account.catalog.find(script_type, old.rid, words[5]) if script_type is not None else None
+    found = account.catalog.find(script.type, new.rid, script.name) if script is not None else None
+    return [*words[:3], new.rid_text, words[4], found.rid_text] if found is not None else words
 
 
 def is_in_force(account: Account, permission_rid: str, mode: str) -> bool:

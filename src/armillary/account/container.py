@@ -31,6 +31,7 @@ from armillary.partition.schema import Cap, Schema
 from armillary.storage.engine import Engine
 
 FORMER_KEY = "former_key"  # what a container was partitioned by that has been moved to another key, in its state
+FORMER_RID = "former_rid"  # and the container that it was until then
 WATCHED = "watched"  # in the state of a container that change streams were opened on
 VERSIONS = "versions"  # how often all versions began to be kept, in the state of a container
 IMAGES = "images"  # in what the MongoDB door keeps: documents are told as they were before

@@ -5,7 +5,6 @@ one that turns out not to be unique is given up again, whoever asked for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from armillary.account.account import Account
 from armillary.account.catalog import Body
@@ -142,8 +141,9 @@ def _default_ttl(found: Sequence[Document]) -> int | None:
 
 def _spatial_paths(found: Sequence[Document]) -> list[str]:
     fields = [path for each in found for path, kind in each["key"].items() if kind == "2dsphere"]
-    return list(dict.fromkeys([_quoted(path.split(".")) for path in fields]))
+    return list(dict.fromkeys([index_path(path.split(".")) for path in fields]))
 
 
-def _quoted(parts: Sequence[Any]) -> str:
+def index_path(parts: Sequence[str]) -> str:
+    """As the paths of indexing policies are written."""
     return "".join(['/"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"' for part in parts]) + "/?"

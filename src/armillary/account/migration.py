@@ -5,7 +5,7 @@ milliseconds that the last changes and the renaming take.
     copying → following → verifying → following → switched (or caught up, where nobody wants to switch)
 
 Nothing is remembered but that a container is the target of another: whoever dies begins again, and finds what was
-copied. How items get from one to the other is `migration_copy.py`'s part.
+copied. How items get from one to the other is `migration_copy.py`'s part, the new container `migration_target.py`'s.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from armillary import limits
-from armillary.account import containers
+from armillary.account import access, containers, indexes
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
 from armillary.account.change_positions import Stretch
-from armillary.account.container import FORMER_KEY, MONGO, Container
+from armillary.account.container import FORMER_KEY, FORMER_RID, VERSIONS, WATCHED, Container
 from armillary.account.migration_copy import Copier, Pinned, Sum, pin, release
-from armillary.account.offers import offer_of
-from armillary.account.throughput import Throughput, throughput_of
+from armillary.account.migration_target import MARK, alike, definition_of, found, made
+from armillary.account.migration_target import Plan as Plan
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType
@@ -35,31 +35,19 @@ log = logging.getLogger(__name__)
 COPYING, FOLLOWING, VERIFYING = "copying", "following", "verifying"
 CAUGHT_UP, SWITCHED, FAILED, STOPPED = "caught up", "switched", "failed", "stopped"
 _ENDED: Final = (CAUGHT_UP, SWITCHED, FAILED, STOPPED)
-_MARK: Final = "migration"  # in the state of a target: whose, and whether it was us who had versions kept
 _SHORT_TAIL: Final = 50  # changes that may be left when writers are held
 _ROUNDS_MAX: Final = 50  # of following: writers that are faster than we are held a little longer in the end
-_CARRIED: Final = ("throughput_mode", "throughput_buckets")  # of the source's state
 _SCRIPTS: Final = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    target: str  # the name of the new container until it takes over
-    paths: tuple[str, ...] | None  # its partition key; None: it has none, or exists already
-    throughput: Throughput | None = None
-    keep_as: str | None = None  # what the old container is called afterwards
-    switches: bool = True
-
-
 class Migration:
-    def __init__(
-        self, account: Account, source: Container, target: Container, plan: Plan, *, adds_policy: bool
-    ) -> None:
+    def __init__(self, account: Account, source: Container, target: Container, plan: Plan, mark: Body) -> None:
         self._account = account
         self._source = source
         self._target = target
         self._plan = plan
-        self._adds_policy = adds_policy
+        self._adds_policy: bool = mark["adds_policy"]
+        self._like: Body | None = mark.get("like")  # how the source was defined when the target was made
         self._copier = Copier(source, target, account.clock)
         self.source_name = source.name
         self.target_name = target.name
@@ -69,6 +57,7 @@ class Migration:
         self.verified: Sum | None = None
         self.failure: Failure | None = None
         self.held_ms = 0.0  # how long writers waited at most
+        self.permissions_left = 0  # that have to be granted anew
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -133,6 +122,7 @@ class Migration:
         position = await self._follow(position)
         if self._plan.switches:
             await self._carry_scripts()
+            await self._carry_definition()
             await self._switch(position)
 
     # Holding the source's writers.
@@ -213,6 +203,19 @@ class Migration:
                 elif present[script.name].body != script.body:
                     await catalog.replace(present[script.name], dict(script.body))
 
+    async def _carry_definition(self) -> None:
+        """Policies and indexes that were changed since the new container was made after them."""
+        account, source, target = self._account, self._source, self._target
+        now = definition_of(source)
+        if self._like is None or now == self._like:
+            return
+        wanted, present = indexes.definitions(source), indexes.definitions(target)
+        await indexes.drop_indexes(account, target, [each["name"] for each in present if each not in wanted])
+        await indexes.create_indexes(account, target, [each for each in wanted if each not in present])
+        await containers.replace_container(account, target, alike(source, target.record.body, target.key), None)
+        await account.restated(target)
+        self._like = now
+
     async def _switch(self, position: tuple[Stretch, ...]) -> None:
         account, source, target = self._account, self._source, self._target
         async with account.control:
@@ -220,6 +223,8 @@ class Migration:
             async with self._held():
                 await self._copier.follow(position)
                 self._compare_counts()
+                if self._like not in (None, definition_of(source)):
+                    raise Failure(Kind.CONFLICT, f"The definition of '{source.name}' was changed at the last moment.")
                 # Who has seen the old container's lsns must not find the new one behind them.
                 highest = max(each.lsn for each in source.partitions.values())
                 await asyncio.gather(*[each.raise_lsn(highest) for each in target.partitions.values()])
@@ -227,9 +232,14 @@ class Migration:
                 if self._adds_policy:
                     old.body.pop("changeFeedPolicy", None)
                 new = _renamed(target.record, self.source_name, etag, ts)
-                new.state.pop(_MARK, None)
+                new.state.pop(MARK, None)
                 new.state[FORMER_KEY] = source.record.body.get("partitionKey")
-                await account.catalog.rewrite([source.record, target.record], [old, new])
+                new.state[FORMER_RID] = source.record.rid.hex()
+                await self._begin_keeping(new)
+                granted = access.moved_permissions(account, source.record, target.record, self.kept_as)
+                self.permissions_left = granted.left
+                changed = [replace(each, etag=etag, ts=ts) for each in granted.changed]
+                await account.catalog.rewrite([source.record, target.record, *granted.present], [old, new, *changed])
                 target.adopt(new)
                 account.forget_names()
                 # Requests that have found the old container go to the new one: their clients read the name again.
@@ -237,6 +247,21 @@ class Migration:
                 source.record = old
                 self.stage = SWITCHED
             await account.renew(source)
+
+    async def _begin_keeping(self, new: Record) -> None:
+        """What the source kept beside items the target keeps from the switch on; answers to writes that may come again
+        are taken over."""
+        source, target = self._source, self._target
+        await self._copier.carry_records()
+        if source.schema.keeps_events:
+            new.state[WATCHED] = target.schema.keeps_events = True
+            for partition in target.partitions.values():
+                await partition.keep_events()
+        if not self._adds_policy and "changeFeedPolicy" not in target.record.body:
+            new.body["changeFeedPolicy"] = source.record.body["changeFeedPolicy"]
+            new.state[VERSIONS] = target.schema.versions_number = new.state.get(VERSIONS, 1) + 1
+            target.schema.versions_seconds = source.schema.versions_seconds
+            await target.keep_versions()
 
     def _compare_counts(self) -> None:
         """Once more; what has expired is swept at either's own time."""
@@ -277,10 +302,6 @@ async def begin(account: Account, source: Container, plan: Plan) -> Migration:
 
 
 async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
-    if MONGO in source.record.state:
-        raise Failure(
-            Kind.UNSUPPORTED, f"'{source.name}' is a collection of MongoDB's: shard it by commands of that protocol."
-        )
     kept_as = validate_name(plan.keep_as or f"{source.name}-before")
     names = [each.name for each in account.catalog.children(ResourceType.CONTAINER, source.database.rid)]
     if plan.switches and kept_as in names:
@@ -290,17 +311,19 @@ async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
         )
     if plan.target in (source.name, kept_as):
         raise bad_request("The new container needs a name of its own until it takes over.")
-    target = await _target(account, source, plan) if plan.target not in names else _found(account, source, plan)
-    mark = target.record.state.get(_MARK)
-    adds_policy = mark["adds_policy"] if mark else "changeFeedPolicy" not in source.record.body
+    is_new = plan.target not in names
+    like = definition_of(source) if is_new else None
+    target = await made(account, source, plan) if is_new else found(account, source, plan)
+    mark: Body | None = target.record.state.get(MARK)
     if mark is None:
-        own = {"source": source.rid_text, "adds_policy": adds_policy}
-        await account.catalog.change_state(target.record, lambda state, _: {**state, _MARK: own})
+        adds_policy = "changeFeedPolicy" not in source.record.body
+        own = mark = {"source": source.rid_text, "adds_policy": adds_policy, "like": like}
+        await account.catalog.change_state(target.record, lambda state, _: {**state, MARK: own})
     if "changeFeedPolicy" not in source.record.body:
         policy = {"retentionDuration": limits.MIGRATION_VERSION_MINUTES}
         await containers.replace_container(account, source, {**source.record.body, "changeFeedPolicy": policy}, None)
     await _begun(source)
-    return Migration(account, source, target, plan, adds_policy=adds_policy)
+    return Migration(account, source, target, plan, mark)
 
 
 async def _begun(source: Container) -> None:
@@ -312,40 +335,6 @@ async def _begun(source: Container) -> None:
         for partition in late:
             await partition.released()
             await partition.keep_versions()
-
-
-async def _target(account: Account, source: Container, plan: Plan) -> Container:
-    own = {
-        name: value for name, value in source.record.body.items() if name not in ("partitionKey", "changeFeedPolicy")
-    }
-    body: Body = {**own, "id": plan.target}
-    if plan.paths:
-        kind = "Hash" if len(plan.paths) == 1 else "MultiHash"
-        body["partitionKey"] = {"paths": list(plan.paths), "kind": kind, "version": 2}
-    wanted = plan.throughput
-    offer = offer_of(account, source.record)
-    if wanted is None and offer is not None:
-        wanted = throughput_of(offer.body)
-    kept: Body = {name: source.record.state[name] for name in _CARRIED if name in source.record.state}
-    return await containers.create_container(
-        account, source.database, body, wanted, is_old_client=not plan.paths, kept=kept
-    )
-
-
-def _found(account: Account, source: Container, plan: Plan) -> Container:
-    """A container that is there already: of an earlier attempt, or empty."""
-    target = account.container(source.database.name, plan.target)
-    mark = target.record.state.get(_MARK)
-    is_empty = not any(each.head.item_count for each in target.partitions.values())
-    if (mark is not None and mark["source"] != source.rid_text) or (mark is None and not is_empty):
-        raise Failure(
-            Kind.CONFLICT, f"The container '{plan.target}' is there already, and was not begun as a copy of this one."
-        )
-    if plan.paths and (target.key is None or target.key.paths != plan.paths):
-        raise Failure(Kind.CONFLICT, f"The container '{plan.target}' is there already, with another partition key.")
-    if plan.throughput is not None:
-        raise bad_request(f"The container '{plan.target}' is there already, with a throughput of its own.")
-    return target
 
 
 def _renamed(record: Record, name: str, etag: str, ts: int) -> Record:

@@ -10,23 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from armillary import limits
 from armillary.account.change_positions import Stretch
-from armillary.account.container import Container
+from armillary.account.container import MONGO, Container
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
+from armillary.model.bson_ids import id_text
+from armillary.model.bson_json import ID, field_name
 from armillary.model.encoding import FORMAT_JSON, payload_of, unpack_header
 from armillary.model.items import strip_system_properties
-from armillary.model.keys import Key
+from armillary.model.keys import Key, PartitionKeyDefinition
 from armillary.model.ranges import KeyRange
+from armillary.model.values import UNDEFINED
 from armillary.partition.changes import IsDue, Room, VersionReader
 from armillary.partition.operations import Document, Draft, Operation, Verb, bson_draft, draft
 from armillary.partition.pace import Pace
+from armillary.partition.records import stored_records
 from armillary.partition.versions import Version
 from armillary.partition.writer import Writer
 from armillary.storage.engine import Kept
@@ -162,12 +166,20 @@ class Copier:
         else:
             made = bson_draft(schema, document, documents.bson_bytes(stored), ts)
         key = self._key(self._target, stored, document)
+        if stored[0] != FORMAT_JSON and MONGO in self._target.record.state and self._target.key is not None:
+            _check_shard_key(self._target.key, document)
         return Operation(Verb.UPSERT, self._target.effective_key(key), key, made.item_id, draft=made)
 
     def _removal(self, stored: bytes) -> Operation:
         key = self._key(self._target, stored, self._document(stored))
         epk, item_id = self._target.effective_key(key), documents.item_id(stored)
         return Operation(Verb.DELETE, epk, key, item_id, is_any=True)
+
+    async def carry_records(self) -> None:
+        """What was answered to writes that clients may send again: nobody asks which keys they were about."""
+        found = [pair for each in self._source.partitions.values() for pair in await each.store.read(stored_records)]
+        for partition in self._target.partitions.values() if found else ():
+            await partition.adopt_records(found)
 
     async def _write(self, operations: Sequence[Operation]) -> None:
         """In this order for each key, by whoever owns it."""
@@ -199,6 +211,21 @@ class Copier:
                 if not count % _PORTION:
                     await self._pace.rest()
         return Sum(count, digest % (1 << 8 * _SUM_BYTES))
+
+
+def _check_shard_key(definition: PartitionKeyDefinition, document: Document) -> None:
+    """As for documents that are inserted: all of the shard key is there, and no arrays are in it."""
+    for steps in definition.steps:
+        value: Any = document
+        for name in (field_name(steps[0]) or ID, *steps[1:]):
+            value = value.get(name, UNDEFINED) if type(value) is dict else UNDEFINED
+        if value is UNDEFINED or type(value) is list:
+            what = "an array" if type(value) is list else "nothing"
+            raise Failure(
+                Kind.CONFLICT,
+                f"The document with the _id {id_text(document[ID])} has {what} where the shard key is to be: "
+                f"/{'/'.join(steps)}.",
+            )
 
 
 def _apply(writer: Writer, operations: Sequence[Operation]) -> None:

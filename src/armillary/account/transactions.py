@@ -130,6 +130,8 @@ class Transaction:
     def within(self, container: Container, key: Key | None) -> Container:
         """The container as the transaction sees it. `key`: what a request is about; None: it does not say."""
         assert self.is_open
+        if self._container.is_retired and container is not self._container:
+            raise conflict()  # it was moved to another shard key: the next attempt finds the new one
         is_here = container is self._container and (key is None or container.effective_key(key) == self._epk)
         if not is_here or (key is None and container.key is not None):
             raise elsewhere()
@@ -163,6 +165,8 @@ class Transaction:
             except MemberFailed as failed:
                 raise failed.failure from None
             except Failure as failure:
+                if failure.kind is Kind.STALE_CONTAINER:
+                    raise conflict() from None
                 if failure.kind is not Kind.RANGE_BUSY:
                     raise
             await partition.released()  # and on to whoever owns the key then

@@ -336,6 +336,18 @@ class Partition:
 
         await self._store.write(run)
 
+    async def adopt_records(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """Take over what was answered to writes elsewhere, should they come again here."""
+
+        def run(txn: Txn) -> None:
+            self._check_open()
+            for key, value in pairs:
+                txn.put(key, value)
+
+        await self._store.write(run)
+        for key, value in pairs:
+            self.records.note(key, value)
+
     async def keep_events(self) -> int:
         """What is done to documents is kept from now on, since the schema says so. Returns from which lsn on all is
         there."""

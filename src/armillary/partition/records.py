@@ -137,6 +137,10 @@ def unpack_record(value: bytes) -> tuple[int, dict[int, bytes]]:
         raise Failure(Kind.CORRUPT, "The record of a write cannot be read; run `armillary check`.") from None
 
 
+def stored_records(view: View) -> list[tuple[bytes, bytes]]:
+    return list(view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)))
+
+
 def expired_keys(view: View, now_s: float) -> Iterator[bytes]:
     for key, value in view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)):
         if int.from_bytes(value[:4], "big") < now_s - limits.MONGO_SESSION_SECONDS:

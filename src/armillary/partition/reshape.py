@@ -25,6 +25,7 @@ from armillary.partition import events, log, versions
 from armillary.partition.adoption import Adopter
 from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Partition
 from armillary.partition.presence import PRESENCE_KEY, SETTLED, Presence, load_presence
+from armillary.partition.records import stored_records
 from armillary.partition.schema import Schema
 from armillary.partition.writer import PathPrefixes
 from armillary.storage.engine import Kept, Loader, Store, Txn, View
@@ -387,7 +388,7 @@ class Transfer:
             await source.store.read(lambda view, source=source: log.load_head(view, 0, source.lsn))  # type: ignore[misc]
             for source in self.sources
         ]
-        records = [pair for source in self.sources for pair in await source.store.read(_records)]
+        records = [pair for source in self.sources for pair in await source.store.read(stored_records)]
         noted = [pair for source in self.sources for pair in await source.store.read(events.all_entries)]
         sinces = [await source.store.read(events.since) for source in self.sources]
         number = self._schema.versions_number
@@ -420,10 +421,6 @@ def _put_events(txn: Txn, target: Target, noted: Sequence[tuple[bytes, bytes]], 
         if target.low <= events.unpack_event(key, value).epk < target.high:
             txn.put(key, value)
     txn.put(events.SINCE_KEY, max(known).to_bytes(8, "big"))
-
-
-def _records(view: View) -> list[tuple[bytes, bytes]]:
-    return list(view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)))
 
 
 def _portions(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:

@@ -67,5 +67,6 @@ def _shown(found: Migration) -> dict[str, Any]:
         "verifiedItems": found.verified.items if found.verified is not None else None,
         "digest": f"{found.verified.digest:032x}" if found.verified is not None else None,
         "heldMs": round(found.held_ms, 1),
+        "permissionsLeft": found.permissions_left,
         "failure": found.failure.message if found.failure is not None else None,
     }

@@ -18,7 +18,8 @@ from bson.timestamp import Timestamp
 
 from armillary import limits
 from armillary.account import bson_items, watching
-from armillary.account.container import Container
+from armillary.account.container import FORMER_RID, Container
+from armillary.account.migration_target import MARK
 from armillary.account.watching import Position, Told
 from armillary.doors.mongo import namespaces, split_events
 from armillary.doors.mongo.call import Call
@@ -69,6 +70,7 @@ class ChangeStream:
         self._is_expanded = fields.flag("showExpandedEvents", False)
         self._pipeline, self._run = pipeline, run
         self._positions: dict[str, Position] = {}  # by the rid of a container
+        self._names: dict[str, str] = {}  # of collections that were moved to another shard key, by former rid
         self._waiting: deque[Document] = deque()  # events of collections
         self._since_ms: int | None = None  # events before are not told
         self._from_ms: int | None = None  # what happened since, before anybody watched, is told as far as it is known
@@ -177,17 +179,20 @@ class ChangeStream:
         return database == self._database and self._collection in (None, collection)
 
     def _containers(self, call: Call) -> list[Container]:
-        if self._database is None:
-            return [each for each in call.account.containers if self.covers(each.database.name, each.name)]
         if self._collection is None:
-            return namespaces.collections_of(call, self._database)
+            named = self._database
+            of_database = namespaces.collections_of(call, named) if named is not None else call.account.containers
+            # What a collection is being copied to is told of when it takes over the name.
+            present = [each for each in of_database if MARK not in each.record.state]
+            return [each for each in present if self.covers(each.database.name, each.name)]
+        assert self._database is not None
         container = namespaces.find(call, self._collection, self._database)
         return [container] if container is not None else []
 
     async def _enter(self, call: Call, container: Container, *, is_new: bool) -> None:
         rid = container.record.rid.hex()
         await watching.watch(call.account, container)
-        if rid in self._positions:
+        if rid in self._positions or container.record.state.get(FORMER_RID) in self._positions:
             return
         if not self._is_resumed and not is_new:
             self._positions[rid] = watching.now(container)
@@ -209,7 +214,8 @@ class ChangeStream:
     async def _documents_events(self, call: Call, count: int) -> list[Document]:
         found: list[tuple[int, int, Container, Told]] = []
         ends: dict[str, Position] = {}
-        for container in self._containers(call):
+        for present in self._containers(call):
+            container = self._due(call, present)
             rid = container.record.rid.hex()
             if rid not in self._positions:
                 await self._enter(call, container, is_new=True)
@@ -233,6 +239,21 @@ class ChangeStream:
         self._token = self._made_token(found[-1][3].event.wall_ms if found else 0)
         return shown
 
+    def _due(self, call: Call, container: Container) -> Container:
+        """Of a collection that was moved to another shard key, what was done before the move comes first: it is in the
+        container that the collection was then."""
+        former, rid = container.record.state.get(FORMER_RID), container.record.rid.hex()
+        if former is None or rid in self._positions or former not in self._positions:
+            return container
+        moved = call.account.container_by_rid(bytes.fromhex(former))
+        if moved is None:
+            raise watching.lost()
+        if not watching.has_news(moved, self._positions[former]):
+            self._positions[rid] = watching.beginning()
+            return container
+        self._names[former] = container.name
+        return moved
+
     async def _shown(self, call: Call, container: Container, told: Told) -> Document:
         event = told.event
         document: Document = {
@@ -245,7 +266,8 @@ class ChangeStream:
             document["fullDocument"] = event.document
         elif event.kind == events.UPDATE and self._lookup != "default":
             document["fullDocument"] = await self._looked_up(call, container, event)
-        document["ns"] = {"db": container.database.name, "coll": container.name}
+        name = self._names.get(container.record.rid.hex(), container.name)
+        document["ns"] = {"db": container.database.name, "coll": name}
         if self._is_expanded:
             document["collectionUUID"] = namespaces.uuid_of(container)
         document["documentKey"] = event.key

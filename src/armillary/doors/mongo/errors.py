@@ -21,7 +21,6 @@ CODES: Final[dict[Kind, int]] = {
     Kind.BAD_REQUEST: 2,
     Kind.KEY_MISMATCH: 61,
     Kind.CROSS_PARTITION: 2,
-    Kind.STALE_CONTAINER: 26,
     Kind.TOO_LARGE: 10334,
     Kind.UNSUPPORTED: 115,
     Kind.UNSUPPORTED_MEDIA: 115,
@@ -35,7 +34,9 @@ CODES: Final[dict[Kind, int]] = {
     Kind.CONFLICT: 11000,
     Kind.PRECONDITION_FAILED: 112,
     Kind.FAILED_DEPENDENCY: 125,
-    # Drivers try again what is labelled as retryable; to them a split is a step-down that is over at once.
+    # Drivers try again what is labelled as retryable; to them a split is a step-down that is over at once. So is the
+    # move of a collection to another shard key.
+    Kind.STALE_CONTAINER: 91,
     Kind.RANGE_GONE: 91,
     Kind.RANGE_BUSY: 91,
     Kind.NAME_STALE: 26,

@@ -83,9 +83,16 @@ class TableDoor:
         if self.settings.is_storage and request.method not in _READING and is_secondary(request.headers):
             raise refused("InsufficientAccountPermissions", "Write operations are not allowed.", Kind.FORBIDDEN)
         call = Call(self, request, address, grant, request_id)
-        if address.place in _OF_ITEMS and "comp" not in address.query:
+        if address.place not in _OF_ITEMS or "comp" in address.query:
+            return await self.account.budgets.answer_metadata(action, call)
+        try:
             return await action(call)
-        return await self.account.budgets.answer_metadata(action, call)
+        except Failure as failure:
+            if failure.kind is not Kind.STALE_CONTAINER:
+                raise
+        # The table was moved to another key while the request waited. Nothing was done, and its name leads to the new
+        # one.
+        return await action(Call(self, request, address, grant, request_id))
 
     def accounts_of(self, headers: dict[bytes, bytes]) -> frozenset[str]:
         return self._authenticator.names_of(headers)

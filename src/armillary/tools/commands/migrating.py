@@ -48,6 +48,11 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     if content["stage"] == "switched":
         old = f"{database}/{content['keepAs']}"
         screen.say(f"{source} is the new container now; the old one is {old}. Writers waited {content['heldMs']} ms.")
+        if content["permissionsLeft"]:
+            screen.say(
+                f"{count(content['permissionsLeft'])} permissions for partition keys, or for items by their rid, are "
+                f"for {old} still: grant others for the new keys."
+            )
     else:
         screen.say(f"{source} is as it was. The same command without --no-switch completes the migration.")
 
