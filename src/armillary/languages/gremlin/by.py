@@ -106,6 +106,8 @@ def property_value(value: Any, key: str) -> Any:
         return (value.properties or {}).get(key, MISSING)
     if type(value) is VertexProperty:
         return value.meta.get(key, MISSING)
+    if isinstance(value, Tree):
+        value = value.as_map()
     if isinstance(value, dict):
         return value.get(key)  # a map has an answer for every key
     raise execution(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from armillary.languages.gremlin.by import Bys, make_by
 from armillary.languages.gremlin.elements import Path, Tree
@@ -125,15 +124,10 @@ class TreeStep(Step):
         if self.bys.each:
             await run.load([place.value for each in batch if each.path for place in each.path.places()])
         for each in batch:
-            keys: list[Any] = []
+            branch = tree
             for at, value in enumerate(each.whole_path().objects):
                 key = await self.bys.at(at).of(value, each, run)
-                if key is MISSING:
-                    break
-                keys.append(key)
-            else:
-                branch = tree
-                for key in keys:
+                if key is not MISSING:  # what has no key is left out, and the rest goes on
                     branch = branch.branch(identity(key), key)
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:

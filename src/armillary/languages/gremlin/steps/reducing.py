@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from armillary.languages.gremlin import numbers
-from armillary.languages.gremlin.elements import Long, Path, Tree
+from armillary.languages.gremlin.elements import BigInt, Float32, Long, Path, Tree
 from armillary.languages.gremlin.errors import execution
 from armillary.languages.gremlin.pipeline import Batch, Flow, PlainStep, Scope, Step, after
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
@@ -97,8 +97,15 @@ class NumberStep(ReducingStep):
         if state is None or state is _NULL:
             return () if state is None else (None,)
         if isinstance(state, numbers.Total):
-            return (state.mean if self.name == "mean" else state.result,)
+            return (state.mean if self.name == "mean" else _widened(state.result),)
         return (state,)
+
+
+def _widened(number: Any) -> Any:
+    """The sum of any number of traversers is a long or a double at least, as values times bulks are."""
+    if isinstance(number, int):
+        return number if isinstance(number, BigInt) else Long(number)
+    return float(number) if isinstance(number, Float32) else number
 
 
 def _comparable(value: Any, name: str) -> None:
