@@ -6,7 +6,7 @@ const { database } = await client.databases.create({ id: "javascript" });
 const { container } = await database.containers.create({ id: "c", partitionKey: { paths: ["/pk"] }, throughput: 400 });
 let retries = 0;
 const write = async (number) => {
-  const { headers, statusCode } = await container.items.create({ id: `${number}`, pk: "hot" });
+  const { headers, statusCode } = await container.items.create({ id: `${number}`, pk: "hot", large: "x".repeat(20_000) });
   retries += headers["x-ms-throttle-retry-count"] ?? 0;
   return statusCode;
 };
