@@ -182,7 +182,7 @@ async def test_credentials_that_are_refused(connect: Any) -> None:
 async def test_a_token_that_is_still_good(connect: Any, database: Any, container: Any, name: str) -> None:
     user = await database.create_user({"id": "ann"})
     body = {"id": "p", "permissionMode": "Read", "resource": f"dbs/{name}/colls/items"}
-    made = await user.create_permission(body, resource_token_expiry_seconds=10)
+    made = await user.create_permission(body, resource_token_expiry_seconds=1000)
     client = await connect(credential={f"dbs/{name}/colls/items": made.properties["_token"]})
     assert (await client.get_database_client(name).get_container_client("items").read())["id"] == "items"
 

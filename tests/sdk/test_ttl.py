@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from azure.cosmos import PartitionKey
+from control.conftest import Operator
 from sdk.clients import everything, refused
+from sdk.conftest import Connect
+from support.process import ServerProcess
 
-# _ts counts whole seconds: an item with a ttl of 2 lives between one and two.
-LIFE_S = 2
-OVER_S = LIFE_S + 0.1
+LIFE_S = 100
 
 
-async def test_expiry(database: Any) -> None:
-    """One sleep for all that can be seen after it."""
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """Of a server whose time stands still until it is moved."""
+    directory = tmp_path_factory.mktemp("expiring") / "data"
+    server = ServerProcess.start(directory, "--durability", "relaxed", "--clock", "movable")
+    operator = Operator(server)
+    operator.ask("POST", "clock", {"frozen": True})
+    yield operator
+    server.stop()
+    ServerProcess.check(directory)
+
+
+@pytest.fixture
+async def client(connect: Connect, operator: Operator) -> Any:
+    return await connect(operator.server.url)
+
+
+def move(operator: Operator, seconds: int) -> None:
+    operator.ask("POST", "clock", {"advanceSeconds": seconds})
+
+
+async def test_expiry(database: Any, operator: Operator) -> None:
+    """One move of the clock for all that can be seen after it."""
     default = await database.create_container("default", PartitionKey("/pk"), default_ttl=LIFE_S)
     on = await database.create_container("on", PartitionKey("/pk"), default_ttl=-1)
     off = await database.create_container("off", PartitionKey("/pk"))
@@ -28,8 +50,9 @@ async def test_expiry(database: Any) -> None:
         await container.create_item({"id": "never", "pk": "a", "ttl": -1})
     await taken.create_item({"id": "1", "pk": "a", "u": 1})
     assert len(await everything(default.read_all_items())) == 4
-    await asyncio.sleep(OVER_S)
-
+    move(operator, LIFE_S - 1)
+    assert len(await everything(default.read_all_items())) == 4
+    move(operator, 1)
     assert await _ids(default) == ["long", "never"]
     assert await _ids(on) == ["long", "never", "plain"]
     assert await _ids(off) == ["long", "never", "plain", "short"]
@@ -51,20 +74,23 @@ async def test_expiry(database: Any) -> None:
     await taken.create_item({"id": "2", "pk": "a", "u": 1})
 
 
-async def test_a_write_starts_the_time_anew(database: Any) -> None:
-    container = await database.create_container("c", PartitionKey("/pk"), default_ttl=3)
+async def test_a_write_starts_the_time_anew(database: Any, operator: Operator) -> None:
+    container = await database.create_container("c", PartitionKey("/pk"), default_ttl=LIFE_S)
     await container.create_item({"id": "1", "pk": "a"})
-    await asyncio.sleep(1.6)
+    move(operator, LIFE_S - 1)
     await container.upsert_item({"id": "1", "pk": "a", "n": 1})
-    await asyncio.sleep(1.5)
+    move(operator, LIFE_S - 1)
     assert (await container.read_item("1", "a"))["n"] == 1
+    move(operator, 1)
+    with refused(404):
+        await container.read_item("1", "a")
 
 
-async def test_a_default_that_comes_later(database: Any) -> None:
+async def test_a_default_that_comes_later(database: Any, operator: Operator) -> None:
     container = await database.create_container("c", PartitionKey("/pk"))
     await container.create_item({"id": "1", "pk": "a", "ttl": LIFE_S})
     await container.create_item({"id": "2", "pk": "a"})
-    await asyncio.sleep(OVER_S)
+    move(operator, LIFE_S)
     assert await _ids(container) == ["1", "2"]
     await database.replace_container("c", PartitionKey("/pk"), default_ttl=-1)
     assert await _ids(container) == ["2"]

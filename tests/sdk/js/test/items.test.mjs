@@ -313,7 +313,7 @@ test("ttl and unique keys", async () => {
     async (container) => {
       await container.items.create({ id: "1", pk: "a", u: 1 });
       await container.items.create({ id: "2", pk: "a", u: 2, ttl: -1 });
-      await refused(409, () => container.items.create({ id: "3", pk: "a", u: 1 }));
+      await refused(409, () => container.items.create({ id: "3", pk: "a", u: 2 }));
       await refused(400, () => container.items.create({ id: "3", pk: "a", u: 3, ttl: 0 }));
       await sleep(2100);
       assert.deepEqual((await container.items.readAll().fetchAll()).resources.map((each) => each.id), ["2"]);
