@@ -125,3 +125,26 @@ def test_case(house: House, case: dict[str, Any], way: str) -> None:
         assert set(case["expect_keys"]) <= set(results[0])
     else:
         assert matches(case, results), f"expected {case['expect']}, found {results}"
+
+
+def test_old_drivers_read_graphbinary(house: House) -> None:
+    """Before 3.7 they take elements to have no properties, and stumble over those that have some."""
+    house.run("bare", "g.V().drop()")
+    house.run("bare", "g.addV('city').property('id','a').property('n',1)")
+    found = {}
+    for version in ("3.6.8", "3.7.4"):
+        client = Client(
+            house.server.doors["gremlin"],
+            "g",
+            username="/dbs/cases/colls/bare",
+            password=house.server.key,
+            message_serializer=SERIALIZERS["graphbinary"](),
+            pool_size=1,
+            headers={"User-Agent": f"NotAvailable Gremlin-Python.{version} 3.11.7 Linux.6 x86_64"},
+            enable_user_agent_on_connect=False,
+        )
+        [found[version]] = client.submit("g.V()").all().result(RESULT_S)
+        client.close()
+    assert found["3.6.8"].id == found["3.7.4"].id == "a"
+    assert not found["3.6.8"].properties
+    assert [(each.key, each.value) for each in found["3.7.4"].properties] == [("n", 1)]

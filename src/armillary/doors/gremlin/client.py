@@ -35,3 +35,4 @@ class Client:
         self.pending: dict[str, Any] = {}  # requests that were challenged, by their ids
         self.pending_bytes = 0
         self.is_gone = False
+        self.reads_properties = True  # of elements in GraphBinary

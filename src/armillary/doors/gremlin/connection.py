@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Coroutine
 from contextvars import copy_context
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _QUIET: Final = logging.getLogger("armillary.websockets")  # that somebody connects is no event of ours
 _QUIET.setLevel(logging.WARNING)
+# Drivers say who they are since TinkerPop 3.5.5: "NotAvailable Gremlin-Python.3.6.8 …".
+_OLD_DRIVER: Final = re.compile(r"\bGremlin-\w+\.3\.[0-6]\.")
 _HEAD_END: Final = b"\r\n\r\n"
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
@@ -110,6 +113,7 @@ class Connection(asyncio.Protocol):
             if isinstance(event, Frame):
                 self._take(event)
             elif isinstance(event, Request):
+                self.client.reads_properties = _OLD_DRIVER.search(event.headers.get("User-Agent", "")) is None
                 self._socket.send_response(self._socket.accept(event))
         self._flush()
         self._serve()

@@ -58,7 +58,7 @@ class GremlinDoor:
         activity_id = f"{self._start}{self._requests & 0xFFFFFFFFFFFF:012x}"
         out = Responder(client.line, is_text, self.account.clock, activity_id)
         try:
-            request = read_request(message, is_text, out)
+            request = read_request(message, is_text, out, reads_properties=client.reads_properties)
             await self._answer(client, request, len(message), out)
         except Failure as failure:
             self._refuse(client, failure, out)

@@ -95,6 +95,11 @@ def _parsed(body: bytes) -> Any:
 
 
 class BinaryForm:
+    """A bare one is for drivers before TinkerPop 3.7: they read no element that has properties."""
+
+    def __init__(self, *, is_bare: bool = False) -> None:
+        self._is_bare = is_bare
+
     def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
         if len(body) >= _ID_END:
             text = body[1:_ID_END].hex()
@@ -105,21 +110,21 @@ class BinaryForm:
     def write(
         self, request_id: str, status: int, message: str, attributes: dict[str, Any], values: list[Any] | None
     ) -> bytes:
-        results = b"\xfe\x01" if values is None else _binary_results(values)
+        results = b"\xfe\x01" if values is None else self._results(values)
         return graphbinary_write.write_answer(request_id, status, message, attributes, results)
 
+    def _results(self, values: list[Any]) -> bytes:
+        if not values or not isinstance(values[0], Traverser):
+            return graphbinary_write.write(values, is_bare=self._is_bare)
+        writer = graphbinary_write.Writer(is_bare=self._is_bare)
+        writer.buffer += bytes((graphbinary.LIST, 0))
+        writer.int32(len(values))
+        for each in values:
+            writer.traverser(each.value, each.bulk)
+        return bytes(writer.buffer)
 
-def _binary_results(values: list[Any]) -> bytes:
-    if not values or not isinstance(values[0], Traverser):
-        return graphbinary_write.write(values)
-    writer = graphbinary_write.Writer()
-    writer.buffer += bytes((graphbinary.LIST, 0))
-    writer.int32(len(values))
-    for each in values:
-        writer.traverser(each.value, each.bulk)
-    return bytes(writer.buffer)
 
-
+_BINARY: Final = "application/vnd.graphbinary-v1.0"
 TEXT_FORM: Final = JsonForm(1)
 FORMS: Final[dict[str, Form]] = {
     "application/json": TEXT_FORM,
@@ -129,5 +134,12 @@ FORMS: Final[dict[str, Form]] = {
     "application/vnd.gremlin-v2.0+json;types=false": TEXT_FORM,
     "application/vnd.gremlin-v3.0+json": JsonForm(3),
     "application/vnd.gremlin-v3.0+json;types=false": TEXT_FORM,
-    "application/vnd.graphbinary-v1.0": BinaryForm(),
+    _BINARY: BinaryForm(),
 }
+_BARE_FORM: Final = BinaryForm(is_bare=True)
+
+
+def form_named(name: str, *, reads_properties: bool) -> Form | None:
+    """None: no form that is known."""
+    name = name.replace(" ", "")
+    return _BARE_FORM if name == _BINARY and not reads_properties else FORMS.get(name)

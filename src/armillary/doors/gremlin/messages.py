@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from armillary.clock import Clock
 from armillary.doors.gremlin import errors
 from armillary.doors.gremlin.client import Line
-from armillary.doors.gremlin.forms import FORMS, TEXT_FORM, Form
+from armillary.doors.gremlin.forms import FORMS, TEXT_FORM, Form, form_named
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.elements import Long
 from armillary.languages.gremlin.errors import malformed
@@ -82,14 +82,14 @@ class Responder:
         return told
 
 
-def read_request(message: bytes, is_text: bool, out: Responder) -> Request:
+def read_request(message: bytes, is_text: bool, out: Responder, *, reads_properties: bool = True) -> Request:
     """Also tells the responder what is known of the request as soon as it is: refusals are answered in its form."""
     body = message
     if not is_text:
         if not message or len(message) < 1 + message[0]:
             raise malformed("The message has no name of its form before it.")
         name = message[1 : 1 + message[0]].decode("ascii", "replace")
-        form = FORMS.get(name.replace(" ", ""))
+        form = form_named(name, reads_properties=reads_properties)
         if form is None:
             known = ", ".join(FORMS)
             raise Failure(Kind.UNSUPPORTED_MEDIA, f"Messages of the form {name!r} are not read; known are {known}.")

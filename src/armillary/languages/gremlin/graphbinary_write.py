@@ -38,10 +38,11 @@ _NULL = bytes((codes.NULL, 1))
 
 
 class Writer:
-    """Appends to one buffer."""
+    """Appends to one buffer. A bare one leaves out what elements have as properties."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_bare: bool = False) -> None:
         self.buffer = bytearray()
+        self._is_bare = is_bare
 
     def value(self, value: Any) -> None:
         """With its type."""
@@ -129,7 +130,7 @@ class Writer:
             self.value(each)
 
     def _vertex_properties(self, vertex: Vertex) -> None:
-        if not vertex.properties:
+        if self._is_bare or not vertex.properties:
             self.buffer += _NULL
             return
         self._list([each for values in vertex.properties.values() for each in values])
@@ -142,7 +143,7 @@ class Writer:
             self.value(end.id)
             self.text(end.label)
         self.buffer += _NULL
-        if edge.properties:
+        if edge.properties and not self._is_bare:
             self._list([Property(key, value) for key, value in edge.properties.items()])
         else:
             self.buffer += _NULL
@@ -155,7 +156,7 @@ class Writer:
             self.text(value.key)
             self.value(value.value)
             buffer += _NULL
-            if value.meta:
+            if value.meta and not self._is_bare:
                 self._list([Property(key, each) for key, each in value.meta.items()])
             else:
                 buffer += _NULL
@@ -216,8 +217,8 @@ class Writer:
             self._tree(inner)
 
 
-def write(value: Any) -> bytes:
-    writer = Writer()
+def write(value: Any, *, is_bare: bool = False) -> bytes:
+    writer = Writer(is_bare=is_bare)
     writer.value(value)
     return bytes(writer.buffer)
 
