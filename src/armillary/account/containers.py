@@ -97,7 +97,8 @@ async def replace_container(account: Account, container: Container, given: Any, 
         is_fixed = "partitionKey" not in present.body
         if is_fixed and isinstance(given, dict) and given.get("partitionKey") == SYSTEM_KEY:
             given = {name: value for name, value in given.items() if name != "partitionKey"}
-        _, body = container_body(given, is_old_client=is_fixed)
+        version = 1 if is_fixed else present.body["partitionKey"]["version"]
+        _, body = container_body(given, is_old_client=is_fixed, default_version=version)
         check_replacement(present.body, body)
         is_ruled_anew = any(present.body.get(each) != body.get(each) for each in ("indexingPolicy", "defaultTtl"))
         has_versions = container.schema.versions_number > 0
@@ -131,8 +132,9 @@ async def rename_container(account: Account, container: Container, name: str) ->
         account.forget_names()
 
 
-def container_body(given: Any, *, is_old_client: bool) -> tuple[str, Body]:
-    """A container's definition checked and completed, as it is stored and answered."""
+def container_body(given: Any, *, is_old_client: bool, default_version: int = 1) -> tuple[str, Body]:
+    """A container's definition checked and completed, as it is stored and answered. A key is hashed by version 1 if it
+    does not say otherwise, as in the service: JavaScript's client leaves the version to it."""
     if not isinstance(given, dict):
         raise bad_request("A container must be a JSON object with 'id' and 'partitionKey'.")
     name = validate_name(given.get("id"))
@@ -140,7 +142,7 @@ def container_body(given: Any, *, is_old_client: bool) -> tuple[str, Body]:
     body: Body = {"id": name}
     key = None
     if given.get("partitionKey") is not None:
-        key = PartitionKeyDefinition.parse(given["partitionKey"], default_version=1 if is_old_client else 2)
+        key = PartitionKeyDefinition.parse(given["partitionKey"], default_version=default_version)
     elif not is_old_client:
         raise bad_request(
             "The partition key is missing: a container needs 'partitionKey', "

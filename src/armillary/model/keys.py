@@ -65,7 +65,7 @@ class PartitionKeyDefinition:
 
     @classmethod
     def parse(cls, definition: Any, *, default_version: int = 2) -> PartitionKeyDefinition:
-        """From a container's `partitionKey`. API versions before 2018-12-31 have default version 1."""
+        """From a container's `partitionKey`; `default_version` is that of a key of kind Hash which says none."""
         if not isinstance(definition, dict):
             raise bad_request("The partitionKey of a container must be an object with paths, kind and version.")
         for name in definition:

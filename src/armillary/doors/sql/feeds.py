@@ -19,11 +19,12 @@ from armillary.doors.sql.documents import header_key
 from armillary.doors.sql.lists import container_paths, parse_query_body
 from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, query_metrics
 from armillary.errors import bad_request
-from armillary.languages.sql.compile import compile_query, parse_parameters
+from armillary.languages.sql.compile import BoundQuery, compile_query, parse_parameters
 from armillary.languages.sql.plan import query_plan
 from armillary.model.charges import QUERY_PLAN_RU, Part
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType
+from armillary.model.values import UNDEFINED
 from armillary.net.http import Response
 from armillary.scripts.functions import QueryFunctions
 
@@ -49,6 +50,14 @@ async def read_feed(call: Call) -> Response:
     return _answer(call, container, answer, parts)
 
 
+def _bound_to(call: Call, query: BoundQuery) -> bytes:
+    """What continuations are good for: the query with its parameters."""
+    if query.frame is None:
+        return call.body
+    given = {name: value for name, value in query.parameters.items() if value is not UNDEFINED}
+    return query.frame.encode() + b"\n" + orjson.dumps(given)
+
+
 async def query_items(call: Call) -> Response:
     container = call.owner_container()
     clock = call.account.clock
@@ -63,7 +72,7 @@ async def query_items(call: Call) -> Response:
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
         options.is_cross_partition_allowed = False
     asked = Asked.of(call.headers)
-    answer = await gather.query(call.account, container, query, call.body, options)
+    answer = await gather.query(call.account, container, query, _bound_to(call, query), options)
     extra: HeaderList = []
     if asked.for_query:
         run_s = clock.elapsed_s() - compiled_s

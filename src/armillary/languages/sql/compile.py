@@ -19,6 +19,7 @@ from armillary.languages.sql.blocks import StageCode, emit_order, emit_stages
 from armillary.languages.sql.check import Checked, check_count, check_query
 from armillary.languages.sql.constants import Constants, kind_of
 from armillary.languages.sql.emit import Workshop
+from armillary.languages.sql.envelopes import frame_of
 from armillary.languages.sql.filters import filter_of
 from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.library.context import Context, detached_context
@@ -58,6 +59,7 @@ class BoundQuery:
     original: tree.Query  # as it was written, for plans: computed properties are names in it
     parameters: Mapping[str, Value]
     context: Context
+    frame: str | None = None  # the text without the filter, where clients change that and go on; see envelopes.py
 
     @property
     def condition(self) -> Condition:
@@ -84,12 +86,13 @@ class _Variant:
 
 
 class CompiledQuery:
-    def __init__(self, checked: Checked, computed: Mapping[str, tree.Query]) -> None:
+    def __init__(self, checked: Checked, computed: Mapping[str, tree.Query], text: str) -> None:
         self.query = _without_idle_order(with_computed(checked.query, computed))
         self.original = checked.query
         self.parameters = checked.parameters
         self.has_source = has_container(self.query)
         self._user_functions = checked.user_functions
+        self._frame = frame_of(text, self.original)
         self._order_keys = _order_keys(self.query)
         self._components: tuple[Component, ...] = ()
         if is_ranked(self.query):
@@ -132,7 +135,7 @@ class CompiledQuery:
             is_exact,
             run,
         )
-        return BoundQuery(selection, self.has_source, self.query, self.original, parameters, context)
+        return BoundQuery(selection, self.has_source, self.query, self.original, parameters, context, self._frame)
 
     def _ranking(self, read: Any, parameters: Mapping[str, Value], context: Context) -> ScoreRanking:
         call = self.query.order_by[0].expression
@@ -244,7 +247,8 @@ class _Cache:
 
     def _compile(self, key: tuple[str, Computed]) -> CompiledQuery:
         text, computed = key
-        return CompiledQuery(check_query(self._parse(text)), {name: _definition(query) for name, query in computed})
+        definitions = {name: _definition(query) for name, query in computed}
+        return CompiledQuery(check_query(self._parse(text)), definitions, text)
 
 
 def _definition(text: str) -> tree.Query:
