@@ -368,6 +368,9 @@ def _no_conflicts(paths: list[list[str]]) -> None:
             size = min(len(parts), len(other))
             if parts[:size] == other[:size]:
                 raise Refused(40)
+            first, second = next(pair for pair in zip(parts, other, strict=False) if pair[0] != pair[1])
+            if first.startswith("$[") != second.startswith("$["):
+                raise Refused(40)
 
 
 def _meant(document: Any, parts: list[str], filters: dict[str, Any], matched: int | None) -> Iterator[list[str]]:

@@ -307,7 +307,9 @@ def test_collations_order(given: Any, words: list[str]) -> None:
     ("given", "code"),
     [
         ({"locale": "xx"}, 2),
-        ({"locale": "en", "strength": 6}, 2),
+        ({"locale": "en", "strength": 6}, 51024),
+        ({"locale": "en", "strength": 0}, 2),
+        ({"locale": "en", "version": "1"}, 161),
         ({"locale": "en", "foo": 1}, 40415),
         ({"strength": 1}, 40414),
         ({"locale": "en", "caseFirst": "x"}, 2),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from bson.int64 import Int64
+from typing import Final
 
 from armillary.account import bson_items
 from armillary.account.container import Container
@@ -19,6 +17,7 @@ from armillary.doors.mongo.reads import listed
 from armillary.doors.mongo.wire import decode_document
 from armillary.doors.mongo.writes import check_count, inserting, numbered, statement_numbers
 from armillary.errors import Failure
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document, encode
 from armillary.partition.records import Record
@@ -195,8 +194,8 @@ def _check(operation: Document, spaces: list[tuple[str, str]]) -> None:
         raise refusal(9, f"Unrecognized bulkWrite operation '{kind[:64]}': it is insert, update or delete")
     fields = Fields(operation, f"bulkWrite.ops.{kind}")
     fields.only(known)
-    place: Any = operation[kind]
-    if not isinstance(place, int | Int64) or isinstance(place, bool) or not 0 <= place < len(spaces):
+    place = whole_number(operation[kind])
+    if place is None or not 0 <= place < len(spaces):
         raise refusal(2, f"BulkWrite ops entry {kind} has an invalid nsInfo index.")
     for name in ("document",) if kind == "insert" else ("filter",):
         fields.document(name)

@@ -96,7 +96,7 @@ def update_order(call: Call, container: Container | None, statement: Fields, var
         raise refusal(9, "multi update is not supported for replacement-style update")
     collation = _collation(container, statement)
     constants = statement.optional_document("c")
-    if constants and type(change) is not list:
+    if constants is not None and type(change) is not list:
         raise refusal(51198, "Constant values may only be specified for pipeline updates")
     context = variables.context(collation, constants)
     update = compile_update(change, context, statement.body.get("arrayFilters"))
@@ -104,7 +104,7 @@ def update_order(call: Call, container: Container | None, statement: Fields, var
     matcher = hints.hinted(matcher, hints.check(container, statement.body.get("hint")))
     order = statement.optional_document("sort")
     if order and is_multi:
-        raise refusal(72, "Cannot specify sort with multi=true")
+        raise refusal(9, "Cannot specify sort with multi=true")
     sort = compile_sort(order, collation, matcher.text) if order else None
     is_upsert = statement.flag("upsert", False)
     skips = call.fields.flag("bypassDocumentValidation", False)

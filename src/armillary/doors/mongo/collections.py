@@ -15,6 +15,7 @@ from armillary.doors.mongo.cursors import first_batch
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reads import listed
 from armillary.errors import Failure, Kind
+from armillary.languages.mongo.collation import whole_collation
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document
 from armillary.model.resources import ResourceType
@@ -74,6 +75,8 @@ def checked_options(call: Call) -> Document:
             2, f"Enumeration value '{call.body['validationAction']}' for field 'validationAction' is not valid."
         )
     collation = fields.optional_document("collation")
+    if collation == {}:
+        raise refusal(40414, "BSON field 'collation.locale' is missing but a required field")
     if collation is not None and compiled.collation_of(collation) is None:
         collation = None  # the simple one, which is what there is without
     if fields.optional_document("changeStreamPreAndPostImages"):
@@ -81,6 +84,8 @@ def checked_options(call: Call) -> Document:
     kept = {name: call.body[name] for name in _KEPT if call.body.get(name) is not None}
     if collation is None:
         kept.pop("collation", None)
+    else:
+        kept["collation"] = whole_collation(collation)
     return kept
 
 
@@ -106,15 +111,15 @@ async def _drop(call: Call, container: Container) -> None:
     except Failure as failure:
         if failure.kind is not Kind.NOT_FOUND:
             raise
-    await _end_cursors(call, container.database.name, container.name)
+    await _end_cursors(call, container.database.name, container.name, "collection dropped")
 
 
-async def _end_cursors(call: Call, database: str, collection: str) -> None:
+async def _end_cursors(call: Call, database: str, collection: str, reason: str) -> None:
     """Of a collection that is going; change streams say so themselves."""
     for cursor_id in call.door.cursors.of_namespace(f"{database}.{collection}"):
         cursor = call.door.cursors.find(cursor_id)
         if cursor is not None and not isinstance(cursor.source, ChangeStream):
-            await call.door.cursors.kill(cursor_id)
+            await call.door.cursors.end(cursor_id, f"{reason}: {database}.{collection}")
 
 
 async def drop_database(call: Call) -> Reply:
@@ -123,7 +128,7 @@ async def drop_database(call: Call) -> Reply:
         return {}
     for container in namespaces.collections_of(call, call.database):
         await call.door.announce(call, "drop", call.database, container.name)
-        await _end_cursors(call, call.database, container.name)
+        await _end_cursors(call, call.database, container.name, "collection dropped")
     await call.door.announce(call, "dropDatabase", call.database, "")
     await containers.delete_database(call.account, record, None)
     return {"dropped": call.database}
@@ -195,7 +200,7 @@ async def rename(call: Call) -> Reply:
         described["dropTarget"] = namespaces.uuid_of(replaced) if replaced is not None else False
     await call.door.announce(call, "rename", database, collection, to=to, operationDescription=described)
     for name in (collection, target) if drops else (collection,):
-        await _end_cursors(call, database, name)
+        await _end_cursors(call, database, name, "collection renamed")
     await namespaces.rename(call, container, target, drops_target=drops)
     return {}
 

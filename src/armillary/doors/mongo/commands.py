@@ -133,7 +133,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "killCursors": Command(cursors.kill_cursors, "close cursors", is_stable=True),
     # Documents.
     "find": Command(_find, "documents that match", is_stable=True, fields=reads.FIND_FIELDS),
-    "count": Command(_count, "how many documents match", is_stable=True),
+    "count": Command(_count, "how many documents match", is_stable=True, fields=reads.COUNT_FIELDS),
     "distinct": Command(_distinct, "the values of a field", fields=reads.DISTINCT_FIELDS),
     "aggregate": Command(_aggregate, "a pipeline", is_stable=True, fields=aggregation.FIELDS),
     "explain": Command(explain.explain, "how a command would be answered", is_stable=True),

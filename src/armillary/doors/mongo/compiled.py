@@ -30,7 +30,7 @@ def dice(clock: Clock) -> Callable[[], float]:
 
 def collation_of(given: Any, default: Document | None = None) -> Collation | None:
     """`default`: the collection's own."""
-    return parse_collation(given if given is not None else default)
+    return parse_collation(given or default)
 
 
 def context_of(call: Call, let: Document | None = None, collation: Collation | None = None) -> Context:

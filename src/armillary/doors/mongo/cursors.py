@@ -81,6 +81,7 @@ class ListedSource:
 class Cursor:
     __slots__ = (
         "command",
+        "ended_by",
         "has_waits",
         "id",
         "is_busy",
@@ -105,6 +106,7 @@ class Cursor:
         self.session_id = call.session.id if call.session is not None else None
         self.transaction = call.txn_number if call.transaction is not None else None
         self.has_waits = has_waits  # as those of change streams and tailable ones: no documents is not the end
+        self.ended_by = ""  # what happened to its collection meanwhile
         self.left: int | None = None  # documents that may still be given
         # What is left of the time that the client allows, over all that it asks for.
         self.limit_s = call.time_left_s if call.name != "getMore" else None
@@ -199,6 +201,15 @@ class Cursors:
             await cursor.close()
         return True
 
+    async def end(self, cursor_id: int, reason: str) -> None:
+        """There is nothing to read any more: whoever comes for it is told so, once."""
+        cursor = self._cursors.get(cursor_id)
+        if cursor is None:
+            return
+        cursor.ended_by = reason
+        if not cursor.is_busy:
+            await cursor.close()
+
     async def expire(self) -> None:
         limit_s = self._clock.monotonic_s() - limits.MONGO_CURSOR_SECONDS
         for cursor in list(self._cursors.values()):
@@ -234,6 +245,7 @@ async def first_batch(call: Call, cursor: Cursor, *, batch_size: int | None, is_
 
 async def get_more(call: Call) -> Reply:
     cursor_id = call.fields.long(call.name)
+    call.fields.require(("collection",))
     namespace = f"{call.database}.{call.collection('collection')}"
     wanted = call.fields.whole("batchSize", low=0)
     cursors = call.door.cursors
@@ -247,6 +259,9 @@ async def get_more(call: Call) -> Reply:
             f"{cursor.namespace}",
         )
     _check_session(call, cursor)
+    await _check_going(cursors, cursor)
+    if call.body.get("maxTimeMS") is not None and not cursor.has_waits:
+        raise refusal(2, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
     if cursor.is_busy:
         raise refusal(143, f"cursor id {cursor_id} is already in use")
     begun_s = call.door.machine.elapsed_s()
@@ -265,6 +280,7 @@ async def get_more(call: Call) -> Reply:
     cursors.touch(cursor)
     if cursor.limit_s is not None:
         cursor.limit_s = max(0.0, cursor.limit_s - (call.door.machine.elapsed_s() - begun_s))
+    await _check_going(cursors, cursor)
     if cursor.is_killed:
         await cursor.close()
         raise refusal(237, f"cursor id {cursor_id} was killed")
@@ -273,6 +289,12 @@ async def get_more(call: Call) -> Reply:
         await cursors.kill(cursor_id)
         left_id = 0
     return cursor_reply(batch, cursor_id=left_id, namespace=namespace, is_first=False, token=cursor.source.resume_token)
+
+
+async def _check_going(cursors: Cursors, cursor: Cursor) -> None:
+    if cursor.ended_by:
+        await cursors.kill(cursor.id)
+        raise refusal(175, cursor.ended_by)
 
 
 async def kill_cursors(call: Call) -> Reply:

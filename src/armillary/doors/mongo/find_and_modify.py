@@ -94,6 +94,8 @@ def _check(body: Document, is_removing: bool, is_new: bool, is_upsert: bool) -> 
         raise _wrong("Cannot specify both upsert=true and remove=true")
     if is_removing and is_new:
         raise _wrong("Cannot specify both new=true and remove=true; 'remove' always returns the deleted document")
+    if is_removing and body.get("arrayFilters") is not None:
+        raise _wrong("Cannot specify arrayFilters and remove=true")
     if not is_removing and not has_update:
         raise _wrong("Either an update or remove=true must be specified")
 

@@ -87,6 +87,8 @@ def _collated(given: Any, own: Document | None) -> Any:
     """A definition with the collation of its collection, if it names none."""
     if own is None or type(given) is not dict or "collation" in given or type(given.get("key")) is not dict:
         return given
+    if "text" in given["key"].values():
+        raise refusal(67, "Index type 'text' does not support the collection's collation: say {locale: 'simple'}.")
     is_plain = all(not isinstance(kind, str) for kind in given["key"].values()) and given["key"] != {"_id": 1}
     return {**given, "collation": own} if is_plain else given
 

@@ -213,6 +213,7 @@ async def count(call: Call) -> Reply:
 
 # distinct.
 
+COUNT_FIELDS: Final = frozenset("count query limit skip hint collation fields comment".split())
 DISTINCT_FIELDS: Final = frozenset("distinct key query collation hint comment".split())
 
 

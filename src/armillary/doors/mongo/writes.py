@@ -27,7 +27,7 @@ INSERT_FIELDS: Final = frozenset("insert documents ordered bypassDocumentValidat
 UPDATE_FIELDS: Final = frozenset("update updates ordered bypassDocumentValidation let".split())
 DELETE_FIELDS: Final = frozenset("delete deletes ordered let".split())
 _STATEMENT_FIELDS: Final = {
-    "update": frozenset("q u c upsert multi collation arrayFilters hint sort upsertSupplied sampleId".split()),
+    "update": frozenset("q u c upsert multi collation arrayFilters hint sort sampleId".split()),
     "delete": frozenset("q limit collation hint sampleId".split()),
 }
 
@@ -149,10 +149,19 @@ def check_id(value: Any) -> None:
         raise refusal(53, "The '_id' value cannot be of type array")
     if isinstance(value, Regex):
         raise refusal(53, "The '_id' value cannot be of type regex")
-    if isinstance(value, dict) and next(iter(value), "").startswith("$"):
-        raise refusal(
-            52, f"_id fields may not contain '$'-prefixed fields: {next(iter(value))} is not valid for storage."
-        )
+    dollar = _dollar_name(value)
+    if dollar is not None:
+        raise refusal(52, f"_id fields may not contain '$'-prefixed fields: {dollar} is not valid for storage.")
+
+
+def _dollar_name(value: Any) -> str | None:
+    if type(value) is not dict:
+        return None
+    for name, below in value.items():
+        found = name if name.startswith("$") else _dollar_name(below)
+        if found is not None:
+            return found
+    return None
 
 
 async def write_all(
@@ -196,6 +205,8 @@ async def update(call: Call) -> Reply:
     else:
         container = namespaces.find(call, collection)
         views.refuse(call, collection)
+        if container is None:
+            namespaces.check_new(call, collection)
     reply: Document = {"n": 0, "nModified": 0}
     upserted: list[Document] = []
     variables = changes.Variables(call)
@@ -252,6 +263,8 @@ async def delete(call: Call) -> Reply:
     statements = statements_of(call, "deletes")
     container = namespaces.find(call, collection)
     views.refuse(call, collection)
+    if container is None:
+        namespaces.check_new(call, collection)
     reply: Document = {"n": 0}
     variables = changes.Variables(call)
     once = Once(call, container, len(statements))

@@ -14,6 +14,7 @@ from armillary.model.bson_values import Document
 
 _NAME: Final = re.compile(r"[a-z][a-zA-Z0-9]*")
 _LOGICAL: Final = ("$and", "$or", "$nor")
+_NOT_ALLOWED: Final = {"$text": 2, "$where": 2, "$expr": 224, "$jsonSchema": 224}  # they are about whole documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,10 @@ def _names(given: Document) -> set[str]:
             for each in operand:
                 if type(each) is dict:
                     found |= _names(each)
+        elif name in _NOT_ALLOWED:
+            raise refusal(
+                _NOT_ALLOWED[name], f"Error parsing array filter :: caused by :: {name} is not allowed in this context"
+            )
         elif not name.startswith("$"):
             found.add(name.split(".")[0])
     return found

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from armillary.languages.mongo.elements import number_of
 from armillary.languages.mongo.errors import bad_value, refusal
 from armillary.model import bson_values
 from armillary.model.bson_values import CLASS_ARRAY, CLASS_OBJECT, CLASS_STRING, Key
 
-_UNKNOWN_FIELD, _MISSING_FIELD = 40415, 40414
+_UNKNOWN_FIELD, _MISSING_FIELD, _OTHER_VERSION = 40415, 40414, 161
+_VERSION: Final = "57.1"  # of the rules, as MongoDB names those of its library
 
 _ENGLISH: Final[dict[str, str]] = {}
 # Letters that a language has beside those of English, each behind the one it follows.
@@ -133,12 +135,20 @@ def parse_collation(given: Any) -> Collation | None:
             f"Field 'locale' is invalid in: {bson_values.shell_text(given)}. Known are languages whose letters are "
             f"ordered as here: {', '.join(sorted(_TAILORED))}."
         )
+    if given.get("version", _VERSION) != _VERSION:
+        raise refusal(
+            _OTHER_VERSION, f"Requested collation version '{given['version']}', but the only one is '{_VERSION}'"
+        )
     for name, choices in _CHOICES.items():
         if name in given and given[name] not in choices:
             raise bad_value(f"The collation's {name} must be one of {', '.join(choices)}.")
     strength = given.get("strength", 3)
-    if not bson_values.is_number(strength) or strength not in (1, 2, 3, 4, 5):
-        raise bad_value("The collation's strength must be an integer from 1 to 5.")
+    if not bson_values.is_number(strength):
+        raise refusal(14, f"BSON field 'collation.strength' is the wrong type '{bson_values.type_name(strength)}'.")
+    if not 0 <= number_of(strength) <= 5:
+        raise refusal(51024, f"BSON field 'strength' value must be >= 0 and <= 5, actual value '{strength}'")
+    if strength not in (1, 2, 3, 4, 5):
+        raise bad_value(f"Field 'strength' must be an integer 1 through 5. Got: {strength}")
     backwards = _flag(given, "backwards", default=locale.startswith("fr_CA"))
     _flag(given, "normalization")  # texts are compared in their normal form in any case
     shifted = given.get("alternate") == "shifted"
@@ -165,7 +175,7 @@ def whole_collation(given: dict[str, Any]) -> dict[str, Any]:
         "maxVariable": "punct",
         "normalization": False,
         "backwards": given["locale"].startswith("fr_CA"),
-        "version": "57.1",
+        "version": _VERSION,
     }
     return shown | given
 

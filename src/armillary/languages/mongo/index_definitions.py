@@ -15,7 +15,7 @@ from armillary.languages.mongo.collation import parse_collation, whole_collation
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import TYPE_MISMATCH, refusal
-from armillary.languages.mongo.matching import compile_filter, is_operators
+from armillary.languages.mongo.matching import REFERENCE, compile_filter, is_operators
 from armillary.languages.mongo.text import language_of
 from armillary.model.bson_values import (
     Document,
@@ -126,6 +126,10 @@ def _declared_key(key: Document, weights: Any) -> Document:
     return declared
 
 
+def _is_illegal(part: str) -> bool:
+    return part.startswith("$") and part not in REFERENCE
+
+
 def _check_key(key: Document) -> None:
     if not key:
         raise refusal(CANNOT_CREATE, "Index keys cannot be an empty object")
@@ -135,7 +139,7 @@ def _check_key(key: Document) -> None:
         if not path or any(not part for part in path.split(".")):
             raise refusal(CANNOT_CREATE, "Index keys cannot be an empty field, or have an empty part.")
         is_wildcard = path == WILDCARD or path.endswith(f".{WILDCARD}")
-        if any(part.startswith("$") for part in path.split(".")) and not is_wildcard:
+        if any(_is_illegal(part) for part in path.split(".")) and not is_wildcard:
             raise refusal(CANNOT_CREATE, "Index key contains an illegal field name: field name starts with '$'.")
         if value == "text" and is_wildcard and path != WILDCARD:
             raise refusal(CANNOT_CREATE, f"The text index may index every field by '{WILDCARD}', not by '{path}'.")
@@ -178,6 +182,8 @@ def _check_options(definition: Document) -> None:
         partial_filter(definition)
         _check_partial(definition["partialFilterExpression"], 1)
     if "collation" in definition:
+        if definition["collation"] == {}:
+            raise refusal(40414, "BSON field 'collation.locale' is missing but a required field")
         if parse_collation(definition["collation"]) is None:
             del definition["collation"]
         elif any(isinstance(kind, str) for kind in key.values()):

@@ -52,7 +52,7 @@ class Matcher:
         return self._node.position(document, array)
 
 
-_REFERENCE: Final = ("$ref", "$id", "$db")  # fields of references between documents
+REFERENCE: Final = ("$ref", "$id", "$db")  # fields of references between documents
 
 
 def compile_filter(given: Any, context: Context, *, text_index: TextIndex | None = None) -> Matcher:
@@ -72,7 +72,7 @@ def is_operators(value: Any) -> bool:
     if type(value) is not dict or not value:
         return False
     first = next(iter(value))
-    return first.startswith("$") and first not in _REFERENCE
+    return first.startswith("$") and first not in REFERENCE
 
 
 class _Reader:
@@ -89,7 +89,7 @@ class _Reader:
     def query(self, given: Document, *, is_top: bool = False) -> Node:
         nodes: list[Node] = []
         for name, operand in given.items():
-            if name.startswith("$") and name not in _REFERENCE:
+            if name.startswith("$") and name not in REFERENCE:
                 node = self._top_level(name, operand, is_top)
                 if node is not None:
                     nodes.append(node)

@@ -105,11 +105,14 @@ class AllOf(Node):
 
 
 class AnyOf(Node):
+    """As in MongoDB, it tells no element, unless all its parts are about the same field: then it is like $in."""
+
     __slots__ = ("_nodes",)
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         super().__init__(_any([node.holds for node in nodes]))
-        self._nodes = nodes
+        is_one_field = len({node.path if isinstance(node, AtPath) else id(node) for node in nodes}) == 1
+        self._nodes = nodes if is_one_field else ()
 
     def position(self, document: Document, array: str) -> int | None:
         return next((node.position(document, array) for node in self._nodes if node.holds(document)), None)

@@ -16,7 +16,16 @@ from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import bad_value, refusal
 from armillary.languages.mongo.paths import split
 from armillary.languages.mongo.text import TextQuery
-from armillary.model.bson_values import CLASS_EMPTY_ARRAY, CLASS_NULL, MISSING, Document, Key, order_key, shell_text
+from armillary.model.bson_values import (
+    CLASS_EMPTY_ARRAY,
+    CLASS_NULL,
+    MISSING,
+    Document,
+    Key,
+    is_number,
+    order_key,
+    shell_text,
+)
 from armillary.model.field_indexes import EMPTY, Parts, rows_of
 
 _NULL: Final[Key] = (CLASS_NULL,)
@@ -107,6 +116,8 @@ def _field(path: str, direction: Any, has_text: bool) -> SortField:
         if not has_text:
             raise refusal(40218, "query requires text score metadata, but it is not available")
         return SortField(path, True, is_score=True)
+    if not is_number(direction):
+        raise refusal(15974, f"Illegal key in $sort specification: {path}: {shell_text(direction)}")
     number = whole_number(direction)
     if number not in (1, -1):
         raise refusal(15975, f"$sort key ordering must be 1 (for ascending) or -1 (for descending): {path}")

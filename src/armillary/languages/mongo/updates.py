@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from bson.dbref import DBRef
 
+from armillary.errors import Failure
 from armillary.languages.mongo.array_filters import ArrayFilters, parse_array_filters
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import (
@@ -93,15 +94,19 @@ class _Replacement(Update):
     def __init__(self, given: Document) -> None:
         for name in given:
             if name.startswith("$"):
-                raise refusal(
-                    _DOLLAR_NAME,
-                    f"The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's "
-                    "replacement document. Consider using an aggregation pipeline with $replaceWith.",
-                )
+                raise _dollar_refused(name)
         self._given = given
 
     def apply(self, document: Document, matched_index: int | None = None, *, is_insert: bool = False) -> Document:
         return _with_id(document, self._given)
+
+
+def _dollar_refused(path: str) -> Failure:
+    return refusal(
+        _DOLLAR_NAME,
+        f"The dollar ($) prefixed field '{split(path)[0]}' in '{path}' is not allowed in the context of an update's "
+        "replacement document. Consider using an aggregation pipeline with $replaceWith.",
+    )
 
 
 def _with_id(before: Document, after: Document) -> Document:
@@ -155,6 +160,9 @@ def _add(tree: _Tree, path: str, parts: Sequence[str], modifier: Modifier) -> No
     for place, part in enumerate(parts):
         child = node.children.get(part)
         is_end = place == len(parts) - 1
+        if child is None and node.children and _is_filtered(next(iter(node.children))) is not _is_filtered(part):
+            conflict = ".".join(parts[:place])
+            raise refusal(CONFLICTING_UPDATES, f"Updating the path '{path}' would create a conflict at '{conflict}'")
         if child is None:
             if is_end:
                 node.children[part] = modifier
@@ -170,6 +178,7 @@ class _OperatorUpdate(Update):
     def __init__(self, given: Document, context: Context, filters: ArrayFilters) -> None:
         self._changes: list[tuple[Parts, Modifier]] = []
         self._filters = filters
+        self._dollars: list[str] = []  # paths that only an insert may have
         for name, paths in given.items():
             self._read(name, paths, context)
         self._is_fixed = not any(_is_dynamic(part) for parts, _ in self._changes for part in parts)
@@ -225,11 +234,7 @@ class _OperatorUpdate(Update):
                 if identifier and identifier not in self._filters.names:
                     raise bad_value(f"No array filter found for identifier '{identifier}' in path '{path}'")
             elif part.startswith("$") and part is parts[0]:
-                raise refusal(
-                    _DOLLAR_NAME,
-                    f"The dollar ($) prefixed field '{part}' in '{path}' is not allowed in the context of an update's "
-                    "replacement document. Consider using an aggregation pipeline with $replaceWith.",
-                )
+                self._dollars.append(path)
         return parts
 
     def _read_rename(self, path: str, parts: Parts, operand: Any) -> None:
@@ -265,6 +270,8 @@ class _OperatorUpdate(Update):
         return tree
 
     def apply(self, document: Document, matched_index: int | None = None, *, is_insert: bool = False) -> Document:
+        if self._dollars and not is_insert:
+            raise _dollar_refused(self._dollars[0])
         if self._is_fixed:
             tree = self._tree
         else:
@@ -303,7 +310,11 @@ class _OperatorUpdate(Update):
 
 
 def _is_dynamic(part: str) -> bool:
-    return part == "$" or (part.startswith("$[") and part.endswith("]"))
+    return part == "$" or _is_filtered(part)
+
+
+def _is_filtered(part: str) -> bool:
+    return part.startswith("$[") and part.endswith("]")
 
 
 def _member(value: Any, name: str) -> Any:
