@@ -23,6 +23,7 @@ from gremlin_python.driver.serializer import (
     GraphSONSerializersV3d0,
 )
 from support.gremlin_house import GremlinHouse, Wire, asked, credentials, framed
+from support.waiting import until
 
 from armillary.account.check import check_account
 from armillary.clock import SystemClock
@@ -178,8 +179,7 @@ async def _connections(dice: random.Random) -> None:
         await asyncio.sleep(0)
         connection.connection_lost(None)
         assert not transport.written or transport.written.startswith(b"HTTP/1.1 ")
-    await asyncio.sleep(0.01)
-    assert roster.connection_count == 0
+    await until(lambda: roster.connection_count == 0, "no connection is left")
     await house.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.waiting import until
 
 from armillary.account import containers, items, offers
 from armillary.account.account import Account, AccountSettings
@@ -220,11 +221,7 @@ async def test_a_new_indexing_policy_reaches_stored_items(house: House) -> None:
     await containers.replace_container(house.account, container, body, None)
     await items.create(container, {"id": "new", "pk": 1, "b": 1}, ItemOptions(), house.clock)
     assert await house.problems() == []  # half way, too
-    for _ in range(100):
-        if not container.is_restating:
-            break
-        await asyncio.sleep(0.01)
-    assert not container.is_restating
+    await until(lambda: not container.is_restating, "all items follow the policy")
     assert await house.problems() == []
 
 
@@ -292,11 +289,7 @@ async def test_policies_that_change_again_before_the_items_followed(house: House
         await containers.replace_container(house.account, container, body, None)
         for _ in range(turn):
             await asyncio.sleep(0)
-    for _ in range(200):
-        if not container.is_restating:
-            break
-        await asyncio.sleep(0.01)
-    assert not container.is_restating
+    await until(lambda: not container.is_restating, "all items follow the policy")
     stored = house.account.catalog.find(ResourceType.CONTAINER, container.database.rid, "c")
     assert stored is not None
     assert stored.state["rules"] == container.schema.rules.number == 13

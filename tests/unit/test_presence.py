@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.waiting import until
 
 from armillary.account import containers, items
 from armillary.account.account import Account
@@ -116,11 +117,7 @@ async def test_a_path_is_known_only_if_every_item_has_it(engine: Engine, seed: i
         dice.shuffle(work)
         await asyncio.gather(*work)
         assert [problem async for problem in check_account(engine, clock)] == [], turn
-    for _ in range(1000):
-        if not container.is_restating:
-            break
-        await asyncio.sleep(0.001)
-    assert not container.is_restating
+    await until(lambda: not container.is_restating, "all items follow the policy")
     partition = the_partition(container)
     if dice.random() < 0.5:
         await items.upsert(container, {"id": "all", "pk": "x"} | dict.fromkeys(NAMES, 1), ItemOptions(), clock)
