@@ -162,6 +162,13 @@ COUNT = """function () {
 }"""
 
 
+QUOTAS = """function () {
+    var made = __.response.getBody();
+    made.quotas = [__.response.getResourceQuotaCurrentUsage(), __.response.getMaxResourceQuota()];
+    __.response.setBody(made);
+}"""
+
+
 async def test_triggers_before_and_after(container: Any) -> None:
     await trigger(container, "upper", UPPER)
     await trigger(container, "count", COUNT, "Post", "Create")
@@ -175,6 +182,13 @@ async def test_triggers_before_and_after(container: Any) -> None:
     assert (replaced["name"], replaced["_rid"]) == ("Z", made["_rid"])
     await container.create_item({"id": "3", "pk": "a", "name": "none"})
     assert (await container.read_item("3", "a"))["name"] == "none"
+    await trigger(container, "quotas", QUOTAS, "Post")
+    made = await container.create_item({"id": "4", "pk": "a"}, post_trigger_include="quotas")
+    usage, quota = [dict(part.split("=") for part in text.strip(";").split(";")) for text in made["quotas"]]
+    assert usage.keys() == quota.keys()
+    assert usage["triggers"] == "3"
+    assert int(quota["collectionSize"]) > int(usage["collectionSize"])
+    assert "quotas" not in await container.read_item("4", "a")
 
 
 async def test_a_trigger_that_fails_takes_the_write_with_it(container: Any) -> None:
@@ -302,12 +316,18 @@ async def test_functions_in_queries(container: Any) -> None:
 async def test_functions_that_fail(container: Any) -> None:
     await container.create_item({"id": "1", "pk": "a"})
     await function(container, "throws", "function (x) {\n  throw new Error('bad luck');\n}")
+    await function(container, "numbered", "function (x) { throw new Error(4444, 'number ' + x); }")
+    await function(container, "parses", "function (x) { return JSON.parse('{'); }")
     await function(container, "spins", "function (x) { while (true) {} }")
     await function(container, "keeps", "function (x) { return globalThis.kept = (globalThis.kept || 0) + 1; }")
     with refused(400, text="has not"):
         await query(container, "SELECT VALUE udf.missing(c) FROM c", partition_key="a")
     with refused(400, 400, text="(throws.js:2:"):
         await query(container, "SELECT VALUE udf.throws(c) FROM c", partition_key="a")
+    with refused(400, 4444, text="Exception = Error: number 5"):
+        await query(container, "SELECT VALUE udf.numbered(5) FROM c", partition_key="a")
+    with refused(400, 400, text="while executing Javascript. Exception = SyntaxError"):
+        await query(container, "SELECT VALUE udf.parses(5) FROM c", partition_key="a")
     with refused(400, 408, text="longer than"):
         await query(container, "SELECT VALUE udf.spins(c) FROM c", partition_key="a")
     for _ in range(2):

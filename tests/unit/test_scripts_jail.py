@@ -338,11 +338,13 @@ from armillary.scripts.jail import Begin, Jail
 
 async def main():
     jail, caller, begun = Jail(), Caller(), asyncio.Event()
-    given = {"arguments": [], "operationsMax": 9, "batchMax": 9, "acceptedForMs": 4000, "unitsMax": 9}
+    links = {"selfLink": "dbs/d/colls/c/", "altLink": "dbs/d/colls/c"}
+    given = {"arguments": [], "operationsMax": 9, "batchMax": 9, "acceptedForMs": 4000, "unitsMax": 9, **links}
     async def perform(asked):
         begun.set()
         await asyncio.sleep(600)
-    waiting = asyncio.create_task(jail.run(Begin("function () { __.readDocuments('x'); }", given), perform))
+    reading = Begin("function () { __.readDocuments(__.getSelfLink()); }", given)
+    waiting = asyncio.create_task(jail.run(reading, perform))
     await caller.ready()
     await begun.wait()
     # The last, because it is ended after some seconds.

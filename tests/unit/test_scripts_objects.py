@@ -65,6 +65,7 @@ QUERIES = [
     ("__.filter(d => d.n === 3, (e, rows) => __.response.setBody(rows.concat(rows)))", [3, 3]),
     ("__.chain().filter(d => d.n === 3).value((e, rows) => __.response.setBody(rows), {pageSize: 1})", [3]),
     ("__.chain().value({pageSize: -1})", [0, 1, 2, 3, 4, 5, 6]),
+    ("__.chain().value({pageSize: 0, continuation: null})", [0, 1, 2, 3, 4, 5, 6]),
 ]
 
 
@@ -127,7 +128,7 @@ async def test_queries_go_on(house: House, seven: Container, chain: str, page_si
         "__.chain().map(d => d, () => 1)",
         "__.pluck('')",
         "__.unwind([])",
-        "__.chain().value({pageSize: 0})",
+        "__.chain().value({pageSize: -2})",
         "__.chain().value({continuation: 'x'})",
         "__.chain().value({unknown: 1})",
         "__.spatial.distance({}, {})",
@@ -142,6 +143,51 @@ async def test_refused(house: House, seven: Container, call: str) -> None:
     with pytest.raises(Failure) as caught:
         await run(house, seven, f"function () {{ {call}; }}")
     assert caught.value.kind is Kind.SCRIPT_FAILED
+
+
+@pytest.mark.parametrize(
+    ("link", "reason"),
+    [
+        ("'x'", "Invalid document link"),
+        ("5", "Invalid document link"),
+        ("__.getAltLink()", "Invalid document link"),
+        ("__.getSelfLink() + 'sprocs/1'", "Invalid document link"),
+        ("'dbs/other/colls/c/docs/1'", "is not of it"),
+        ("__.getAltLink() + 'c/docs/1'", "is not of it"),
+    ],
+)
+async def test_wrong_links_are_the_errors_of_whoever_gives_them(
+    house: House, seven: Container, link: str, reason: str
+) -> None:
+    """Not the callback's."""
+    body = f"""function () {{
+        try {{ __.readDocument({link}, () => __.response.setBody("called")); }}
+        catch (error) {{ __.response.setBody([error.number, error.message]); }}
+    }}"""
+    number, message = await run(house, seven, body)
+    assert number == 400
+    assert reason in message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "function () { __.response.setBody(1); }; // a remark",
+        "function () { __.response.setBody(1); };;\n/* the end */\n",
+        "// a remark\nfunction named() { __.response.setBody(1); }; // another",
+        "() => __.response.setBody(1); // a remark",
+        "async function () { __.response.setBody(1); }; // a remark",
+    ],
+)
+async def test_remarks_before_and_behind(house: House, seven: Container, body: str) -> None:
+    assert await run(house, seven, body) == 1
+
+
+@pytest.mark.parametrize("body", ["function () { This is not JavaScript! }", "function ({", "5", "'x'"])
+async def test_what_does_not_compile_has_a_sub_status_of_its_own(house: House, seven: Container, body: str) -> None:
+    with pytest.raises(Failure, match="while compiling Javascript") as caught:
+        await run(house, seven, body)
+    assert caught.value.details["sub_status"] == 0xFFFF
 
 
 async def test_an_error_of_a_predicate_goes_to_the_callback(house: House, seven: Container) -> None:

@@ -19,15 +19,20 @@ def script_body(resource_type: ResourceType, given: Any) -> tuple[str, Body]:
         raise bad_request("A script must be a JSON object with 'id' and 'body'.")
     name = validate_name(given.get("id"))
     body = {each: value for each, value in strip_system_properties(given).items() if value is not None}
-    if not isinstance(body.get("body"), str) or not body["body"]:
-        raise bad_request(f"The 'body' of {resource_type.value} '{name}' must be its JavaScript source as a string.")
-    known = {"id", "body"}
+    wanted = {"body"}
     if resource_type is ResourceType.TRIGGER:
-        known |= {"triggerType", "triggerOperation"}
+        wanted |= {"triggerType", "triggerOperation"}
+    missing = sorted(wanted - body.keys())
+    if missing:
+        names = "; ".join([*missing, ""])
+        raise bad_request(f"The input content is invalid because the required properties - '{names}' - are missing")
+    if not isinstance(body["body"], str) or not body["body"]:
+        raise bad_request(f"The 'body' of {resource_type.value} '{name}' must be its JavaScript source as a string.")
+    if resource_type is ResourceType.TRIGGER:
         # Kept as written: Python says "pre" and wants to read that back.
         _check_choice(body, "triggerType", _TRIGGER_TYPES)
         _check_choice(body, "triggerOperation", _TRIGGER_OPERATIONS)
-    unknown = sorted(body.keys() - known)
+    unknown = sorted(body.keys() - wanted - {"id"})
     if unknown:
         raise bad_request(f"Unknown property '{unknown[0]}' in {resource_type.value} '{name}'.")
     return name, body

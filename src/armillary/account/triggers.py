@@ -23,6 +23,7 @@ from armillary.account.items import (
     check_session,
 )
 from armillary.account.procedures import PROCEDURE_RU, in_transaction, query_functions
+from armillary.account.quotas import quotas_of
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import compile_filter
 from armillary.model import charges
@@ -253,6 +254,8 @@ class _Writing:
             if meter is not None:
                 transaction.charge_ru += charges.UDF_CALL_RU * meter.user_calls
         setting.response = written.outcome.payload
+        if triggers.after:
+            setting.quotas = quotas_of(self._account.catalog, self._container)
         for script in triggers.after:
             ran = await run_script(self._account.jail, script, transaction, setting, self._account.clock, functions)
             self._logs.append(ran.log)

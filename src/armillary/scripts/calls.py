@@ -212,7 +212,7 @@ def _directive(options: Document) -> str:
 
 def _page_items(options: Document) -> int:
     value = options.get("pageSize")
-    if value is None:
+    if not value:  # 0 and "" say nothing either, as in the service
         return limits.PAGE_ITEMS_DEFAULT
     if value == -1:
         return limits.PAGE_ITEMS_MAX

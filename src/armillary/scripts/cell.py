@@ -7,7 +7,7 @@ not used: somebody waits for a cell to start.
     S  ->  a script begins: source and limits, what it is given   O  <-  operations that the script waits for
     R  ->  results of the operations                              E  <-  the script ended, well or by its own error
     Q  ->  instead of results: the script is over                 X  <-  the engine ended it: time, memory or syntax
-    C  ->  a call of a function, in a context of many
+    C  ->  a call of a function, in a context of many             F  <-  the function threw: number and text
     D  ->  such a context is no longer needed
 """
 
@@ -42,7 +42,7 @@ def main(engine_path: str, directory: str) -> None:
     engine, confinement = __import__("_quickjs"), __import__("confinement")
     del sys.path[-2:]
     sources = []
-    for name in ("prelude.js", "objects.js", "library.js"):
+    for name in ("prelude.js", "errors.js", "objects.js", "library.js"):
         with open(os.path.join(directory, name), encoding="utf-8") as file:
             sources.append(file.read())
     confinement.give_up_everything()
@@ -60,7 +60,7 @@ def main(engine_path: str, directory: str) -> None:
         elif letter == b"C":
             is_for_functions = True
             worlds.clear()
-            _call(pipes, engine, contexts, marshal.loads(body))  # noqa: S302 (the server wrote it)
+            _call(pipes, engine, sources[1], contexts, marshal.loads(body))  # noqa: S302 (the server wrote it)
         elif letter == b"D":
             contexts.pop(int(body), None)
         else:
@@ -71,11 +71,11 @@ class _World:
     """A context for one script, with the object model in it."""
 
     def __init__(self, engine: Any, sources: list[str]) -> None:
-        prelude, objects, library = sources
+        prelude, *others = sources
         self.context = engine.Context()
         self.context.set_max_stack_size(_STACK_BYTES_MAX)
-        self.step = self.context.eval(prelude)(objects, library)
-        self.warmth = 0  # how many of the other two sources it has compiled
+        self.step = self.context.eval(prelude)(*others)
+        self.warmth = 0  # how many of the last two sources it has compiled
 
 
 def _prepare(pipes: _Pipes, engine: Any, sources: list[str], worlds: list[_World]) -> None:
@@ -138,27 +138,56 @@ def _run(pipes: _Pipes, world: _World, body: bytes) -> None:
         pipes.write(b"X", _described(error))
 
 
+# What it gives calls a function with the text of its arguments, or is asked which number its last error had.
 _FUNCTION = """(function (script) {
     const { parse, stringify } = JSON;
-    return function (text) { const made = stringify(script(...parse(text))); return made === undefined ? "" : made; };
+    let number;
+    return function (text) {
+        if (text === undefined) return number;
+        number = undefined;
+        try {
+            const made = stringify(script(...parse(text)));
+            return made === undefined ? "" : made;
+        } catch (thrown) {
+            number = thrown?.number;
+            throw thrown;
+        }
+    };
 })"""
 
 
-def _call(pipes: _Pipes, engine: Any, contexts: dict[int, tuple[Any, dict[str, Any]]], asked: dict[str, Any]) -> None:
+def _call(
+    pipes: _Pipes, engine: Any, errors: str, contexts: dict[int, tuple[Any, dict[str, Any]]], asked: dict[str, Any]
+) -> None:
     number, name = asked["context"], asked["name"]
-    if number not in contexts:
-        context = engine.Context()
-        context.set_memory_limit(asked["memory_bytes"])
-        context.set_max_stack_size(_STACK_BYTES_MAX)
-        contexts[number] = (context, {})
-    context, functions = contexts[number]
     try:
+        if number not in contexts:
+            context = engine.Context()
+            context.set_max_stack_size(_STACK_BYTES_MAX)
+            context.eval(errors)(context.eval("Error"))
+            context.set_memory_limit(asked["memory_bytes"])
+            contexts[number] = (context, {})
+        context, functions = contexts[number]
         context.set_time_limit(asked["cpu_s"])
         if "source" in asked:
             functions[name] = context.eval(_FUNCTION)(_compiled(context, asked["source"]))
-        pipes.write(b"E", functions[name](asked["arguments"]).encode("utf-8", "replace"))
+        function = functions[name]
     except Exception as error:  # the function's doing
         pipes.write(b"X", _described(error))
+        return
+    try:
+        pipes.write(b"E", function(asked["arguments"]).encode("utf-8", "replace"))
+    except Exception as error:
+        pipes.write(b"F", b"%d\n" % _number_of(function) + _described(error))
+
+
+def _number_of(function: Any) -> int:
+    """Of the error that a function threw; 0: it has none."""
+    try:
+        number = function()
+    except Exception:  # no time or memory is left
+        return 0
+    return number if type(number) is int and number > 0 else 0
 
 
 def _described(error: Exception) -> bytes:
@@ -179,13 +208,13 @@ def _compiled(context: Any, source: str) -> Any:
         if not str(error).startswith("SyntaxError"):
             raise
         name = _first_name(source)
-        if name is None:
-            raise SyntaxError(str(error)) from None
         try:
-            context.eval(f"{lines}{source}")
-            made = context.eval(name)
+            # Without a name, what follows it may be a comment behind the semicolon.
+            made = context.eval(f"{lines}{source if name else f'0,{source}'}")
+            if name:
+                made = context.eval(name)
         except Exception as second:
-            raise SyntaxError(str(second)) from None
+            raise SyntaxError(str(second if name else error)) from None
     if not callable(made):
         raise SyntaxError("SyntaxError: the body of a script must be a function")
     return made

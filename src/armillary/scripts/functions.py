@@ -19,7 +19,7 @@ from armillary import limits
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.values import UNDEFINED, Value
 from armillary.scripts.jail import cell_command, nowhere
-from armillary.scripts.run import Role, Script, stopped
+from armillary.scripts.run import Role, Script, stopped, thrown
 
 _HEAD = struct.Struct(">IB")
 _PATIENCE = 10  # times the seconds of computing: the machine may be busy
@@ -51,15 +51,15 @@ class Caller:
         return self._next_context
 
     def ask(self, letter: bytes, body: bytes) -> tuple[bytes, bytes]:
-        """A question and its answer; TIMED_OUT and a new process if there is none."""
+        """A question and its answer; TIMED_OUT, in a word, and a new process if there is none."""
         if not self._is_alive:
             self._start()
         try:
             self._write(letter, body)
             return self._read(limits.SCRIPT_FUNCTION_SECONDS_MAX * _PATIENCE)
-        except (OSError, EOFError):
+        except (OSError, EOFError) as error:
             self.leave()
-            raise Failure(Kind.TIMED_OUT, "the process that it ran in ended") from None
+            raise Failure(Kind.TIMED_OUT, "interrupted" if isinstance(error, TimeoutError) else "lost") from None
 
     def tell(self, letter: bytes, body: bytes) -> None:
         if self._is_alive:
@@ -103,7 +103,7 @@ class Caller:
         parts = []
         while count:
             if not select.select([file], [], [], seconds)[0]:
-                raise EOFError
+                raise TimeoutError
             part = os.read(file, count)
             if not part:
                 raise EOFError
@@ -166,6 +166,9 @@ class QueryFunctions:
             raise stopped(script, failure.message) from None
         self._generation = caller.generation
         self._told.add(name)
+        if letter == b"F":
+            number, _, text = body.decode("utf-8", "replace").partition("\n")
+            raise thrown(script, text, int(number) if number.isdecimal() else 0)
         if letter != b"E":
             raise stopped(script, body.decode("utf-8", "replace"))
         try:

@@ -17,10 +17,17 @@
     return [options || {}, callback];
   }
 
-  function text(value, name) {
-    if (typeof value !== "string") throw refused(`The ${name} must be a string.`);
-    return value;
+  // Links are looked at when a call is made, as the service does: what is wrong with one is the script's own error.
+  function checked(link, kind, partCount, isOwn) {
+    const bare = typeof link === "string" ? link.replace(/^\/+|\/+$/g, "") : "", parts = bare.split("/");
+    if (parts.length !== partCount || parts[0] !== "dbs" || parts[2] !== "colls" || (parts[4] ?? "docs") !== "docs")
+      throw refused(`Invalid ${kind} link: "${String(link)}".`);
+    if (!isOwn(bare, given())) throw refused(`A script works on the collection that it belongs to, and the link "${link}" is not of it.`);
+    return link;
   }
+
+  const container = (link) => checked(link, "collection", 4, (bare, { selfLink, altLink }) => bare === altLink || bare + "/" === selfLink);
+  const document = (link) => checked(link, "document", 6, (bare, { selfLink, altLink }) => bare.startsWith(altLink + "/") || bare.startsWith(selfLink));
 
   function documentOf(body) {
     if (typeof body === "string") body = parse(body);
@@ -44,21 +51,21 @@
 
   const operations = {
     createDocument: (link, body, options, callback) =>
-      asked({ verb: "create", link: text(link, "collection link"), body: documentOf(body) }, WRITE_UNITS, options, callback, one),
+      asked({ verb: "create", link: container(link), body: documentOf(body) }, WRITE_UNITS, options, callback, one),
     upsertDocument: (link, body, options, callback) =>
-      asked({ verb: "upsert", link: text(link, "collection link"), body: documentOf(body) }, WRITE_UNITS, options, callback, one),
+      asked({ verb: "upsert", link: container(link), body: documentOf(body) }, WRITE_UNITS, options, callback, one),
     readDocument: (link, options, callback) =>
-      asked({ verb: "read", link: text(link, "document link") }, READ_UNITS, options, callback, one),
+      asked({ verb: "read", link: document(link) }, READ_UNITS, options, callback, one),
     replaceDocument: (link, body, options, callback) =>
-      asked({ verb: "replace", link: text(link, "document link"), body: documentOf(body) }, WRITE_UNITS, options, callback, one),
+      asked({ verb: "replace", link: document(link), body: documentOf(body) }, WRITE_UNITS, options, callback, one),
     deleteDocument: (link, options, callback) =>
-      asked({ verb: "delete", link: text(link, "document link") }, WRITE_UNITS, options, callback, none),
+      asked({ verb: "delete", link: document(link) }, WRITE_UNITS, options, callback, none),
     readDocuments: (link, options, callback) =>
-      asked({ verb: "feed", link: text(link, "collection link") }, READ_UNITS, options, callback, one),
+      asked({ verb: "feed", link: container(link) }, READ_UNITS, options, callback, one),
     queryDocuments(link, query, options, callback) {
       if (typeof query === "string") query = { query };
       if (query === null || typeof query !== "object") throw refused("The query must be a string, or an object with query and parameters.");
-      return asked({ verb: "query", link: text(link, "collection link"), query }, READ_UNITS, options, callback, one);
+      return asked({ verb: "query", link: container(link), query }, READ_UNITS, options, callback, one);
     },
   };
   for (const verb of ["create", "read", "replace", "delete", "query", "upsert"]) {
@@ -146,7 +153,7 @@
   const READ_ITEMS_MAX = 1000;
 
   function pageSizeOf(options) {
-    const size = options.pageSize ?? 100;
+    const size = options.pageSize || 100;
     if (size === -1) return Infinity;
     if (!Number.isInteger(size) || size < 1) throw refused("The option 'pageSize' must be a whole number above 0, or -1.");
     return size;
@@ -289,7 +296,11 @@
     ...operations,
     ...queries,
     joined,
-    quota: () => unsupported("A quota in a script"),
+    quota(name) {
+      const { [name]: text } = given();
+      if (text === undefined) throw refused("Quotas can be asked for in post-triggers only.");
+      return text;
+    },
     log,
     readValue: (owner, name) => accessor(owner, "get", name)(),
     writeValue: (owner, name, value) => accessor(owner, "set", name)(value),

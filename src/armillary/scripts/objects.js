@@ -1,7 +1,7 @@
 // The object model of server-side scripts: getContext(), __, request and response. It is compiled when a script uses
 // some of it first, or before anybody waits for it; operations on the collection are in `library.js`, likewise. It
 // queues operations and hands results to callbacks; everything it asks for is checked again outside.
-(function (NativeError, librarySource) {
+(function (NativeError, errorsSource, librarySource) {
   "use strict";
   const { parse, stringify } = JSON, now = Date.now, evaluate = eval;
   const queue = [], waiting = new Map(), logged = [];
@@ -9,18 +9,7 @@
   let requestBody, isRequestBodySet = false, responseBody, isResponseBodySet = false;
   const put = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
 
-  // The service's engine takes a number before the message.
-  const numbered = new Proxy(NativeError, {
-    construct(target, values, newTarget) {
-      const hasNumber = typeof values[0] === "number" && values.length > 1;
-      const made = Reflect.construct(target, hasNumber ? values.slice(1) : values, newTarget === numbered ? target : newTarget);
-      if (hasNumber) made.number = values[0];
-      return made;
-    },
-    apply(target, self, values) { return new numbered(...values); },
-  });
-  Object.defineProperty(NativeError.prototype, "constructor", { value: numbered, writable: true, configurable: true });
-  put("Error", numbered);
+  const numbered = evaluate(errorsSource)(NativeError);
 
   function fail(thrown) {
     if (failure !== undefined) return;
@@ -74,8 +63,8 @@
     getValue: (name) => inside().readValue(response, name),
     setValue: (name, value) => inside().writeValue(response, name, value),
     appendValue: (name, value) => inside().appendValue(response, name, value),
-    getResourceQuotaCurrentUsage: () => inside().quota(),
-    getMaxResourceQuota: () => inside().quota(),
+    getResourceQuotaCurrentUsage: () => inside().quota("usage"),
+    getMaxResourceQuota: () => inside().quota("quota"),
   };
 
   const collection = { getSelfLink: () => given.selfLink, getAltLink: () => given.altLink };

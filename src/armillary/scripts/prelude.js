@@ -2,13 +2,13 @@
 // its place among the globals when a script touches one of them. It evaluates to a function that takes the sources and
 // gives the one that the cell drives: warm (compile more, while nobody waits), begin (the script is called), results
 // (callbacks are called), drain (what is to be done next, or how it ended).
-(function (objectsSource, librarySource) {
+(function (errorsSource, objectsSource, librarySource) {
   "use strict";
   const { parse } = JSON, now = Date.now, evaluate = eval, NativeError = Error;
   let given, objects;
   function load() {
     if (objects) return objects;
-    objects = evaluate(objectsSource)(NativeError, librarySource);
+    objects = evaluate(objectsSource)(NativeError, errorsSource, librarySource);
     if (given) objects.begin(given);
     return objects;
   }

@@ -26,6 +26,7 @@ from armillary.scripts.transaction import ScriptTransaction
 _find_place = re.compile(r"<input>:(\d+):(\d+)")
 _STACK_LINES_MAX = 20
 _MESSAGE_CHARACTERS_MAX = 2_000
+_COMPILE_ERROR = 0xFFFF  # the sub-status of scripts that are not JavaScript
 
 
 class Role(Enum):
@@ -50,6 +51,7 @@ class Setting:
     operation: str | None = None  # Create, Upsert, Replace or Delete, of triggers
     request: Document | None = None
     response: bytes | None = None  # JSON
+    quotas: tuple[str, str] | None = None  # what the container uses, and what it may: of post-triggers
 
 
 @dataclass(slots=True)
@@ -84,6 +86,8 @@ async def run_script(
     }
     if setting.request is not None:
         given["requestBody"] = setting.request
+    if setting.quotas is not None:
+        given["usage"], given["quota"] = setting.quotas
     if setting.response is not None:
         given["responseBody"] = orjson.Fragment(setting.response)
     ended = await jail.run(Begin(script.source, given), Calls(transaction, clock, functions, trace).perform)
@@ -124,7 +128,17 @@ def stopped(script: Script, reason: str) -> Failure:
     if "memory" in reason.lower():
         return _failed(script, f"it needed more than {limits.SCRIPT_MEMORY_BYTES_MAX // limits.MB} MB and was ended")
     first, *stack = reason.splitlines() or [""]
+    if first.startswith("SyntaxError"):
+        return _described(script, first, stack, _COMPILE_ERROR, "compiling")
     return _described(script, first, stack, None)
+
+
+def thrown(script: Script, reason: str, number: int) -> Failure:
+    """By a function itself. `number`: that of its error; 0: it has none."""
+    first, *stack = reason.splitlines() or [""]
+    if first in ("InternalError: interrupted", "InternalError: out of memory"):
+        return stopped(script, first)
+    return _described(script, first, stack, number if 0 < number < 1 << 31 else None)
 
 
 def _thrown(script: Script, failure: Any) -> Failure:
@@ -140,10 +154,10 @@ def _thrown(script: Script, failure: Any) -> Failure:
     return _described(script, str(failure.get("message")), lines, number if is_number else None)
 
 
-def _described(script: Script, message: str, stack: list[str], number: int | None) -> Failure:
+def _described(script: Script, message: str, stack: list[str], number: int | None, doing: str = "executing") -> Failure:
     message = message[:_MESSAGE_CHARACTERS_MAX]
     places = [line for line in (_place(script, each) for each in stack) if line is not None][:_STACK_LINES_MAX]
-    text = f"Encountered exception while executing Javascript. Exception = {message}"
+    text = f"Encountered exception while {doing} Javascript. Exception = {message}"
     if places:
         text += "\r\nStack trace: " + "\r\n".join([message, *places])
     return Failure(Kind.SCRIPT_FAILED, f"{text}\r\n({script.role.value} '{script.name}')", details=_sub_status(number))

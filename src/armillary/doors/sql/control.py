@@ -10,6 +10,7 @@ from armillary import limits
 from armillary.account import access, containers, offers, scripts
 from armillary.account.catalog import Body, Record
 from armillary.account.container import Container
+from armillary.account.quotas import quotas_of
 from armillary.account.throughput import Throughput
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call, HeaderList
@@ -102,21 +103,10 @@ def _throughput(call: Call) -> Throughput | None:
 def _container_headers(call: Call, container: Container) -> HeaderList:
     headers: HeaderList = []
     if h.flag(call.headers, h.POPULATE_QUOTA):
-        heads = [partition.head for partition in container.partitions.values()]
-        size_kb = sum(head.size_bytes for head in heads) // limits.KB
-        count = sum(head.item_count for head in heads)
-        usage = (
-            f"functions=0;storedProcedures=0;triggers=0;documentSize=0;documentsSize={size_kb};"
-            f"documentsCount={count};collectionSize={size_kb};"
-        )
-        quota_kb = len(heads) * limits.PARTITION_QUOTA_BYTES // limits.KB
-        quota = (
-            f"functions=50;storedProcedures=100;triggers=25;documentSize={limits.ITEM_BYTES_MAX // limits.KB};"
-            f"documentsSize={quota_kb};documentsCount=-1;collectionSize={quota_kb};"
-        )
+        quotas = quotas_of(call.account.catalog, container)
         headers += [
-            (b"x-ms-resource-usage", usage.encode()),
-            (b"x-ms-resource-quota", quota.encode()),
+            (b"x-ms-resource-usage", quotas.usage.encode()),
+            (b"x-ms-resource-quota", quotas.quota.encode()),
             (b"x-ms-documentdb-collection-index-transformation-progress", b"%d" % container.restated_percent),
         ]
     return headers
