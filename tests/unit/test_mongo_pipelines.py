@@ -394,7 +394,7 @@ def test_geo_near() -> None:
         "query": {"k": {"$lt": 3}},
         "distanceMultiplier": 0.001,
     }
-    found = run([{"$geoNear": stage}, {"$limit": 5}], documents, facts=Facts(geo_path="at"))
+    found = run([{"$geoNear": stage}, {"$limit": 5}], documents, facts=Facts(geo_paths=("at",)))
     assert [(each["_id"], round(each["apart"]["m"])) for each in found] == [(2, 0), (3, 111)]
     assert found[1]["there"] == {"type": "Point", "coordinates": [1, 0]}
     assert code_of([{"$geoNear": stage}]) == 27

@@ -100,6 +100,13 @@ async def _encoded(batches: Batches) -> AsyncIterator[list[bytes]]:
         yield [encode(document) for document in batch]
 
 
+def _facts(call: Call, container: Container | None, is_database: bool) -> Facts:
+    def of_other(name: str) -> Facts:
+        return _facts(call, views.resolved(call, name)[0], False)
+
+    return Facts(hints.text_index(container), hints.geo_paths(container), is_database, of_other)
+
+
 class Aggregation:
     """A pipeline, compiled for a command, and where its documents come from."""
 
@@ -120,7 +127,7 @@ class Aggregation:
             (let or {}).values(),
             call.door.cluster_time.now,
         )
-        facts = Facts(hints.text_index(container), hints.geo_path(container), is_database)
+        facts = _facts(call, container, is_database)
         given, self.splits = without_split([*(before or ()), *fields.array("pipeline")])
         concerns.check_stages(call.body, given)
         self.pipeline: Pipeline = compile_pipeline(given, context, facts)
@@ -170,8 +177,9 @@ class Aggregation:
 
     async def _nearby(self, near: GeoNear) -> Batches:
         assert self._container is not None
-        given = {"$and": [near.query, near.near.as_filter()]}
-        wanted = reading.wanted(self._container, given, compiled.matcher_of(near.query, self._call))
+        query = near.query if self._collation is None else _EVERYTHING  # the stage itself looks at it again
+        given = {"$and": [query, near.near.as_filter()]}
+        wanted = reading.wanted(self._container, given, compiled.matcher_of(query, self._call))
         async for batch in reading.documents(self._call, self._container, wanted):
             yield batch
 

@@ -28,7 +28,10 @@ def check(container: Container | None, hint: Any) -> Document | None:
         return None
     if not isinstance(hint, str | dict):
         raise refusal(9, "Hint must be a string or an object")
-    if container is None or (isinstance(hint, dict) and "$natural" in hint):
+    is_natural = isinstance(hint, dict) and "$natural" in hint
+    if is_natural and len(hint) > 1:
+        raise refusal(2, "$natural hint may not be combined with other fields")
+    if container is None or is_natural:
         return None
     for each in indexes.definitions(container):
         if each["name"] == hint if isinstance(hint, str) else is_identical_key(each["key"], hint):
@@ -120,13 +123,10 @@ def text_index(container: Container | None) -> TextIndex | None:
     return found
 
 
-def geo_path(container: Container | None) -> str | None:
-    """Where the places are, if there is one index of places."""
+def geo_paths(container: Container | None) -> tuple[str, ...]:
+    """Where the places are that indexes are of."""
     if container is None:
-        return None
-    paths = [
-        path for each in indexes.definitions(container) for path, kind in each["key"].items() if kind == "2dsphere"
-    ]
-    if len(paths) > 1:
-        raise refusal(27, "There is more than one 2dsphere index: $geoNear must say which by its key")
-    return paths[0] if paths else None
+        return ()
+    return tuple(
+        [path for each in indexes.definitions(container) for path, kind in each["key"].items() if kind == "2dsphere"]
+    )

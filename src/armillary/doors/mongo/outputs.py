@@ -26,9 +26,13 @@ _TRIES = 3
 
 async def write(call: Call, output: Out | Merge, batches: Batches, values: Sequence[Any]) -> None:
     database = check_database(output.database or call.database)
+    if output.collection.startswith("system."):
+        code = 17385 if isinstance(output, Out) else 31319
+        raise refusal(code, f"Cannot write to special collection: {output.collection}")
+    if database in ("admin", "local", "config"):
+        code = 31321 if isinstance(output, Out) else 31320
+        raise refusal(code, f"Cannot write to internal database: {database}")
     check_collection(database, output.collection)
-    if database in ("local", "config"):
-        raise refusal(31319, f"Cannot write to {database}")
     before = call.database
 
     async def read() -> Batches:
@@ -127,13 +131,15 @@ async def _merge(call: Call, output: Merge, source: str, batches: Batches, value
 async def _merge_one(
     call: Call, container: Container, output: Merge, incoming: Document, values: Sequence[Any]
 ) -> None:
-    if "_id" not in incoming and output.on == ("_id",):
+    if "_id" not in incoming and "_id" in output.on:
         incoming = {"_id": new_id(call), **incoming}
     given: Document = {}
     for field in output.on:
         value = namespaces.value_at(incoming, field)
-        if value is MISSING or value is None or isinstance(value, list):
-            raise refusal(51132, "$merge write error: 'on' field cannot be missing, null, undefined or an array")
+        if isinstance(value, list) or _leads_through_array(incoming, field):
+            raise refusal(51185, f"$merge write error: 'on' field '{field}' is an array")
+        if value is MISSING or value is None:
+            raise refusal(51132, f"$merge write error: 'on' field '{field}' cannot be missing, null or undefined")
         given[field] = {"$eq": value}
     for field in namespaces.shard_fields(container):
         if field not in given and namespaces.value_at(incoming, field) is not MISSING:
@@ -160,6 +166,15 @@ async def _merge_one(
                 raise
 
 
+def _leads_through_array(document: Document, path: str) -> bool:
+    value: Any = document
+    for part in path.split("."):
+        if not isinstance(value, dict):
+            break
+        value = value.get(part)
+    return isinstance(value, list)
+
+
 async def _merge_into(
     call: Call, container: Container, output: Merge, given: Document, incoming: Document, values: Sequence[Any]
 ) -> bool:
@@ -179,6 +194,8 @@ async def _merge_into(
                 merged = output.merged(existing, incoming, values)
                 if merged is existing:
                     return None
+                if output.when_matched == "replace" and any(name.startswith("$") for name in merged):
+                    raise refusal(52, "The dollar ($) prefixed field is not allowed in the context of a replacement")
                 merged = id_first({"_id": existing["_id"], **merged} if "_id" not in merged else merged)
                 check_immutable(existing, merged, "_id")
                 for field in namespaces.shard_fields(container):

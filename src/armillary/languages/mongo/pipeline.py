@@ -92,8 +92,9 @@ class Facts:
     """What a pipeline must know of its collection before it can be compiled."""
 
     text_index: TextIndex | None = None
-    geo_path: str | None = None  # of the one index of places, for `$geoNear` without `key`
+    geo_paths: tuple[str, ...] = ()  # of the indexes of places; the only one is that of `$geoNear` without `key`
     is_database: bool = False  # `aggregate: 1`: there is no collection
+    of_other: Callable[[str], Facts] | None = None  # about other collections, of pipelines inside this one
 
 
 _NO_FACTS: Final = Facts()
@@ -223,24 +224,23 @@ class _Compiler:
     # Where stages may stand.
 
     def _check_places(self, names: list[str]) -> None:
+        first = names[0] if names else ""
+        of_server = first == "$documents" or sources.PROVIDED.get(first) is False
+        if not self._outer and self._facts.is_database and not of_server and first != "$changeStream":
+            raise refusal(
+                73, f"{{aggregate: 1}} is not valid for '{first or 'an empty pipeline'}'; a collection is required."
+            )
         for place, name in enumerate(names):
             if self._outer == "$facet" and name in _NOT_IN_FACETS:
                 raise refusal(40600, f"{name} is not allowed to be used within a $facet stage")
             if self._outer and name in (*_LAST, *sources.PROVIDED):
-                raise refusal(51047, f"{name} is not allowed within a {self._outer}'s sub-pipeline")
+                code = 31441 if self._outer == "$unionWith" else 51047
+                raise refusal(code, f"{name} is not allowed within a {self._outer}'s sub-pipeline")
             if name in _FIRST and place:
                 raise refusal(40602, f"{name} is only valid as the first stage in a pipeline.")
             if name in _LAST and place != len(names) - 1:
                 raise refusal(40601, f"{name} can only be the final stage in the pipeline")
-        first = names[0] if names else ""
-        of_server = first == "$documents" or sources.PROVIDED.get(first) is False
-        if self._outer:
-            return
-        if self._facts.is_database and not of_server and first != "$changeStream":
-            raise refusal(
-                73, f"{{aggregate: 1}} is not valid for '{first or 'an empty pipeline'}'; a collection is required."
-            )
-        if of_server and not self._facts.is_database:
+        if of_server and not self._outer and not self._facts.is_database:
             raise refusal(73, f"'{first}' can only be run with {{aggregate: 1}}")
 
     # What can be done while reading.
@@ -288,12 +288,14 @@ class _Compiler:
             raise bad_value("$geoNear, $near, and $nearSphere are not allowed in this context")
         return matcher
 
-    def _nested(self, name: str, given: Any, context: Context) -> joining.Nested:
+    def _nested(self, name: str, given: Any, context: Context, collection: str | None) -> joining.Nested:
         if self._depth + 1 > limits.MONGO_PIPELINE_DEPTH_MAX:
             raise refusal(
                 232, f"Maximum number of nested sub-pipelines exceeded. Limit is {limits.MONGO_PIPELINE_DEPTH_MAX}"
             )
-        pipeline = _Compiler(context, _NO_FACTS, name, self._depth + 1).compile(given)
+        of_other = self._facts.of_other
+        facts = _NO_FACTS if of_other is None or collection is None else of_other(collection)
+        pipeline = _Compiler(context, facts, name, self._depth + 1).compile(given)
         self._pipeline.collections += pipeline.collections
         return pipeline
 
@@ -330,9 +332,12 @@ class _Compiler:
         elif name == "$geoNear":
             near = sources.geo_near(name, spec, pipeline.context)
             if not near.near.path:
-                if self._facts.geo_path is None:
+                paths = self._facts.geo_paths
+                if not paths:
                     raise refusal(27, "$geoNear requires a 2d or 2dsphere index, but none were found")
-                near = near.at(self._facts.geo_path)
+                if len(paths) > 1:
+                    raise refusal(27, "There is more than one 2dsphere index: $geoNear must say which by its key")
+                near = near.at(paths[0])
             pipeline.geo_near = near
         elif name in sources.PROVIDED:
             pipeline.provided = sources.provided(name, spec)

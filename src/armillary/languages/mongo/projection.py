@@ -43,7 +43,9 @@ class _Tree:
             tree.children[parts[-1]] = None
 
 
-def compile_projection(given: Any, context: Context, matcher: Matcher | None = None) -> Projection:
+def compile_projection(
+    given: Any, context: Context, matcher: Matcher | None = None, *, is_stage: bool = False
+) -> Projection:
     """A function of a document that makes a new one; it shares what it does not change."""
     if type(given) is not dict:
         raise refusal(14, "The projection must be an object.")
@@ -53,7 +55,7 @@ def compile_projection(given: Any, context: Context, matcher: Matcher | None = N
     kinds = {kind for kind, _, _ in entries}
     if _POSITION in kinds and _ELEMENT in kinds:
         raise refusal(31255, "Cannot specify positional operator and $elemMatch.")
-    keeps = _keeps(entries)
+    keeps = _keeps(entries, is_stage)
     tree = _Tree()
     before: list[Projection] = []  # done to the document before fields are chosen
     computed: list[tuple[Parts, Callable[[Document], Any]]] = []
@@ -172,8 +174,9 @@ def _check_collisions(given: list[str]) -> None:
         taken[path] = True
 
 
-def _keeps(entries: list[tuple[int, str, Any]]) -> bool:
-    """Whether fields are named that are kept, or such that are left out. What says neither leaves everything."""
+def _keeps(entries: list[tuple[int, str, Any]], is_stage: bool) -> bool:
+    """Whether fields are named that are kept, or such that are left out. What says neither leaves everything, but that
+    metadata are a field to keep in a stage."""
     decided: bool | None = None
     for kind, path, _ in entries:
         if kind in (_SLICE, _META, _ELEMENT) or (path == "_id" and kind in (_INCLUDE, _EXCLUDE)):
@@ -188,7 +191,10 @@ def _keeps(entries: list[tuple[int, str, Any]]) -> bool:
                 raise refusal(31253, f"Cannot do inclusion on field {path} in exclusion projection")
             raise refusal(31252, "Cannot use expression other than $meta in exclusion projection")
     if decided is None:
-        return any(kind == _ELEMENT or (kind == _INCLUDE and path == "_id") for kind, path, _ in entries)
+        return any(
+            kind == _ELEMENT or (kind == _META and is_stage) or (kind == _INCLUDE and path == "_id")
+            for kind, path, _ in entries
+        )
     return decided
 
 

@@ -133,7 +133,7 @@ class _Grouping(Waiting):
 
 def check_group_by(spec: Any, code: int, what: str) -> None:
     """Most stages that group want an expression, not a constant that was meant as one."""
-    if type(spec) is str and spec.startswith("$"):
+    if type(spec) is str and spec.startswith("$") and spec != "$":
         return
     if type(spec) is dict and next(iter(spec), "").startswith("$"):
         return

@@ -20,11 +20,12 @@ from armillary.languages.mongo.expressions.compiling import (
     compile_expression,
     value_at,
 )
+from armillary.languages.mongo.expressions.numbers import RANKS
 from armillary.languages.mongo.matching import compile_filter
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import index_of, predicate, values_at, with_value
 from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, collected, of_list, over
-from armillary.model.bson_values import MISSING, Document, shell_text, type_name
+from armillary.model.bson_values import MISSING, Document, order_key, shell_text, type_name
 
 
 class Nested(Protocol):
@@ -36,7 +37,7 @@ class Nested(Protocol):
     def run(self, source: Batches, run: Run) -> Batches: ...
 
 
-CompileNested = Callable[[str, Any, Context], Nested]
+CompileNested = Callable[[str, Any, Context, str | None], Nested]  # the last is the collection that is read
 
 
 def equal_to_any(path: str, values: Iterable[Any]) -> Document:
@@ -67,6 +68,11 @@ def _has_variables(given: Document) -> bool:
         any(map(_has_variables, operand)) if name in ("$and", "$or", "$nor") else name.startswith("$")
         for name, operand in given.items()
     )
+
+
+def _narrowed(given: Document, context: Context) -> Document:
+    """What another collection can be asked for, which knows neither variables nor the pipeline's collation."""
+    return plain_filter(given) if context.key is order_key else {}
 
 
 class Joined:
@@ -100,13 +106,14 @@ class Joined:
         return [self._documents[place] for place in sorted(places)]
 
 
-def _local_values(document: Document, parts: list[str]) -> list[Any]:
+def _local_values(document: Document, parts: list[str], missing: Iterable[Any] = (None,)) -> list[Any]:
+    """What a path leads to, through places of arrays too; `missing` stands in for nothing."""
     if any(index_of(part) >= 0 for part in parts):
-        return list(values_at(document, tuple(parts))) or [None]
+        return list(values_at(document, tuple(parts))) or [*missing]
     value = value_at(document, parts)
     if type(value) is list:
         return value
-    return [None if value is MISSING else value]
+    return [*missing] if value is MISSING else [value]
 
 
 # $lookup.
@@ -142,7 +149,9 @@ def lookup(name: str, spec: Any, context: Context, compile_nested: CompileNested
     for each in let:
         check_variable_name(each)
     inner = context.nested(let)
-    nested = compile_nested(name, spec["pipeline"], inner) if "pipeline" in spec else None
+    nested = compile_nested(name, spec["pipeline"], inner, spec.get("from")) if "pipeline" in spec else None
+    if "from" in spec and nested is not None and nested.makes_documents:
+        raise refusal(73, "$lookup cannot have both 'from' and a pipeline that begins with $documents")
     if "from" not in spec and (nested is None or not nested.makes_documents):
         raise refusal(FAILED_TO_PARSE, "must specify 'from' field for a $lookup")
     bound = [compile_expression(each, context) for each in let.values()]
@@ -192,8 +201,8 @@ class _Lookup:
         joined = Joined(self._foreign, self._context.key)
         if wanted:
             budget = Budget("$lookup")
-            given = equal_to_any(self._foreign, wanted.values())
-            if self._nested is not None and self._nested.leading_filter:
+            given = _narrowed(equal_to_any(self._foreign, wanted.values()), self._context)
+            if given and self._nested is not None and self._nested.leading_filter:
                 given = {"$and": [given, plain_filter(self._nested.leading_filter)]}
             for document in await collected(self._foreign_documents(run, given), budget):
                 joined.add(document)
@@ -250,7 +259,7 @@ class _Lookup:
         if self._collection is None:
             return []
         return await collected(
-            self._foreign_documents(run, plain_filter(self._nested.leading_filter)), Budget("$lookup")
+            self._foreign_documents(run, _narrowed(self._nested.leading_filter, self._context)), Budget("$lookup")
         )
 
 
@@ -270,7 +279,11 @@ _GRAPH: Final = {
 
 def graph_lookup(name: str, spec: Any, context: Context) -> Stream:
     if type(spec) is not dict:
-        raise refusal(40327, f"the $graphLookup stage specification must be an object, but found {type_name(spec)}")
+        raise refusal(
+            FAILED_TO_PARSE, f"the $graphLookup stage specification must be an object, but found {type_name(spec)}"
+        )
+    if type(spec.get("from")) is not str:
+        raise refusal(FAILED_TO_PARSE, "$graphLookup needs a 'from' that is a string")
     for each, value in spec.items():
         if each not in _GRAPH:
             raise refusal(40104, f"unknown argument to $graphLookup: {each}")
@@ -285,9 +298,11 @@ def graph_lookup(name: str, spec: Any, context: Context) -> Stream:
             )
     depth = None
     if "maxDepth" in spec:
+        if type(spec["maxDepth"]) not in RANKS:
+            raise refusal(40100, f"maxDepth requires a numeric argument, found type: {type_name(spec['maxDepth'])}")
         depth = whole_number(spec["maxDepth"])
         if depth is None:
-            raise refusal(40100, f"maxDepth requires a numeric argument, found type: {type_name(spec['maxDepth'])}")
+            raise refusal(40102, f"maxDepth could not be represented as a long long: {shell_text(spec['maxDepth'])}")
         if depth < 0:
             raise refusal(40101, f"maxDepth requires a nonnegative argument, found: {depth}")
     restriction = spec.get("restrictSearchWithMatch", {})
@@ -307,7 +322,10 @@ class _GraphLookup:
         self._as = check_path(spec["as"])
         self._depth_field = check_path(spec["depthField"]) if "depthField" in spec else None
         self._depth, self._restriction, self._context = depth, restriction, context
-        self._matches = compile_filter(restriction, context).matches
+        matcher = compile_filter(restriction, context)
+        if matcher.near is not None:
+            raise refusal(5626500, "$geoNear, $near, and $nearSphere are not allowed in this context")
+        self._matches = matcher.matches
 
     async def stream(self, source: Batches, run: Run) -> Batches:
         async with aclosing(source):
@@ -326,7 +344,7 @@ class _GraphLookup:
         key = self._context.key
         budget = Budget("$graphLookup")
         seen_values: set[Any] = set()
-        seen_documents: set[Any] = set()
+        seen_documents: set[Any] = set()  # whatever the collation
         found: list[Document] = []
         frontier = {key(value): value for value in values}
         depth = 0
@@ -334,8 +352,8 @@ class _GraphLookup:
             seen_values.update(frontier)
             following: dict[Any, Any] = {}
             joined = Joined(self._to, key, joins_missing=False)
-            given = equal_to_any(self._to, frontier.values())
-            if self._restriction:
+            given = _narrowed(equal_to_any(self._to, frontier.values()), self._context)
+            if given and self._restriction:
                 given = {"$and": [given, plain_filter(self._restriction)]}
             others = await collected(run.collections.documents(None, self._name, given), Budget("$graphLookup"))
             self._context.begin(run.values)
@@ -343,7 +361,7 @@ class _GraphLookup:
                 if self._matches(document):
                     joined.add(document)
             for document in joined.find(frontier.values()):
-                identity = key(document.get("_id"))
+                identity = order_key(document.get("_id"))
                 if identity in seen_documents:
                     continue
                 seen_documents.add(identity)
@@ -352,8 +370,7 @@ class _GraphLookup:
                     found.append(document)
                 else:
                     found.append(with_value(document, self._depth_field, depth))
-                value = value_at(document, self._from)
-                for each in value if type(value) is list else [] if value is MISSING else [value]:
+                for each in _local_values(document, self._from, ()):
                     following.setdefault(key(each), each)
             frontier = {hashed: value for hashed, value in following.items() if hashed not in seen_values}
             depth += 1
@@ -374,21 +391,24 @@ def union_with(name: str, spec: Any, context: Context, compile_nested: CompileNe
     for each in spec:
         if each not in ("coll", "pipeline"):
             raise refusal(40415, f"BSON field '$unionWith.{each}' is an unknown field.")
-    nested = compile_nested(name, spec.get("pipeline", []), context.nested())
-    if "coll" not in spec:
-        if not nested.makes_documents:
-            raise refusal(
-                FAILED_TO_PARSE,
-                "$unionWith stage without explicit collection must have a pipeline with $documents as first stage",
-            )
-    elif type(spec["coll"]) is not str:
+    collection = spec.get("coll")
+    if "coll" in spec and type(collection) is not str:
         raise refusal(TYPE_MISMATCH, "BSON field '$unionWith.coll' is the wrong type, expected type 'string'")
-    return _UnionWith(spec.get("coll"), nested)
+    nested = compile_nested(name, spec.get("pipeline", []), context.nested(), collection)
+    if "coll" in spec and nested.makes_documents:
+        raise refusal(73, "$unionWith cannot have both 'coll' and a pipeline that begins with $documents")
+    if "coll" not in spec and not nested.makes_documents:
+        raise refusal(
+            FAILED_TO_PARSE,
+            "$unionWith stage without explicit collection must have a pipeline with $documents as first stage",
+        )
+    return _UnionWith(collection, nested, context)
 
 
 class _UnionWith:
-    def __init__(self, collection: str | None, nested: Nested) -> None:
+    def __init__(self, collection: str | None, nested: Nested, context: Context) -> None:
         self.collection, self._nested = collection, nested
+        self._wanted = _narrowed(nested.leading_filter, context)
 
     async def stream(self, source: Batches, run: Run) -> Batches:
         async with aclosing(source):
@@ -397,7 +417,7 @@ class _UnionWith:
         if self.collection is None:
             others = of_list([])
         else:
-            others = run.collections.documents(None, self.collection, plain_filter(self._nested.leading_filter))
+            others = run.collections.documents(None, self.collection, self._wanted)
         async with aclosing(self._nested.run(others, run)) as found:
             async for batch in found:
                 yield batch
@@ -422,7 +442,7 @@ def facet(name: str, spec: Any, context: Context, compile_nested: CompileNested)
                     f"elements of arrays in $facet spec must be non-empty objects, {field} argument contained an "
                     f"element of type {type_name(stage)}",
                 )
-        parts.append((field, compile_nested(name, stages, context.nested())))
+        parts.append((field, compile_nested(name, stages, context.nested(), None)))
     return _Facet(parts)
 
 

@@ -106,6 +106,12 @@ def merge(name: str, spec: Any, context: Context, compile_transform: CompileTran
             raise bad_value(f"Enumeration value '{matched}' for field '$merge.whenMatched' is not a valid value.")
         if "let" in spec:
             raise refusal(51199, "Cannot use 'let' variables with 'whenMatched: " + matched + "' mode")
+        if not_matched != "insert" and matched in ("keepExisting", "fail"):
+            raise refusal(
+                51181,
+                f"Combination of $merge modes 'whenMatched: {matched}' and 'whenNotMatched: {not_matched}' is not "
+                "supported",
+            )
         return Merge(database, collection, on, matched, not_matched)
     variables = spec.get("let", {})
     if type(variables) is not dict:

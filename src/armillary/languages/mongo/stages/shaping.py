@@ -34,7 +34,7 @@ def project(name: str, spec: Any, context: Context) -> Transform:
         raise refusal(51272, "Invalid $project :: caused by :: projection specification must have at least one field")
     try:
         _check_project(spec)
-        return compile_projection(spec, context)
+        return compile_projection(spec, context, is_stage=True)
     except Failure as failure:
         raise _refused(name, failure) from None
 

@@ -46,7 +46,20 @@ def provided(name: str, spec: Any) -> Provided:
         raise refusal(FAILED_TO_PARSE, f"the {name} specification must be an object, but found {type_name(spec)}")
     if name in ("$indexStats", "$planCacheStats") and spec:
         raise refusal(28803, f"The {name} stage specification must be an empty object")
+    if name == "$collStats":
+        _check_statistics(spec)
     return Provided(name, spec)
+
+
+def _check_statistics(spec: Document) -> None:
+    for each, given in spec.items():
+        if each in ("count", "queryExecStats", "latencyStats", "storageStats"):
+            if type(given) is not dict:
+                raise refusal(TYPE_MISMATCH, f"BSON field '$collStats.{each}' is the wrong type '{type_name(given)}'")
+            if given and each == "count":
+                raise refusal(31170, "count option in $collStats must be empty")
+            if given and each == "queryExecStats":
+                raise refusal(31171, "queryExecStats option in $collStats must be empty")
 
 
 # $documents.

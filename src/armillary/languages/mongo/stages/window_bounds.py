@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
 
+from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
 from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
+from armillary.languages.mongo.expressions.compiling import Constant, compile_expression
 from armillary.languages.mongo.expressions.dates import unit_of
 from armillary.languages.mongo.expressions.numbers import RANKS, total
 from armillary.model.bson_values import order_key, shell_text, type_name
@@ -39,11 +41,13 @@ class Window:
         return bool(self.lower == "unbounded")
 
     def spans(self, count: int, sort_values: Callable[[], list[Any]]) -> list[Span]:
+        if self.kind == "range":
+            values = sort_values()
+            self._check(values)
+            return [(0, count)] * count if self.is_whole else self._within(values)
         if self.is_whole:
             return [(0, count)] * count
-        if self.kind == "documents":
-            return [self._around(place, count) for place in range(count)]
-        return self._within(sort_values())
+        return [self._around(place, count) for place in range(count)]
 
     def _around(self, place: int, count: int) -> Span:
         first = 0 if self.lower == "unbounded" else place + (0 if self.lower == "current" else self.lower)
@@ -51,7 +55,7 @@ class Window:
         first, last = max(0, min(first, count)), max(0, min(last, count))
         return first, max(first, last)
 
-    def _within(self, values: list[Any]) -> list[Span]:
+    def _check(self, values: list[Any]) -> None:
         for value in values:
             if self.unit is None and type(value) not in RANKS:
                 raise refusal(
@@ -61,6 +65,8 @@ class Window:
                 raise refusal(
                     5429513, f"Invalid range: Expected the sortBy field to be a Date, but it was {type_name(value)}"
                 )
+
+    def _within(self, values: list[Any]) -> list[Span]:
         keys = [order_key(value) for value in values]
         spans = []
         for place, value in enumerate(values):
@@ -88,7 +94,7 @@ class Window:
         return DatetimeMS(plus_units(int(value), self.unit, distance, UTC_ZONE))
 
 
-def read_window(name: str, given: Any, has_order: bool, is_ascending: bool) -> Window:
+def read_window(name: str, given: Any, has_order: bool, is_ascending: bool, context: Context) -> Window:
     if type(given) is not dict:
         raise refusal(FAILED_TO_PARSE, "'window' field must be an object")
     for each in given:
@@ -109,7 +115,7 @@ def read_window(name: str, given: Any, has_order: bool, is_ascending: bool) -> W
         raise refusal(FAILED_TO_PARSE, "Window bounds must be a 2-element array: " + shell_text(bounds))
     unit = unit_of(name, given["unit"]) if "unit" in given else None
     what = "document-based" if kind == "documents" else "range-based" if unit is not None else ""
-    lower, upper = [_bound(each, what) for each in bounds]
+    lower, upper = [_bound(each, what, context) for each in bounds]
     window = Window(kind, lower, upper, unit)
     if not window.is_whole and not has_order:
         raise refusal(5339901, f"{kind.capitalize()}-based bounds require a sortBy")
@@ -119,8 +125,11 @@ def read_window(name: str, given: Any, has_order: bool, is_ascending: bool) -> W
     return window
 
 
-def _bound(value: Any, what: str) -> Any:
+def _bound(value: Any, what: str, context: Context) -> Any:
     """`what` is said of bounds that must be whole numbers."""
+    if type(value) is dict:
+        expression = compile_expression(value, context)
+        value = expression.value if isinstance(expression, Constant) and type(expression.value) in RANKS else None
     if type(value) is str:
         if value in _NAMED:
             return value

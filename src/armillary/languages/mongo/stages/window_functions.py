@@ -4,6 +4,7 @@ slopes and areas, averages that fade, gaps filled. Partitions are sorted lists; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -75,7 +76,7 @@ def compile_function(field: str, spec: Any, order: Order, context: Context) -> C
         raise refusal(5371601, f"{name} does not accept a 'window' field")
     window = None
     if "window" in spec:
-        window = read_window(name, spec["window"], order.count > 0, order.is_ascending)
+        window = read_window(name, spec["window"], order.count > 0, order.is_ascending, context)
     if name in _UNBOUND:
         if window is not None:
             raise refusal(FAILED_TO_PARSE, f"{name} does not accept a 'window' field")
@@ -87,6 +88,13 @@ def compile_function(field: str, spec: Any, order: Order, context: Context) -> C
     raise refusal(FAILED_TO_PARSE, f"Unrecognized window function, {name}")
 
 
+_DEVIATIONS: Final = ("$stdDevPop", "$stdDevSamp")  # of windows that move: null where a number is not finite
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) not in RANKS or math.isfinite(as_double(value))
+
+
 def _accumulated(name: str, operand: Any, window: Window, context: Context) -> Compute:
     aggregate = compile_aggregate(name, operand, context)
 
@@ -96,6 +104,8 @@ def _accumulated(name: str, operand: Any, window: Window, context: Context) -> C
         spans = window.spans(len(values), partition.sort_values)
 
         def of_span(first: int, last: int) -> Any:
+            if not window.only_grows and name in _DEVIATIONS and not all(map(_is_finite, values[first:last])):
+                return None
             accumulator = aggregate.begin(partition.scope, partition.budget)
             for value in values[first:last]:
                 accumulator.add(value)
@@ -219,12 +229,14 @@ def _position(name: str, value: Any, unit_ms: int | None) -> Any:
     """Where a document stands on the axis of its sort value."""
     if type(value) is DatetimeMS:
         if unit_ms is None:
-            raise refusal(5624901, f"{name} where the sortBy is a Date requires a 'unit'")
+            code = 5423902 if name == "$integral" else 5624901
+            raise refusal(code, f"{name} where the sortBy is a Date requires a 'unit'")
         return Int64(int(value))
     if type(value) not in RANKS:
         raise refusal(5624902, f"{name} requires the sortBy to be numeric or a Date, not {type_name(value)}")
     if unit_ms is not None:
-        raise refusal(5624900, f"{name} with 'unit' expects the sortBy field to be a Date")
+        code = 5423901 if name == "$integral" else 5624900
+        raise refusal(code, f"{name} with 'unit' expects the sortBy field to be a Date")
     return value
 
 

@@ -25,12 +25,12 @@ def set_window_fields(name: str, spec: Any, context: Context) -> Stage:
     for each in spec:
         if each not in _FIELDS:
             raise refusal(40415, f"BSON field '{name}.{each}' is an unknown field.")
-    if "output" not in spec:
-        raise refusal(40414, f"BSON field '{name}.output' is missing but a required field")
-    order, outputs = spec.get("sortBy", {}), spec["output"]
+    order, outputs = spec.get("sortBy", {}), spec.get("output", {})
     for each, value in (("sortBy", order), ("output", outputs)):
         if type(value) is not dict:
             raise refusal(TYPE_MISMATCH, f"BSON field '{name}.{each}' is the wrong type, expected type 'object'")
+    if "output" not in spec:
+        raise refusal(40414, f"BSON field '{name}.output' is missing but a required field")
     sort = compile_sort_by(order, context.key) if order else None
     fields = sort.fields if sort is not None else ()
     facts = Order(len(fields), len(fields) == 1 and not fields[0].is_descending)
