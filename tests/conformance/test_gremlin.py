@@ -18,6 +18,9 @@ from armillary.languages.gremlin.errors import STATUS_OF_KIND
 
 HERE = Path(__file__).parent / "gremlin"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in (HERE / "cases.jsonl").read_text("utf-8").splitlines()]
+TINKERPOP: list[dict[str, Any]] = [
+    json.loads(line) for line in (HERE / "tinkerpop.jsonl").read_text("utf-8").splitlines()
+]
 GRAPHS: dict[str, dict[str, Any]] = json.loads((HERE / "graphs.json").read_text("utf-8"))
 
 
@@ -60,3 +63,18 @@ async def test_case(case: dict[str, Any], uses_conditions: bool) -> None:
         assert set(case["expect_keys"]) <= set(results[0])
     else:
         assert matches(case, results), f"expected {case['expect']}, found {results}"
+
+
+async def test_as_tinkerpop_answers() -> None:
+    """Results of TinkerPop's own engine; what it refuses is refused."""
+    wrong = []
+    for case in TINKERPOP:
+        graph = await build(case["graph"])
+        try:
+            found: Any = await run_script(graph, case["script"])
+        except Failure as failure:
+            found = failure
+        is_right = isinstance(found, Failure) if case.get("error") else isinstance(found, list) and matches(case, found)
+        if not is_right:
+            wrong.append((case["script"], found, case.get("expect")))
+    assert not wrong, wrong

@@ -525,6 +525,8 @@ async def test_elements_that_live_for_a_time() -> None:
     await house.graph(defaultTtl=-1)
     await house.run("g.addV('x').property('pk','a').property('id','1').property('ttl',1000)")
     assert await house.run("g.V('1').values('ttl')") == [1000]
+    assert await house.run("g.V('1').property('ttl',2000L).values('ttl')") == [2000]
+    assert (await house.refusal("g.V('1').property('ttl','soon')"))[:2] == (500, 500)
     assert (await house.run("g.V('1').out().count()")) == [0]
     await house.close()
 

@@ -21,6 +21,8 @@ from armillary.errors import Failure
 from armillary.languages.gremlin import dates
 from armillary.languages.gremlin.elements import BigInt, Edge, Set, Uuid, Vertex, VertexProperty
 from armillary.languages.gremlin.errors import execution
+from armillary.languages.gremlin.values import kind_of
+from armillary.languages.gremlin.values import shown as shown_as
 from armillary.model.items import SYSTEM_PROPERTIES
 
 ID: Final = "id"
@@ -185,11 +187,18 @@ def vertex_document(vertex: Vertex, partition_key: str | None, shown: tuple[str,
             continue
         if name in _OF_VERTICES:
             raise execution(f"A property of a vertex cannot have the name '{name}': it is the system's.")
-        if name == TTL and len(values) == 1 and type(values[0].value) is int:
-            item[TTL] = values[0].value
+        if name == TTL and values:
+            item[TTL] = _ttl(values)
         elif values:
             item[name] = [_stored_property(each) for each in values]
     return item
+
+
+def _ttl(values: list[VertexProperty]) -> int:
+    value = values[0].value
+    if len(values) > 1 or not isinstance(value, int) or isinstance(value, bool):
+        raise execution(f"The ttl of a vertex is one whole number of seconds, not {shown_as(value):.60}.")
+    return int(value)
 
 
 def _stored_property(given: VertexProperty) -> dict[str, Any]:
@@ -295,10 +304,10 @@ def _plain(value: Any, name: str, depth: int) -> Any:
         return [_plain(each, name, depth + 1) for each in value]
     if isinstance(value, dict):
         return {_member_name(key, name): _plain(each, name, depth + 1) for key, each in value.items()}
-    raise execution(f"The property '{name}' cannot hold a value of the type {type(value).__name__}.")
+    raise execution(f"The property '{name}' cannot hold a value of the type {kind_of(value)}.")
 
 
 def _member_name(key: Any, name: str) -> str:
     if not isinstance(key, str):
-        raise execution(f"A map in the property '{name}' has texts as its keys, not {key!r}.")
+        raise execution(f"A map in the property '{name}' has texts as its keys, not {shown_as(key):.60}.")
     return str(key)

@@ -40,7 +40,7 @@ from armillary.languages.gremlin.graph import (
     Write,
 )
 from armillary.languages.gremlin.tokens import Direction
-from armillary.languages.gremlin.values import is_number
+from armillary.languages.gremlin.values import is_number, shown
 from armillary.model.items import SYSTEM_PROPERTIES
 from armillary.query.conditions import Equal, both
 from armillary.query.selection import Selection, Stage
@@ -85,8 +85,7 @@ def element_id(value: Any) -> str:
         return str(value.id)
     if is_number(value):
         return str(value)
-    shown = repr(value) if value is None or isinstance(value, bool) else f"A value of the type {type(value).__name__}"
-    raise execution(f"{shown} cannot be the id of an element: an id is a text, a number or a UUID.")
+    raise execution(f"{shown(value):.60} cannot be the id of an element: an id is a text, a number or a UUID.")
 
 
 class StoredGraph:

@@ -16,6 +16,7 @@ from armillary.languages.gremlin.registry import Arguments, Builder
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.tokens import Column, Order, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.values import kind_of, shown
 
 
 class By:
@@ -111,7 +112,8 @@ def property_value(value: Any, key: str) -> Any:
     if isinstance(value, dict):
         return value.get(key)  # a map has an answer for every key
     raise execution(
-        f'The by("{key}") modulator can only be applied to a traverser that is an Element or a Map, not {value!r:.80}.'
+        f'The by("{key}") modulator can only be applied to a traverser that is an Element or a Map, '
+        f"not {shown(value):.80}."
     )
 
 
@@ -127,7 +129,7 @@ def token_value(value: Any, token: T) -> Any:
         return value.key
     if token is T.value and isinstance(value, VertexProperty | Property):
         return value.value
-    raise execution(f"{value!r:.80} has no T.{token.value}.")
+    raise execution(f"{shown(value):.80} has no T.{token.value}.")
 
 
 def column_value(value: Any, column: Column) -> Any:
@@ -141,7 +143,7 @@ def column_value(value: Any, column: Column) -> Any:
         return value[0] if column is Column.keys else value[1]
     if hasattr(value, "objects") and hasattr(value, "labels"):
         return [Set(labels) for labels in value.labels] if column is Column.keys else list(value.objects)
-    raise execution(f"The provided object does not have acessible {column.value}: {type(value).__name__}.")
+    raise execution(f"The provided object does not have acessible {column.value}: {kind_of(value)}.")
 
 
 def make_by(arguments: Arguments, builder: Builder) -> By:
@@ -159,7 +161,7 @@ def make_by(arguments: Arguments, builder: Builder) -> By:
         return ByColumn(value)
     if isinstance(value, Order):
         return IDENTITY
-    raise compilation(f"by() takes a key, a token or a traversal, not {value!r}.")
+    raise compilation(f"by() takes a key, a token or a traversal, not {shown(value)}.")
 
 
 class Bys:

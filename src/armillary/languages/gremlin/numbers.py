@@ -13,7 +13,7 @@ from armillary import limits
 from armillary.languages.gremlin.elements import BigInt, Byte, Float32, Long, Set, Short
 from armillary.languages.gremlin.errors import execution, too_much
 from armillary.languages.gremlin.tokens import Operator
-from armillary.languages.gremlin.values import compare, is_nan, is_number, unique
+from armillary.languages.gremlin.values import compare, is_nan, is_number, kind_of, shown, unique
 
 _WIDTHS: Final = {Byte: 0, Short: 1, int: 2, Long: 3, BigInt: 4}
 _BITS: Final = {0: 7, 1: 15, 2: 31, 3: 63}
@@ -22,7 +22,7 @@ _TYPES: Final[dict[int, type[int]]] = {0: Byte, 1: Short, 2: int, 3: Long, 4: Bi
 
 def _number(value: Any, what: str) -> Any:
     if not is_number(value):
-        raise execution(f"{what} takes numbers, not {type(value).__name__} {str(value)[:50]!r}.")
+        raise execution(f"{what} takes numbers, not {kind_of(value)} {shown(value):.50}.")
     return value
 
 
@@ -104,7 +104,7 @@ def _chosen(left: Any, right: Any, wanted: int) -> Any:
         return left
     found = compare(left, right)
     if found is None:
-        raise execution(f"Cannot compare {str(left)[:50]!r} with {str(right)[:50]!r}.")
+        raise execution(f"Cannot compare {shown(left):.50} with {shown(right):.50}.")
     return right if found == -wanted else left
 
 
@@ -179,7 +179,7 @@ def gather(left: Any, right: Any) -> Any:
         if len(left) + len(more) > limits.GREMLIN_LIST_MAX:
             raise too_much(f"A list has at most {limits.GREMLIN_LIST_MAX} values.")
         return type(left)([*left, *more])
-    raise execution(f"addAll takes lists and maps, not {type(left).__name__}.")
+    raise execution(f"addAll takes lists and maps, not {kind_of(left)}.")
 
 
 OPERATIONS: Final[dict[Operator, Callable[[Any, Any], Any]]] = {

@@ -13,7 +13,7 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.gremlin.elements import Long, Set
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.values import compare, equal
+from armillary.languages.gremlin.values import compare, equal, shown
 from armillary.query.pattern_matching import Matcher
 from armillary.query.patterns import InvalidPattern, parse_pattern
 
@@ -84,7 +84,7 @@ def make(name: str, arguments: list[Any]) -> P:
     if name in TEXT:
         text = _only(name, arguments)
         if not isinstance(text, str):
-            raise compilation(f"{name}() takes a text, not {text!r}.")
+            raise compilation(f"{name}() takes a text, not {shown(text)}.")
         if name in ("regex", "notRegex"):
             matcher(text)
         return P(name, text)
@@ -236,5 +236,5 @@ def within(values: list[Any]) -> P:
 def count_of(value: Any, step: str) -> int:
     """A number of steps, items or loops: a whole number."""
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise compilation(f"{step}() takes a whole number, not {value!r}.")
+        raise compilation(f"{step}() takes a whole number, not {shown(value)}.")
     return Long(value)

@@ -33,7 +33,7 @@ from armillary.languages.gremlin.steps.slicing import RangeStep
 from armillary.languages.gremlin.steps.writing import DropStep, WritingStep
 from armillary.languages.gremlin.strategies import Settings, read_settings
 from armillary.languages.gremlin.traversers import NO_SACK, Traverser
-from armillary.languages.gremlin.values import unique
+from armillary.languages.gremlin.values import shown, unique
 
 _REPORTS = ("profile", "executionProfile", "explain")
 
@@ -244,7 +244,7 @@ def compile_traversal(
         steps = steps[:-1]
         if last.arguments:
             if report != "profile" or len(last.arguments) != 1 or not isinstance(last.arguments[0], str):
-                raise compilation(f"{report}() does not take {last.arguments[0]!r}.")
+                raise compilation(f"{report}() does not take {shown(last.arguments[0])}.")
             report = None  # a side effect that nobody reads
     elif [each.name for each in steps[-2:]] == ["profile", "cap"] and steps[-1].arguments == steps[-2].arguments:
         report, steps = "profile", steps[:-2]  # profile('x').cap('x') is profile()

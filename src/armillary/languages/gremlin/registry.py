@@ -15,6 +15,7 @@ from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import Pipeline, Step
 from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.tokens import Scope, Token
+from armillary.languages.gremlin.values import shown
 
 Kind = TypeVar("Kind", bound=Token)
 
@@ -52,7 +53,7 @@ class Arguments:
 
     def end(self) -> None:
         if self.values:
-            raise compilation(f"{self.step}() does not take {self.values[0]!r} there.")
+            raise compilation(f"{self.step}() does not take {shown(self.values[0])} there.")
 
     def is_next(self, *kinds: type) -> bool:
         return bool(self.values) and isinstance(self.values[0], kinds)
@@ -60,7 +61,7 @@ class Arguments:
     def token(self, family: type[Kind]) -> Kind:
         value = self.take()
         if not isinstance(value, family):
-            raise compilation(f"{self.step}() takes a {family.__name__}, not {value!r}.")
+            raise compilation(f"{self.step}() takes a {family.__name__}, not {shown(value)}.")
         return value
 
     def scope(self) -> Scope:
@@ -70,13 +71,13 @@ class Arguments:
     def text(self) -> str:
         value = self.take()
         if not isinstance(value, str):
-            raise compilation(f"{self.step}() takes a text, not {value!r}.")
+            raise compilation(f"{self.step}() takes a text, not {shown(value)}.")
         return value
 
     def text_or_null(self) -> str | None:
         value = self.take()
         if value is not None and not isinstance(value, str):
-            raise compilation(f"{self.step}() takes a text, not {value!r}.")
+            raise compilation(f"{self.step}() takes a text, not {shown(value)}.")
         return value
 
     def texts(self) -> tuple[str, ...]:
@@ -86,19 +87,19 @@ class Arguments:
             values = list(values[0])
         for value in values:
             if value is not None and not isinstance(value, str):
-                raise compilation(f"{self.step}() takes texts, not {value!r}.")
+                raise compilation(f"{self.step}() takes texts, not {shown(value)}.")
         return tuple(value for value in values if value is not None)
 
     def count(self) -> int:
         value = self.take()
         if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-            raise compilation(f"{self.step}() takes a whole number, not {value!r}.")
+            raise compilation(f"{self.step}() takes a whole number, not {shown(value)}.")
         return int(value)
 
     def traversal(self) -> Traversal:
         value = self.take()
         if not isinstance(value, Traversal):
-            raise compilation(f"{self.step}() takes a traversal, not {value!r}.")
+            raise compilation(f"{self.step}() takes a traversal, not {shown(value)}.")
         return value
 
     def traversals(self) -> list[Traversal]:
@@ -110,7 +111,7 @@ class Arguments:
     def predicate(self) -> P:
         value = self.take()
         if not isinstance(value, P):
-            raise compilation(f"{self.step}() takes a predicate, not {value!r}.")
+            raise compilation(f"{self.step}() takes a predicate, not {shown(value)}.")
         return value
 
 

@@ -14,6 +14,7 @@ from armillary.languages.gremlin.names import STRATEGIES
 from armillary.languages.gremlin.registry import Arguments
 from armillary.languages.gremlin.tokens import Operator
 from armillary.languages.gremlin.traversers import NO_SACK
+from armillary.languages.gremlin.values import shown
 
 _REFUSED: Final = frozenset(
     """ElementIdStrategy EventStrategy VertexProgramStrategy GraphFilterStrategy ComputerFinalizationStrategy
@@ -103,13 +104,13 @@ def _with_computer(settings: Settings, arguments: Arguments) -> None:
 def _without_strategies(settings: Settings, arguments: Arguments) -> None:
     for each in arguments.rest():
         if not isinstance(each, Strategy) and not (isinstance(each, str) and each.rpartition(".")[2] in STRATEGIES):
-            raise compilation(f"withoutStrategies() takes strategies, not {each!r}.")
+            raise compilation(f"withoutStrategies() takes strategies, not {shown(each)}.")
 
 
 def _with_strategies(settings: Settings, arguments: Arguments) -> None:
     for each in arguments.rest():
         if not isinstance(each, Strategy):
-            raise compilation(f"withStrategies() takes strategies, not {each!r}.")
+            raise compilation(f"withStrategies() takes strategies, not {shown(each)}.")
         _apply(settings, each)
 
 

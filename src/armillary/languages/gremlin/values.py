@@ -13,9 +13,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from armillary.languages.gremlin.elements import (
+    BigInt,
     BulkSet,
     Edge,
     Entry,
+    Float32,
     Frozen,
     Path,
     Property,
@@ -254,3 +256,30 @@ def text_of(value: Any) -> str:
     if isinstance(value, Token):
         return str(value.value)
     return str(thaw(value))
+
+
+def shown(value: Any) -> str:
+    """As messages quote a value."""
+    return repr(str(value)) if isinstance(value, str) else text_of(value)
+
+
+def kind_of(value: Any) -> str:
+    """As messages name what a value is."""
+    return _NAMES.get(type(value), type(value).__name__)
+
+
+_NAMES: Final[dict[type, str]] = {
+    type(None): "null",
+    bool: "Boolean",
+    str: "String",
+    int: "Integer",
+    float: "Double",
+    Float32: "Float",
+    Decimal: "BigDecimal",
+    BigInt: "BigInteger",
+    Uuid: "UUID",
+    datetime: "Date",
+    timedelta: "Duration",
+    list: "List",
+    dict: "Map",
+}

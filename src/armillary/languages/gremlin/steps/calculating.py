@@ -15,7 +15,7 @@ from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.selecting import scope_value
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import is_number
+from armillary.languages.gremlin.values import is_number, kind_of, shown
 
 _WORD: Final = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)|([A-Za-z_][A-Za-z0-9_]*)|([-+*/%^(),]))")
 FUNCTIONS: Final[dict[str, Callable[[float], float]]] = {
@@ -202,7 +202,7 @@ class MathStep(ManyBys, WaitingStep):
                 if not is_number(value):
                     raise execution(
                         f"The variable {name} for math() step must resolve to a Number - it is instead of type "
-                        f"{type(value).__name__} with value {value!r:.60}"
+                        f"{kind_of(value)} with value {shown(value):.60}"
                     )
                 try:
                     values[name] = float(value)

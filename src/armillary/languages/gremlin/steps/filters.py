@@ -16,6 +16,7 @@ from armillary.languages.gremlin.run import Run, vertex_key
 from armillary.languages.gremlin.steps.moving import VertexStep
 from armillary.languages.gremlin.tokens import T
 from armillary.languages.gremlin.traversers import Traverser
+from armillary.languages.gremlin.values import shown
 
 
 def values_of(element: Any, key: str) -> list[Any]:
@@ -145,7 +146,7 @@ def _has(builder: Builder, arguments: Arguments) -> Step:
             steps = builder.pipeline(Traversal([], [Instruction("values", [str(key_or_token)]), *value.steps]))
         return TraversalFilter("has", steps)
     if key_or_token is not None and not isinstance(key_or_token, str | T):
-        raise compilation(f"has() takes a key or a token first, not {key_or_token!r}.")
+        raise compilation(f"has() takes a key or a token first, not {shown(key_or_token)}.")
     return HasStep([_condition(key_or_token, value, builder)])
 
 

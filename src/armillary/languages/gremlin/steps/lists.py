@@ -12,7 +12,7 @@ from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.values import identity, map_key, text_of, unique
+from armillary.languages.gremlin.values import identity, kind_of, map_key, shown, text_of, unique
 
 
 def _values_of(value: Any) -> list[Any] | None:
@@ -28,7 +28,7 @@ def _incoming(value: Any, step: str) -> list[Any]:
             raise execution(f"Incoming traverser for {step} step can't be null.")
         raise execution(
             f"{step} step can only take an array or an Iterable type for incoming traversers, "
-            f"encountered {type(value).__name__}."
+            f"encountered {kind_of(value)}."
         )
     return found
 
@@ -58,7 +58,7 @@ class ListStep(WaitingStep):
         if name == "merge" and isinstance(value, dict):
             if not isinstance(other, dict):
                 raise execution(
-                    f"merge step expected provided argument to evaluate to a Map, encountered {type(other).__name__}."
+                    f"merge step expected provided argument to evaluate to a Map, encountered {kind_of(other)}."
                 )
             return {**value, **{map_key(key): each for key, each in pairs(other)}}
         mine = _incoming(value, name)
@@ -88,7 +88,7 @@ class ListStep(WaitingStep):
     def _refusal(self, other: Any) -> Exception:
         if not isinstance(self.other, Pipeline):
             return execution(f"{self.name} step type mismatch: expected argument to be Iterable but got Map.")
-        met = "not null" if other is None else f"encountered {type(other).__name__}"
+        met = "not null" if other is None else f"encountered {kind_of(other)}"
         return execution(f"traversal argument for {self.name} step must yield an iterable type, {met}.")
 
 
@@ -101,7 +101,7 @@ def _list(builder: Builder, arguments: Arguments) -> Step:
         raise compilation(f"Argument provided for {arguments.step} step can't be null.")
     if not isinstance(value, list | dict):
         raise compilation(
-            f"{arguments.step} step can only take an array or an Iterable as an argument, encountered {value!r}."
+            f"{arguments.step} step can only take an array or an Iterable as an argument, encountered {shown(value)}."
         )
     return ListStep(arguments.step, value)
 

@@ -33,7 +33,7 @@ from armillary.languages.gremlin.steps.writing import (
 )
 from armillary.languages.gremlin.tokens import Cardinality, Direction, Merge, T
 from armillary.languages.gremlin.traversers import Traverser
-from armillary.languages.gremlin.values import equal
+from armillary.languages.gremlin.values import equal, kind_of, shown
 
 _INCOMING: Any = object()
 Map = dict[Any, Any]
@@ -88,7 +88,7 @@ class MergeStep(WaitingStep):
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise execution(f"{what} of {self.name}() must be a map, not {type(value).__name__}.")
+            raise execution(f"{what} of {self.name}() must be a map, not {kind_of(value)}.")
         return dict(value)
 
     def check(self, entries: Map, merge: Merge | None) -> None:
@@ -105,7 +105,7 @@ class MergeStep(WaitingStep):
                 raise execution(f"{self.name}() does not allow {_shown(key)} as a key.")
             if key is T.label:
                 if value is None or not isinstance(value, str):
-                    raise execution(f"{self.name}() does not allow a label of {value!r}.")
+                    raise execution(f"{self.name}() does not allow a label of {shown(value)}.")
                 if not value or value.startswith("~"):
                     raise execution(f"Label can not be a hidden key: {value}." if value else "Label can not be empty.")
             if key is T.id and value is None:
@@ -333,5 +333,5 @@ def _merge(builder: Builder, arguments: Arguments) -> Step:
     if isinstance(value, Traversal):
         return step(arguments.step, builder.pipeline(value))
     if value is not None and not isinstance(value, dict):
-        raise compilation(f"{arguments.step}() takes a map or a traversal, not {value!r}.")
+        raise compilation(f"{arguments.step}() takes a map or a traversal, not {shown(value)}.")
     return step(arguments.step, value or {})

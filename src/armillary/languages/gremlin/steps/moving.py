@@ -25,6 +25,7 @@ from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
 from armillary.languages.gremlin.tokens import Direction
 from armillary.languages.gremlin.traversers import Traverser
+from armillary.languages.gremlin.values import kind_of, shown
 
 _SLICE: Final = 64  # vertices whose edges are gone over between two looks at the clock
 
@@ -201,7 +202,7 @@ class VertexStep(Step):
         for each in batch:
             vertex = each.value
             if type(vertex) is not Vertex:
-                raise execution(f"{self.name}() is for vertices, not for {type(vertex).__name__} {vertex!r:.60}.")
+                raise execution(f"{self.name}() is for vertices, not for {kind_of(vertex)} {shown(vertex):.60}.")
             unique[vertex_key(vertex)] = vertex
         found = []
         for direction in (Direction.OUT, Direction.IN) if self.direction is Direction.BOTH else (self.direction,):
@@ -264,7 +265,7 @@ class EndStep(PlainStep):
         for each in batch:
             edge = each.value
             if type(edge) is not Edge:
-                raise execution(f"{self.name}() is for edges, not for {type(edge).__name__} {edge!r:.60}.")
+                raise execution(f"{self.name}() is for edges, not for {kind_of(edge)} {shown(edge):.60}.")
             if self.direction is not Direction.IN:
                 found.append(each.to(edge.out_vertex))
             if self.direction is not Direction.OUT:
@@ -283,7 +284,7 @@ class OtherEndStep(PlainStep):
         for each in batch:
             edge = each.value
             if type(edge) is not Edge:
-                raise execution(f"otherV() is for edges, not for {type(edge).__name__} {edge!r:.60}.")
+                raise execution(f"otherV() is for edges, not for {kind_of(edge)} {shown(edge):.60}.")
             place = each.path
             while place is not None and type(place.value) is not Vertex:
                 place = place.before

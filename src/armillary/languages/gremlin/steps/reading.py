@@ -13,6 +13,7 @@ from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.tokens import CONSTANTS, Direction, T
 from armillary.languages.gremlin.traversers import MISSING
+from armillary.languages.gremlin.values import kind_of, shown
 
 
 class TokenStep(PlainStep):
@@ -37,7 +38,7 @@ class TokenStep(PlainStep):
             return value.key if token is T.key else value.value
         elif isinstance(value, Entry):
             return value[0] if token is T.key else value[1]
-        raise execution(f"{self.name}() cannot be asked of {type(value).__name__} {value!r:.60}.")
+        raise execution(f"{self.name}() cannot be asked of {kind_of(value)} {shown(value):.60}.")
 
 
 @builds("id", "label", "key", "value")
@@ -125,7 +126,7 @@ def properties_of(element: Any, keys: tuple[str, ...], step: str) -> Iterable[Ve
             if key in element.meta:
                 yield Property(key, element.meta[key], element)
     else:
-        raise execution(f"{step}() is for elements, not for {type(element).__name__} {element!r:.60}.")
+        raise execution(f"{step}() is for elements, not for {kind_of(element)} {shown(element):.60}.")
 
 
 def _keys(arguments: Arguments) -> tuple[tuple[str, ...], bool]:
@@ -155,7 +156,7 @@ class ElementStep(PlainStep):
             elif type(value) is Property:
                 found.append(each.to(value.owner))
             else:
-                raise execution(f"element() is for properties, not for {type(value).__name__}.")
+                raise execution(f"element() is for properties, not for {kind_of(value)}.")
         return found
 
 
@@ -186,12 +187,12 @@ class ValueMapStep(WaitingStep):
         elif name == "with":
             key = arguments.take()
             if key not in (_TOKENS, "tokens"):
-                raise compilation(f"{self.name}() does not know with({key!r}).")
+                raise compilation(f"{self.name}() does not know with({shown(key)}).")
             value = arguments.take() if len(arguments) else 15
             if value is True or value is False:
                 value = 15 if value else 0
             if not isinstance(value, int):
-                raise compilation(f"with(WithOptions.tokens) does not take {value!r}.")
+                raise compilation(f"with(WithOptions.tokens) does not take {shown(value)}.")
             self.tokens = value
         else:
             super().modulate(name, arguments, builder)

@@ -14,7 +14,7 @@ from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.tokens import Operator
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import NO_SACK
-from armillary.languages.gremlin.values import compare, is_nan
+from armillary.languages.gremlin.values import compare, is_nan, kind_of, shown
 
 
 class ReducingStep(Step):
@@ -110,7 +110,7 @@ def _widened(number: Any) -> Any:
 
 def _comparable(value: Any, name: str) -> None:
     if compare(value, value) is None and not is_nan(value):
-        raise execution(f"{name}() cannot compare {type(value).__name__} {value!r:.60}.")
+        raise execution(f"{name}() cannot compare {kind_of(value)} {shown(value):.60}.")
 
 
 class FoldStep(ReducingStep):

@@ -19,7 +19,7 @@ from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
 from armillary.languages.gremlin.tokens import CONSTANTS, Direction
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import is_number
+from armillary.languages.gremlin.values import is_number, kind_of
 
 _OPTIONS: Final = {
     CONSTANTS[f"ShortestPath.{name}"]: name for name in ("target", "edges", "distance", "maxDistance", "includeEdges")
@@ -79,7 +79,7 @@ class ShortestPathStep(WaitingStep):
         found: Batch = []
         for each in batch:
             if not isinstance(each.value, Vertex):
-                raise execution(f"shortestPath() is for vertices, not for {type(each.value).__name__}.")
+                raise execution(f"shortestPath() is for vertices, not for {kind_of(each.value)}.")
             reached = await self._reached(each, run)
             for key, place in reached.items():
                 if self.target is None or await self.target.first(each.with_value(place.vertex), run) is not None:

@@ -37,7 +37,7 @@ from armillary.languages.gremlin.steps.selecting import scope_value
 from armillary.languages.gremlin.tokens import DT, GType
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import is_number, text_of
+from armillary.languages.gremlin.values import is_number, kind_of, shown, text_of
 
 _TAKES_TEXT: Final = "() step can only take string as argument"
 
@@ -65,7 +65,7 @@ class TextStep(PlainStep):
             return None
         if not isinstance(value, str) or isinstance(value, Uuid):
             taken = "(local) step can only take string or list of strings" if self.is_local else _TAKES_TEXT
-            raise execution(f"The {self.name}{taken}, not {type(value).__name__}.")
+            raise execution(f"The {self.name}{taken}, not {kind_of(value)}.")
         return self.change(value)
 
 
@@ -194,7 +194,7 @@ def _date(value: Any) -> datetime:
         return parse_date(value)
     if is_number(value) and isinstance(value, int):
         return from_milliseconds(value)
-    raise execution(f"Can't parse {type(value).__name__} as Date.")
+    raise execution(f"Can't parse {kind_of(value)} as Date.")
 
 
 @builds("asDate")
@@ -209,7 +209,7 @@ def _boolean(value: Any) -> Any:
         return None if value != value else value != 0
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
-    raise execution(f"Can't parse {value!r:.60} as Boolean.")
+    raise execution(f"Can't parse {shown(value):.60} as Boolean.")
 
 
 @builds("asBool")
@@ -239,7 +239,7 @@ def _parsed_number(value: Any) -> Any:
                 return int(text) if text.lstrip("+-").isdigit() else float(text)
         except ValueError:
             pass
-    raise execution(f"Can't parse {value!r:.60} as number.")
+    raise execution(f"Can't parse {shown(value):.60} as number.")
 
 
 @builds("asNumber")
@@ -271,7 +271,7 @@ def _date_add(builder: Builder, arguments: Arguments) -> Step:
 
     def convert(value: Any) -> datetime:
         if not isinstance(value, datetime):
-            raise execution(f"dateAdd() is for dates, not for {type(value).__name__}.")
+            raise execution(f"dateAdd() is for dates, not for {kind_of(value)}.")
         try:
             return value + timedelta(**{f"{unit.value}s": count})
         except OverflowError:
@@ -293,7 +293,7 @@ class DateDiffStep(WaitingStep):
         found = []
         for each in batch:
             if not isinstance(each.value, datetime):
-                raise execution(f"dateDiff() is for dates, not for {type(each.value).__name__}.")
+                raise execution(f"dateDiff() is for dates, not for {kind_of(each.value)}.")
             other: Any = self.other
             if isinstance(other, Pipeline):
                 first = await other.first(each, run)
@@ -343,7 +343,7 @@ class ConcatStep(WaitingStep):
 
     def _text(self, value: Any) -> str | None:
         if value is not None and not isinstance(value, str):
-            raise execution(f"String concat() can only take string as argument, not {type(value).__name__}.")
+            raise execution(f"String concat() can only take string as argument, not {kind_of(value)}.")
         return value
 
 
@@ -356,7 +356,7 @@ def _concat(builder: Builder, arguments: Arguments) -> Step:
         elif value is None or isinstance(value, str):
             parts.append(value)
         else:
-            raise compilation(f"concat() takes texts and traversals, not {value!r}.")
+            raise compilation(f"concat() takes texts and traversals, not {shown(value)}.")
     return ConcatStep(parts)
 
 

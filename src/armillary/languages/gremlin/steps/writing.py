@@ -28,7 +28,7 @@ from armillary.languages.gremlin.steps.moving import VOID
 from armillary.languages.gremlin.steps.selecting import scope_value
 from armillary.languages.gremlin.tokens import Cardinality, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import equal, is_number
+from armillary.languages.gremlin.values import equal, is_number, kind_of, shown, text_of
 
 
 class Assignment:
@@ -92,7 +92,7 @@ async def _known(value: Any, traverser: Traverser, run: Run) -> Any:
 
 def _property_name(key: Any) -> str:
     if not isinstance(key, str) or not key:
-        raise execution(f"A property's name is a text, not {key!r}.")
+        raise execution(f"A property's name is a text, not {shown(key)}.")
     if key.startswith("~"):
         raise execution(f"Property key can not be a hidden key: {key}.")
     return key
@@ -124,7 +124,7 @@ def set_property(vertex: Vertex, each: Resolved, run: Run) -> None:
         if known and not equal(known[0].value, value):
             raise execution(f"The partition key property '{key}' of a vertex cannot be changed.")
         if not isinstance(value, str | bool) and not is_number(value):
-            raise execution(f"Cannot add a vertex where the partition key property has value '{_shown(value)}'.")
+            raise execution(f"Cannot add a vertex where the partition key property has value '{text_of(value):.60}'.")
     cardinality = each.cardinality or Cardinality.single
     if value is None:
         if cardinality is Cardinality.single:
@@ -140,10 +140,6 @@ def set_property(vertex: Vertex, each: Resolved, run: Run) -> None:
     meta = {name: content for name, content in each.meta.items() if content is not None}
     new = VertexProperty(id, key, value, vertex, meta)
     properties[key] = [new] if cardinality is Cardinality.single else [*known, new]
-
-
-def _shown(value: Any) -> str:
-    return "null" if value is None else str(value)[:60]
 
 
 def new_vertex(label: str | None, assignments: list[Resolved], run: Run) -> Vertex:
@@ -177,7 +173,7 @@ def new_vertex(label: str | None, assignments: list[Resolved], run: Run) -> Vert
 
 def _label(label: Any) -> str:
     if not isinstance(label, str) or not label:
-        raise execution(f"A label is a text that is not empty, not {label!r}.")
+        raise execution(f"A label is a text that is not empty, not {shown(label)}.")
     if label.startswith("~"):
         raise execution(f"Label can not be a hidden key: {label}.")
     return label
@@ -278,7 +274,7 @@ class AddEdgeStep(WritingStep):
         if isinstance(value, Traversal):
             value = builder.pipeline(value)
         elif not isinstance(value, str | Vertex):
-            raise compilation(f"{name}() takes a label, a traversal or a vertex, not {value!r}.")
+            raise compilation(f"{name}() takes a label, a traversal or a vertex, not {shown(value)}.")
         if name == "from":
             self.out = value
         else:
@@ -338,7 +334,7 @@ async def stored_vertex(value: Any, what: str, run: Run) -> Vertex:
         raise execution(f"{what}: the vertex {value.id!r} does not exist.")
     if value is VOID:
         raise execution(f"{what} is missing, and there is no vertex before the step that could be meant.")
-    raise execution(f"{what} needs a vertex, not {type(value).__name__} {value!r:.60}.")
+    raise execution(f"{what} needs a vertex, not {kind_of(value)} {shown(value):.60}.")
 
 
 @builds("addE")
@@ -359,7 +355,7 @@ class PropertyStep(WritingStep):
         for each in batch:
             element = each.value
             if not isinstance(element, Vertex | Edge | VertexProperty):
-                raise execution(f"property() is for elements, not for {type(element).__name__}.")
+                raise execution(f"property() is for elements, not for {kind_of(element)}.")
             for one in await resolve(self.assignments, each, run):
                 if isinstance(one.key, T) or one.key in ("id", "label"):
                     raise execution(f"The {one.key.value if isinstance(one.key, T) else one.key} cannot be changed.")
@@ -407,7 +403,7 @@ class DropStep(WaitingStep):
                     _remove(element, run)
                     writes[owner] = ReplaceEdge(owner) if isinstance(owner, Edge) else ReplaceVertex(owner)
             else:
-                raise execution(f"drop() is for elements and properties, not for {type(element).__name__}.")
+                raise execution(f"drop() is for elements and properties, not for {kind_of(element)}.")
         await run.write(list(writes.values()))
         for write in writes.values():
             if isinstance(write, DropVertex):
