@@ -5,14 +5,15 @@ What is written with signs alone, numbers, lists and maps, is read by `lexer` an
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any, Final
-from uuid import UUID
 
 from armillary.languages.gremlin.dates import from_milliseconds, parse_date
 from armillary.languages.gremlin.elements import Uuid, Vertex
 from armillary.languages.gremlin.errors import compilation
 
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 CALLED: Final = frozenset({"datetime", "DateTime", "UUID"})
 
 
@@ -41,7 +42,6 @@ def constructed(name: str, arguments: list[Any]) -> Any:
 
 
 def _uuid(text: str) -> Uuid:
-    try:
-        return Uuid(str(UUID(text)))
-    except ValueError:
-        raise compilation(f"{text[:40]!r} is no UUID.") from None
+    if not _UUID.fullmatch(text):
+        raise compilation(f"{text[:40]!r} is no UUID.")
+    return Uuid(text.lower())
