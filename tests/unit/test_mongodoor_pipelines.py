@@ -99,3 +99,16 @@ async def test_what_merge_compares(house: MongoHouse) -> None:
 async def test_where_nothing_is_put(house: MongoHouse, stage: dict[str, Any], code: int) -> None:
     await _fill(house, "c", [{"_id": 1}])
     assert await _aggregate(house, "c", [stage]) == code
+
+
+async def test_variables_of_commands(house: MongoHouse) -> None:
+    await _fill(house, "c", [{"_id": 1, "a": 5}])
+    shown = [{"$project": {"_id": 0, "y": "$$y"}}]
+    assert await _aggregate(house, "c", shown, let={"x": 2, "y": {"$add": ["$$x", 1]}}) == [{"y": 3}]
+    assert await _aggregate(house, "c", shown, let={"y": {"$add": ["$$x", 1]}, "x": 2}) == 17276
+    assert await _aggregate(house, "c", shown, let={"y": "$a"}) == 4890500
+    assert await _aggregate(house, "c", shown, let={"y": {"$literal": "$a"}}) == [{"y": "$a"}]
+    ranks = {"p": "$$p", "input": "$a", "method": "approximate"}
+    stages = [{"$group": {"_id": None, "r": {"$percentile": ranks}}}]
+    assert await _aggregate(house, "c", stages, let={"p": [0.5]}) == [{"_id": None, "r": [5.0]}]
+    assert await _aggregate(house, "c", stages, let={"p": 0.5}) == 7750301

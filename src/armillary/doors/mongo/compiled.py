@@ -67,17 +67,23 @@ def forget() -> None:
 
 
 def let_of(call: Call) -> Document | None:
-    """The variables of a command: constants, as drivers send them; expressions of constants are evaluated here."""
+    """The variables of a command: constants, as drivers send them; expressions are evaluated here, each with the
+    variables before it."""
     given = call.fields.optional_document("let")
     if not given:
         return None
-    from armillary.languages.mongo.expressions.compiling import compile_expression
+    from armillary.languages.mongo.expressions.compiling import compile_expression, looks_at_documents
 
-    context = context_of(call)
-    scope: Document = {}
-    found = {}
+    found: Document = {}
     for name, each in given.items():
         if not name or not (name[0].islower() or name[0] == "_" or ord(name[0]) > 127):
             raise refusal(9, f"'{name[:64]}' starts with an invalid character for a user variable name")
-        found[name] = compile_expression(each, context)(context.scope(scope))
+        if looks_at_documents(each):
+            raise refusal(
+                4890500,
+                "Command let Expression tried to access a field, but this is not allowed because Command let "
+                "Expressions run before the query examines any documents.",
+            )
+        context = context_of(call, found)
+        found[name] = compile_expression(each, context)(context.scope({}))
     return found

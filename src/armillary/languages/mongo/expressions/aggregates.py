@@ -34,6 +34,7 @@ from armillary.languages.mongo.expressions.compiling import (
     arguments,
     compile_expression,
     folded,
+    looks_at_documents,
     named_arguments,
 )
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double
@@ -138,7 +139,7 @@ def _ranks(name: str, spec: Any, context: Context) -> tuple[Any, Callable[[Scope
     if isinstance(expression, Constant):
         ranks = _checked_ranks(expression.value)
         return given["input"], lambda scope: ranks
-    if _looks_at_documents(wanted):
+    if looks_at_documents(wanted):
         raise refusal(
             7750300,
             f"The $percentile 'p' field must be an array of constant values, but found value: {shell_text(wanted)}.",
@@ -156,14 +157,6 @@ def _checked_ranks(wanted: Any) -> list[float]:
         if not 0 <= as_double(each) <= 1:
             raise refusal(7750303, message + shell_text(each))
     return [as_double(each) for each in wanted]
-
-
-def _looks_at_documents(spec: Any) -> bool:
-    if type(spec) is str:
-        return spec.startswith("$") and (spec[1:2] != "$" or spec[2:].partition(".")[0] in ("ROOT", "CURRENT"))
-    if type(spec) is dict:
-        return any(_looks_at_documents(each) for each in spec.values())
-    return type(spec) is list and any(_looks_at_documents(each) for each in spec)
 
 
 def _percentiles(name: str, spec: Any, context: Context) -> Aggregate:

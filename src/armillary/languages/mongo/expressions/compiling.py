@@ -196,6 +196,15 @@ def value_at(value: Any, parts: Sequence[str], first: int = 0) -> Any:
     return value
 
 
+def looks_at_documents(spec: Any) -> bool:
+    """Whether an expression names fields, so that it means nothing before there is a document."""
+    if type(spec) is str:
+        return spec.startswith("$") and (spec[1:2] != "$" or spec[2:].partition(".")[0] in ("ROOT", "CURRENT"))
+    if type(spec) is dict:
+        return any(name not in ("$literal", "$const") and looks_at_documents(each) for name, each in spec.items())
+    return type(spec) is list and any(looks_at_documents(each) for each in spec)
+
+
 # Objects and arrays.
 
 
