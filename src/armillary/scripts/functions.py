@@ -22,7 +22,7 @@ from armillary.scripts.jail import cell_command, nowhere
 from armillary.scripts.run import Role, Script, stopped, thrown
 
 _HEAD = struct.Struct(">IB")
-_PATIENCE = 10  # times the seconds of computing: the machine may be busy
+_PATIENCE = 30  # times the seconds of computing, which the engine counts: the machine may be busy
 
 
 class Caller:
@@ -50,10 +50,13 @@ class Caller:
         self._next_context += 1
         return self._next_context
 
-    def ask(self, letter: bytes, body: bytes) -> tuple[bytes, bytes]:
-        """A question and its answer; TIMED_OUT, in a word, and a new process if there is none."""
+    def revive(self) -> None:
+        """Have a process now. If it is a new one, `generation` is another, and it knows of nothing yet."""
         if not self._is_alive:
             self._start()
+
+    def ask(self, letter: bytes, body: bytes) -> tuple[bytes, bytes]:
+        """A question and its answer; TIMED_OUT if there is none, and then the process is ended."""
         try:
             self._write(letter, body)
             return self._read(limits.SCRIPT_FUNCTION_SECONDS_MAX * _PATIENCE)
@@ -80,7 +83,6 @@ class Caller:
                 cwd=directory,
                 bufsize=0,
             )
-        self.generation += 1
         try:
             self._read(limits.SCRIPT_START_SECONDS_MAX)
         except (OSError, EOFError):
@@ -115,6 +117,7 @@ class Caller:
         """End the process. Another is started when somebody asks again."""
         process, self._process = self._process, None
         if process is not None:
+            self.generation += 1
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):
@@ -148,6 +151,7 @@ class QueryFunctions:
 
     def call_function(self, name: str, arguments: Sequence[Value]) -> Value:
         caller = self._caller
+        caller.revive()
         if self._generation != caller.generation or not self._context:
             self._context, self._generation, self._told = caller.new_context(), caller.generation, set()
         asked = {
@@ -164,7 +168,6 @@ class QueryFunctions:
             letter, body = caller.ask(b"C", marshal.dumps(asked))
         except Failure as failure:
             raise stopped(script, failure.message) from None
-        self._generation = caller.generation
         self._told.add(name)
         if letter == b"F":
             number, _, text = body.decode("utf-8", "replace").partition("\n")
