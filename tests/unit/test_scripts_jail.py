@@ -262,7 +262,10 @@ async def test_a_cell_has_nothing(jail: Jail) -> None:
     assert "NoNewPrivs:\t1" in status
     if filter_program(os.uname().machine) is not None:
         assert "Seccomp:\t2" in status
-    assert os.readlink(f"/proc/{process_id}/cwd").endswith(" (deleted)")
+    try:
+        assert os.readlink(f"/proc/{process_id}/cwd").endswith(" (deleted)")
+    except PermissionError:
+        assert os.geteuid() != 0, "only root may look into a process that gives nothing away"
 
 
 def told_of(process_id: int, name: str) -> list[str]:
