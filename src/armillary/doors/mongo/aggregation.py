@@ -21,8 +21,7 @@ from armillary.doors.mongo import (
 from armillary.doors.mongo.call import Call, Reply, check_collection, read_only
 from armillary.doors.mongo.change_streams import ChangeStream, check_after
 from armillary.doors.mongo.client import Grant
-from armillary.doors.mongo.collections import batch_size_of
-from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
+from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, batch_size_of, first_batch
 from armillary.doors.mongo.split_events import without_split
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation

@@ -9,7 +9,7 @@ from armillary.account.container import Container
 from armillary.doors.mongo import capped, changes, namespaces, validation
 from armillary.doors.mongo.answers import Elements, encode_elements
 from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
-from armillary.doors.mongo.cursors import first_batch
+from armillary.doors.mongo.cursors import batch_size_of, first_batch
 from armillary.doors.mongo.duplicates import as_duplicate
 from armillary.doors.mongo.errors import code_of, ends_command, message_of
 from armillary.doors.mongo.fields import Fields
@@ -67,9 +67,7 @@ async def bulk_write(call: Call) -> Reply:
             if not shows_errors_only:
                 rows.append({"ok": 1.0, "idx": index, **row})
     cursor = listed(call, rows, "admin.$cmd.bulkWrite")
-    wanted = call.fields.optional_document("cursor")
-    batch_size = Fields(wanted, "bulkWrite.cursor").whole("batchSize", low=0) if wanted else None
-    opened = await first_batch(call, cursor, batch_size=batch_size)
+    opened = await first_batch(call, cursor, batch_size=batch_size_of(call))
     counts: Document = {"nErrors": errors, **run.counts}
     if run.retried:
         counts["retriedStmtIds"] = run.retried

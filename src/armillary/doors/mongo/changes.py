@@ -264,6 +264,8 @@ def change_of(call: Call, container: Container, order: Order, done: Done) -> Cal
         done.matched = 1
         done.before = done.after = document
         if after is document:
+            if check is not None and update.kind == "replacement":
+                check(document, document)  # it is written as it was, which must be allowed
             return None
         check_immutable(document, after, "_id")
         for field in fields:

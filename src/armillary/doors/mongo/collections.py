@@ -11,8 +11,7 @@ from armillary.account.container import Container
 from armillary.doors.mongo import capped, compiled, indexes, namespaces, views
 from armillary.doors.mongo.call import Call, Reply, check_collection
 from armillary.doors.mongo.change_streams import ChangeStream
-from armillary.doors.mongo.cursors import first_batch
-from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.cursors import batch_size_of, first_batch
 from armillary.doors.mongo.reads import listed
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import whole_collation
@@ -25,6 +24,7 @@ CREATE_FIELDS: Final = frozenset(
     "viewOn pipeline collation timeseries clusteredIndex changeStreamPreAndPostImages expireAfterSeconds idIndex "
     "encryptedFields flags temp".split()
 )
+_OWN_DATABASES: Final = ("admin", "config", "local")
 _KEPT: Final = ("validator", "validationLevel", "validationAction", "collation", "changeStreamPreAndPostImages")
 _NOT_OFFERED: Final = ("timeseries", "clusteredIndex", "encryptedFields", "temp")
 _LEVELS: Final = ("off", "strict", "moderate")
@@ -65,6 +65,8 @@ def checked_options(call: Call) -> Document:
     fields = call.fields
     validator = fields.optional_document("validator")
     if validator:
+        if call.database in _OWN_DATABASES:
+            raise refusal(72, f"Document validators are not allowed on collections of the {call.database} database")
         compiled.matcher_of(validator, call)
     if fields.text("validationLevel", "strict") not in _LEVELS:
         raise refusal(
@@ -118,7 +120,8 @@ async def _end_cursors(call: Call, database: str, collection: str, reason: str) 
     """Of a collection that is going; change streams say so themselves."""
     for cursor_id in call.door.cursors.of_namespace(f"{database}.{collection}"):
         cursor = call.door.cursors.find(cursor_id)
-        if cursor is not None and not isinstance(cursor.source, ChangeStream):
+        is_kept = cursor is None or isinstance(cursor.source, ChangeStream) or cursor.command == "listIndexes"
+        if not is_kept:
             await call.door.cursors.end(cursor_id, f"{reason}: {database}.{collection}")
 
 
@@ -155,11 +158,6 @@ async def list_collections(call: Call) -> Reply:
             found.append({"name": name, "type": "view"} if is_short else entry)
     cursor = listed(call, found, f"{call.database}.$cmd.listCollections")
     return await first_batch(call, cursor, batch_size=batch_size_of(call))
-
-
-def batch_size_of(call: Call) -> int | None:
-    wanted = call.fields.optional_document("cursor")
-    return Fields(wanted, f"{call.name}.cursor").whole("batchSize", low=0) if wanted else None
 
 
 async def list_databases(call: Call) -> Reply:

@@ -130,7 +130,9 @@ COMMANDS: Final[dict[str, Command]] = {
         is_stable=True,
         fields=frozenset("getMore collection batchSize term lastKnownCommittedOpTime".split()),
     ),
-    "killCursors": Command(cursors.kill_cursors, "close cursors", is_stable=True),
+    "killCursors": Command(
+        cursors.kill_cursors, "close cursors", is_stable=True, fields=frozenset(("killCursors", "cursors"))
+    ),
     # Documents.
     "find": Command(_find, "documents that match", is_stable=True, fields=reads.FIND_FIELDS),
     "count": Command(_count, "how many documents match", is_stable=True, fields=reads.COUNT_FIELDS),
@@ -166,8 +168,14 @@ COMMANDS: Final[dict[str, Command]] = {
     "create": Command(
         collections.create, "a new collection", writes=True, is_stable=True, fields=collections.CREATE_FIELDS
     ),
-    "drop": Command(collections.drop, "delete a collection", writes=True, is_stable=True),
-    "dropDatabase": Command(collections.drop_database, "delete a database", writes=True, is_stable=True),
+    "drop": Command(collections.drop, "delete a collection", writes=True, is_stable=True, fields=frozenset(("drop",))),
+    "dropDatabase": Command(
+        collections.drop_database,
+        "delete a database",
+        writes=True,
+        is_stable=True,
+        fields=frozenset(("dropDatabase",)),
+    ),
     "listCollections": Command(collections.list_collections, "the collections of a database", is_stable=True),
     "listDatabases": Command(collections.list_databases, "all databases", is_stable=True),
     "collStats": _COLLECTION_STATISTICS,
@@ -180,12 +188,24 @@ COMMANDS: Final[dict[str, Command]] = {
         indexes.create_indexes, "new indexes", writes=True, is_stable=True, fields=indexes.CREATE_FIELDS
     ),
     "listIndexes": Command(indexes.list_indexes, "the indexes of a collection", is_stable=True),
-    "dropIndexes": Command(indexes.drop_indexes, "delete indexes", writes=True, is_stable=True),
+    "dropIndexes": Command(
+        indexes.drop_indexes,
+        "delete indexes",
+        writes=True,
+        is_stable=True,
+        fields=frozenset(("dropIndexes", "index")),
+    ),
     "reIndex": Command(indexes.rebuild_indexes, "nothing to do: indexes are kept with the documents", writes=True),
     "collMod": Command(
         indexes.modify_collection, "change options", writes=True, is_stable=True, fields=indexes.MODIFY_FIELDS
     ),
-    "renameCollection": Command(collections.rename, "another name", writes=True, is_admin=True),
+    "renameCollection": Command(
+        collections.rename,
+        "another name",
+        writes=True,
+        is_admin=True,
+        fields=frozenset(("renameCollection", "to", "dropTarget", "stayTemp")),
+    ),
     "convertToCapped": Command(capped.convert, "a collection that keeps its newest documents", writes=True),
     "cloneCollectionAsCapped": Command(capped.clone, "the same under another name", writes=True),
     # The service's own.

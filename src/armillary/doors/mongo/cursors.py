@@ -13,6 +13,7 @@ from armillary import limits
 from armillary.clock import Clock
 from armillary.doors.mongo.answers import Elements, cursor_reply
 from armillary.doors.mongo.call import Call, Reply, out_of_time
+from armillary.doors.mongo.fields import Fields
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 
@@ -219,6 +220,13 @@ class Cursors:
     async def close(self) -> None:
         for cursor_id in list(self._cursors):
             await self.kill(cursor_id)
+
+
+def batch_size_of(call: Call) -> int | None:
+    """What commands other than find say about their first batch."""
+    wanted = Fields(call.fields.document("cursor", {}), f"{call.name}.cursor")
+    wanted.only(("batchSize",))
+    return wanted.whole("batchSize", low=0)
 
 
 async def first_batch(call: Call, cursor: Cursor, *, batch_size: int | None, is_single: bool = False) -> Elements:

@@ -12,7 +12,7 @@ from bson.int64 import Int64
 
 from armillary import __version__
 from armillary.account.container import Container
-from armillary.doors.mongo import aggregation, changes, compiled, hints, namespaces, reading, reads
+from armillary.doors.mongo import aggregation, changes, compiled, find_and_modify, hints, namespaces, reading, reads
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.diagnostics import version_text
 from armillary.doors.mongo.fields import GENERIC, Fields
@@ -111,6 +111,8 @@ async def _of_distinct(call: Call, verbosity: str) -> Reply:
 
 
 async def _of_find_and_modify(call: Call, verbosity: str) -> Reply:
+    find_and_modify.check_options(call)
+    find_and_modify.order_of(call, namespaces.find(call, call.collection()), changes.Variables(call))
     stage = "DELETE" if call.fields.flag("remove", False) else "UPDATE"
     return await _of_filter(call, verbosity, "query", {"stage": stage})
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from armillary.doors.mongo import changes, hints, namespaces
+from armillary.account.container import Container
+from armillary.doors.mongo import changes, namespaces
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.fields import Fields
 from armillary.errors import Failure
@@ -23,26 +24,12 @@ FIELDS: Final = frozenset(
 async def find_and_modify(call: Call) -> Reply:
     collection = call.collection()
     fields = call.fields
-    is_removing = fields.flag("remove", False)
-    is_new = fields.flag("new", False)
+    check_options(call)
+    is_removing, is_new = fields.flag("remove", False), fields.flag("new", False)
     is_upsert = fields.flag("upsert", False)
-    _check(call.body, is_removing, is_new, is_upsert)
     container = await namespaces.for_writing(call, collection) if is_upsert else namespaces.find(call, collection)
     variables = changes.Variables(call)
-    statement = Fields(
-        {"q": fields.document("query", {}), **{name: call.body.get(name) for name in ("collation", "hint")}},
-        call.name,
-    )
-    if is_removing:
-        statement.body["limit"] = 1
-        order = changes.delete_order(call, container, statement, variables)
-    else:
-        statement.body |= {"u": call.body["update"], "arrayFilters": call.body.get("arrayFilters"), "upsert": is_upsert}
-        order = changes.update_order(call, container, statement, variables)
-    wanted = fields.document("sort", {})
-    if wanted:
-        hints.check(container, None)
-        order = changes.adjusted(order, sort=compile_sort(wanted, order.collation, order.matcher.text))
+    order = order_of(call, container, variables)
     shown = fields.document("fields", {})
     project = compile_projection(shown, variables.context(order.collation), order.matcher) if shown else None
 
@@ -67,6 +54,29 @@ async def find_and_modify(call: Call) -> Reply:
     return told(done) if done.repeated is None else {**decode(done.repeated), "retriedStmtId": number}
 
 
+def order_of(call: Call, container: Container | None, variables: changes.Variables) -> changes.Order:
+    """What is to be done to which document."""
+    fields = call.fields
+    statement = Fields(
+        {"q": fields.document("query", {}), **{name: call.body.get(name) for name in ("collation", "hint")}},
+        call.name,
+    )
+    if fields.flag("remove", False):
+        statement.body["limit"] = 1
+        order = changes.delete_order(call, container, statement, variables)
+    else:
+        statement.body |= {
+            "u": call.body["update"],
+            "arrayFilters": call.body.get("arrayFilters"),
+            "upsert": fields.flag("upsert", False),
+        }
+        order = changes.update_order(call, container, statement, variables)
+    wanted = fields.document("sort", {})
+    if wanted:
+        order = changes.adjusted(order, sort=compile_sort(wanted, order.collation, order.matcher.text))
+    return order
+
+
 def _told(
     done: changes.Done,
     *,
@@ -86,7 +96,12 @@ def _told(
     return {"lastErrorObject": status, "value": value}
 
 
-def _check(body: Document, is_removing: bool, is_new: bool, is_upsert: bool) -> None:
+def check_options(call: Call) -> None:
+    body, fields = call.body, call.fields
+    is_removing, is_new = fields.flag("remove", False), fields.flag("new", False)
+    is_upsert = fields.flag("upsert", False)
+    if is_new and any(path.endswith(".$") for path in fields.document("fields", {})):
+        raise refusal(2, "cannot use a positional projection and return the new document")
     has_update = body.get("update") is not None
     if is_removing and has_update:
         raise _wrong("Cannot specify both an update and remove=true")

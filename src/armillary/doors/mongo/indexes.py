@@ -9,7 +9,7 @@ from armillary.account import indexes
 from armillary.account.container import Container
 from armillary.doors.mongo import capped, compiled, namespaces, views
 from armillary.doors.mongo.call import Call, Reply
-from armillary.doors.mongo.cursors import first_batch
+from armillary.doors.mongo.cursors import batch_size_of, first_batch
 from armillary.doors.mongo.duplicates import as_duplicate
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reads import listed
@@ -50,9 +50,7 @@ async def list_indexes(call: Call) -> Reply:
     views.refuse(call, collection)
     container = namespaces.existing(call, collection, f"ns does not exist: {call.database}.{collection}")
     cursor = listed(call, listed_indexes(container), f"{call.database}.{collection}")
-    wanted = call.fields.optional_document("cursor")
-    batch_size = Fields(wanted, "listIndexes.cursor").whole("batchSize", low=0) if wanted else None
-    return await first_batch(call, cursor, batch_size=batch_size)
+    return await first_batch(call, cursor, batch_size=batch_size_of(call))
 
 
 async def create_indexes(call: Call) -> Reply:
@@ -179,6 +177,10 @@ async def modify_collection(call: Call) -> Reply:
     from armillary.doors.mongo.collections import checked_options
 
     options = {**capped.changed_options(call, container), **checked_options(call)}
+    if "validator" in options:
+        known = namespaces.options_of(container)
+        options.setdefault("validationLevel", known.get("validationLevel", "strict"))
+        options.setdefault("validationAction", known.get("validationAction", "error"))
     if call.door.is_watched(call.database, collection):
         told = {name: value for name, value in call.body.items() if name in MODIFY_FIELDS and name != "collMod"}
         await call.door.announce(call, "modify", call.database, collection, operationDescription=told)
@@ -193,14 +195,23 @@ async def _modify_index(call: Call, container: Container, change: Fields) -> Doc
     for name in ("unique", "prepareUnique"):
         if name in change:
             raise refusal(115, f"collMod of an index with '{name}' is not supported: make a unique index.")
-    wanted = change.body.get("name") or change.optional_document("keyPattern")
-    if wanted is None:
+    if "name" in change and "keyPattern" in change:
+        raise refusal(72, "Cannot specify both key pattern and name.")
+    wanted = change.text("name", "") or change.optional_document("keyPattern")
+    if not wanted:
         raise refusal(72, "Must specify either index name or key pattern to modify")
-    found = find_index(indexes.definitions(container), wanted)
+    if "expireAfterSeconds" not in change and "hidden" not in change:
+        raise refusal(72, "no expireAfterSeconds, hidden, unique, or prepareUnique field")
+    known = indexes.definitions(container)
+    found = find_index(known, wanted)
     if found is None:
         raise refusal(27, f"cannot find index {shell_text(wanted)} for ns {call.database}.{container.name}")
+    if isinstance(wanted, dict) and sum(is_identical_key(each["key"], wanted) for each in known) > 1:
+        raise refusal(119, f"index keyPattern {shell_text(wanted)} matches several indexes: name one")
     if found["name"] == ID_NAME:
-        raise refusal(2, "can't hide _id index")
+        if "hidden" in change:
+            raise refusal(2, "can't hide _id index")
+        raise refusal(72, "the _id field does not support TTL indexes")
     reply: Document = {}
     changed = dict(found)
     if "expireAfterSeconds" in change:

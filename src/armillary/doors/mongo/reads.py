@@ -120,6 +120,8 @@ def query_of(call: Call, container: Container | None) -> Query:
     order = fields.document("sort", {})
     sort = compile_sort(order, collation, matcher.text) if order else None
     hinted = hints.check(container, call.body.get("hint"))
+    if hinted is not None and sort is not None and sort.natural:
+        raise refusal(2, "sort $natural cannot be combined with a hint of an index")
     if sort is None:
         sort = hints.natural_order(call.body.get("hint"))
     if sort is None and hinted is not None and matcher.near is None:

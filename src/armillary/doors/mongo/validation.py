@@ -7,6 +7,7 @@ from collections.abc import Callable
 from armillary.account.container import Container
 from armillary.doors.mongo import compiled, namespaces
 from armillary.doors.mongo.call import Call
+from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document
 
@@ -21,7 +22,15 @@ def validator_of(call: Call, container: Container) -> Check | None:
     level = options.get("validationLevel", "strict")
     if level == "off":
         return None
-    matches = compiled.matcher_of(given, call).matches
+    collation = compiled.collation_of(None, options.get("collation"))
+    context = compiled.context_of(call, None, collation)
+    holds = compiled.matcher_of(given, call, context, has_collation=collation is not None).matches
+
+    def matches(document: Document) -> bool:
+        try:
+            return holds(document)
+        except Failure:  # an expression that cannot be evaluated is not true
+            return False
 
     def check(document: Document, before: Document | None) -> None:
         if matches(document) or (level == "moderate" and before is not None and not matches(before)):

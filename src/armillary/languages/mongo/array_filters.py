@@ -36,6 +36,7 @@ def parse_array_filters(given: Any, context: Context) -> ArrayFilters:
         if type(each) is not dict:
             raise refusal(TYPE_MISMATCH, "The elements of arrayFilters must be objects")
         found = sorted(_names(each))
+        matches = compile_filter(each, context).matches
         if not found:
             raise refusal(FAILED_TO_PARSE, "Cannot use an expression without a top-level field name in arrayFilters")
         if len(found) > 1:
@@ -52,7 +53,7 @@ def parse_array_filters(given: Any, context: Context) -> ArrayFilters:
             )
         if name in names:
             raise refusal(FAILED_TO_PARSE, f"Found multiple array filters with the same top-level field name {name}")
-        names[name] = _filter(name, each, context)
+        names[name] = _of_element(name, matches)
     return ArrayFilters(names)
 
 
@@ -72,6 +73,5 @@ def _names(given: Document) -> set[str]:
     return found
 
 
-def _filter(name: str, given: Document, context: Context) -> Callable[[Any], bool]:
-    matches = compile_filter(given, context).matches
+def _of_element(name: str, matches: Callable[[Document], bool]) -> Callable[[Any], bool]:
     return lambda element: matches({name: element})

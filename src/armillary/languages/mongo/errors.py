@@ -55,6 +55,7 @@ CODE_NAMES: Final = {
     112: "WriteConflict",
     115: "CommandNotSupported",
     117: "ConflictingOperationInProgress",
+    119: "AmbiguousIndexKeyPattern",
     121: "DocumentValidationFailure",
     125: "CommandFailed",
     136: "CappedPositionLost",

@@ -281,7 +281,7 @@ def _clause(clauses: Document, name: str) -> int | None:
 def _push_order(given: Any, context: Context) -> Callable[[Any], Any]:
     if type(given) is dict and given:
         for path, direction in given.items():
-            if not path or path.startswith("$") or "" in path.split("."):
+            if not path or "" in path.split("."):
                 raise bad_value(f"The $sort field is a dotted field but has an empty part: {path}")
             if whole_number(direction) not in (1, -1):
                 raise bad_value("The $sort element value must be either 1 or -1")

@@ -111,6 +111,8 @@ def _field(path: str, direction: Any, has_text: bool) -> SortField:
     if "" in split(path):
         raise refusal(15998, "FieldPath field names may not be empty strings.")
     if type(direction) is dict:
+        if list(direction) == ["$meta"] and direction["$meta"] != "textScore":
+            raise refusal(31138, f"Illegal $meta sort: {path}: {shell_text(direction)}")
         if direction != {"$meta": "textScore"}:
             raise refusal(17312, f"$meta is the only expression supported by $sort right now: {shell_text(direction)}")
         if not has_text:
