@@ -312,6 +312,7 @@ SCRIPT_RESPONSE_BYTES_MAX = 4 * MB
 SCRIPT_LOG_CHARACTERS_MAX = 4_000
 SCRIPT_LOG_HEADER_BYTES_MAX = 8_000  # longer ones are refused by clients' parsers
 SCRIPT_ATTEMPTS_MAX = 10  # to run a script when others write to its logical partition meanwhile
+SCRIPT_ATTEMPTS_SECONDS_MAX = 10.0  # afterwards it is not begun again
 SCRIPT_CHANGES_MAX = 10_000  # of others in the same partition that are looked through to see whether they matter
 
 # Gremlin (ours unless said otherwise).

@@ -368,3 +368,41 @@ async def test_a_partition_that_is_reshaped_while_a_script_runs(house: House, wh
     assert container.partitions.keys() != before.keys()
     found = [each["id"] for each in await stored(house, container) if each["pk"] == "a"]
     assert found == [str(number) for number in range(12)]
+
+
+async def test_pages_go_on_in_another_run_after_items_that_the_first_one_wrote(house: House) -> None:
+    """Their numbers were others while it ran. Items may come twice; none is left out."""
+    container = await house.container()
+    await house.put(container, *[{"id": f"before {n}", "pk": "a"} for n in range(2)])
+    write = """function (seen) {
+        for (var n = 0; n < 6; n++) __.createDocument(__.getSelfLink(), {id: "own " + n, pk: "a"});
+        next(undefined);
+        function next(continuation) {
+            __.readDocuments(__.getSelfLink(), {pageSize: 1, continuation: continuation}, function (error, page, told) {
+                seen.push(page[0].id);
+                if (seen.length < 5) next(told.continuation);
+                else __.response.setBody([seen, told.continuation]);
+            });
+        }
+    }"""
+    seen, continuation = await run(house, container, write, [])
+    assert seen == ["before 0", "before 1", "own 0", "own 1", "own 2"]
+    read = """function (continuation) {
+        __.readDocuments(__.getSelfLink(), {continuation: continuation}, function (error, page) {
+            __.response.setBody(page.map(function (each) { return each.id; }));
+        });
+    }"""
+    assert {f"own {n}" for n in range(3, 6)} <= set(await run(house, container, read, continuation))
+
+
+async def test_logs_tell_the_etags_that_items_have(house: House) -> None:
+    container = await house.container()
+    body = """function () {
+        __.createDocument(__.getSelfLink(), {id: "1", pk: "a"}, function (error, made) { console.log(made._etag); });
+    }"""
+    record = await house.account.catalog.create(
+        ResourceType.PROCEDURE, container.record, "log", {"id": "log", "body": body}
+    )
+    answer = await procedures.execute(house.account, container, record, [], ("a",))
+    item = await items.read(container, "1", ItemOptions(key=("a",)))
+    assert answer.log == item.etag

@@ -64,7 +64,7 @@ async def execute(
         if not is_rehearsal:
             await transaction.commit()
         body = transaction.relocated(ran.response) if ran.response is not None else b""
-        return ProcedureAnswer(body, ran.log, 0.0, 0, 0)
+        return ProcedureAnswer(body, transaction.relocated_log(ran.log), 0.0, 0, 0)
 
     answer, partition, charge_ru = await in_transaction(account, container, key, run, ask, "execute", PROCEDURE_RU)
     answer.charge_ru, answer.range_id, answer.lsn = charge_ru, partition.range.id, partition.lsn
@@ -83,7 +83,7 @@ async def in_transaction(
     """Let `run` work in a transaction of the script's, again if others came in between, and pay for it once."""
     epk = container.effective_key(key)
     lost = await container.faults.at_key(operation, container, epk) if container.faults is not None else None
-    attempts = 0
+    attempts, ends_s = 0, account.clock.elapsed_s() + limits.SCRIPT_ATTEMPTS_SECONDS_MAX
     while True:
         partition = container.partition_for(epk)
         ticket = partition.admit(WRITE_DEPOSIT, ask)
@@ -94,6 +94,7 @@ async def in_transaction(
         except Failure as failure:
             attempts += failure.kind is Kind.RETRY_WITH
             is_again = failure.kind is Kind.RETRY_WITH and attempts < limits.SCRIPT_ATTEMPTS_MAX
+            is_again = is_again and account.clock.elapsed_s() < ends_s
             if failure.kind is Kind.RANGE_BUSY or is_again:
                 partition.meter.release(ticket, ask)
                 await partition.released()  # and on to whoever owns the key then

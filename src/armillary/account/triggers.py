@@ -229,7 +229,7 @@ class _Writing:
 
     @property
     def log(self) -> str:
-        return "\n".join([log for log in self._logs if log])
+        return self._transaction.relocated_log("\n".join([log for log in self._logs if log]))
 
     async def write(self, member: Member, triggers: Triggers) -> None:
         transaction = self._transaction

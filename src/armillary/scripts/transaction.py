@@ -92,6 +92,7 @@ class ScriptTransaction:
         self._clock = clock
         self._layer = Layer()
         self._rules_number = home.schema.rules.number
+        self._first_apart = 1 << 64  # the number of the first item that is created; nothing was looked at yet
         self._checked_lsn: int | None = None  # up to here nobody else has written to the logical partition
         self._done: list[tuple[Operation, Outcome]] = []  # writes, in order
         self._names: dict[bytes, bytes] = {}  # etags and rids as rehearsed -> as they are
@@ -240,9 +241,12 @@ class ScriptTransaction:
         cursor = Cursor((place,), None, 1, progress.skip, progress.take, state)
         return cursor.encode(self.home.secret, self.home.schema.rid, fingerprint)
 
-    @staticmethod
-    def _progress(cursor: Cursor) -> Progress:
+    def _progress(self, cursor: Cursor) -> Progress:
         [(_, _, rid, order, given)] = cursor.positions
+        if _is_apart(rid) and rid < self._first_apart:
+            # An item that another run wrote, as numbered while it was rehearsed. It has at least this number now: some
+            # rows may come again, none is left out.
+            rid, given = rid - _NUMBER_APART - (given > 0), 0
         state = decode_value(cursor.state)[0] if cursor.state else UNDEFINED
         return Progress(Position(rid, order, given), cursor.skip, cursor.take, state)
 
@@ -263,6 +267,7 @@ class ScriptTransaction:
                 head.size_bytes,
                 head.next_path + _PATH_APART,
             )
+            self._first_apart = apart.next_number
             self._layer.writes[layout.HEAD_KEY] = apart.pack()
             self._checked_lsn = head.lsn
         elif head.lsn != self._checked_lsn:
@@ -331,10 +336,17 @@ class ScriptTransaction:
         """What a script said, with the etags and rids that its items have got in the end."""
         return self._renamed(text, self._names)
 
+    def relocated_log(self, text: str) -> str:
+        return self.relocated(text.encode()).decode() if text else text
+
     def _renamed(self, text: bytes, names: dict[bytes, bytes]) -> bytes:
         if not any(mark in text for mark in self._marks):
             return text
         return _find_names.sub(lambda found: names.get(found.group(), found.group()), text)
+
+
+def _is_apart(number: int) -> bool:
+    return number > 0 and number % (1 << resources.ITEM_COUNTER_BITS) >= _NUMBER_APART
 
 
 def _rid_in(payload: bytes | None) -> bytes:
