@@ -3,6 +3,7 @@ does not suffice, and kill -9 in the middle."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -13,9 +14,12 @@ import pytest
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.cosmos import CosmosClient
 from azure.data.tables import TableServiceClient
+from bson.objectid import ObjectId
 from control.conftest import Operator, Start
 from pymongo import MongoClient
 from support.process import KEY, clean_environment, run_armillary
+
+from armillary.tools.transfer.mongo_endpoint import MongoSource
 
 ROWS = 2500
 
@@ -113,6 +117,20 @@ def test_mongodb_and_tables(operator: Operator, name: str, tmp_path: Path) -> No
     transfer(operator, tmp_path, "import", address, f"{name}/back", "--partition-key", "/deviceId")
     assert stored(operator, f"{name}/back") == expected(rows(600))
 
+    # Ids of all types, from wherever the reader stops, to a collection with a shard key.
+    ids = [each for number in range(700) for each in (number, f"s{number}", number + 0.5, {"a": number}, ObjectId())]
+    with MongoClient[Any](address) as client:
+        client[name]["mixed"].insert_many([{"_id": each, "key": f"k{n % 5}"} for n, each in enumerate(ids)])
+        client.admin.command("shardCollection", f"{name}.sharded", key={"key": "hashed"})
+        mixed = address.replace(".copied", ".mixed")
+        assert asyncio.run(_read_in_pieces(mixed)) == len(ids)
+        transfer(operator, tmp_path, "import", mixed, f"{name}/mixed-back", "--partition-key", "/key", "--bson-exact")
+        transfer(
+            operator, tmp_path, "export", f"{name}/mixed-back", address.replace(".copied", ".sharded"), "--bson-exact"
+        )
+        found = [each["_id"] for each in client[name]["sharded"].find()]
+    assert sorted(map(repr, found)) == sorted(map(repr, ids))
+
     table = f"table:{operator.server.doors['table']}/localhost/{name.replace('-', '')}"
     transfer(operator, tmp_path, "export", f"{name}/items", table, "--rename", "deviceId=PartitionKey")
     with TableServiceClient(
@@ -123,6 +141,19 @@ def test_mongodb_and_tables(operator: Operator, name: str, tmp_path: Path) -> No
     changes = "--partition-key /deviceId --rename PartitionKey=deviceId --drop RowKey"
     transfer(operator, tmp_path, "import", table, f"{name}/entities", *changes.split())
     assert stored(operator, f"{name}/entities") == expected(rows(600))
+
+
+async def _read_in_pieces(address: str) -> int:
+    """How many rows there are if reading begins anew behind every page."""
+    source = MongoSource(address, is_exact=True)
+    position, count = None, 0
+    while True:
+        page = await anext(source.pages(position), None)
+        if page is None:
+            await source.close()
+            return count
+        count += len(page.rows)
+        position = page.position
 
 
 def test_throughput_that_does_not_suffice(operator: Operator, name: str, tmp_path: Path) -> None:
@@ -195,6 +226,9 @@ sys.exit(cli.main(sys.argv[1:]))
 def test_refusals(operator: Operator, name: str, tmp_path: Path) -> None:
     write_lines(tmp_path / "in.jsonl", rows(3))
     assert "does not exist" in transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/none", code=2)
+    operator.command("containers", "create", f"{name}/there", "--partition-key", "/a")
+    other = transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/there", "--partition-key", "/b", code=2)
+    assert "partitioned by /a" in other
     assert "needs a key" in _refused(operator, tmp_path, "import", f"cosmos:{operator.server.url}/a/b", "a/b")
     assert "--format" in _refused(operator, tmp_path, "import", "in.txt", "a/b")
     assert "cannot be read" in _refused(operator, tmp_path, "import", "none.jsonl", "a/b")

@@ -3,14 +3,17 @@ comes out of it again, from wherever a run was interrupted."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from bson import BSON, Decimal128, Int64, ObjectId
 from bson.datetime_ms import DatetimeMS
+from pyarrow import parquet
 
 from armillary.errors import Failure, Kind
 from armillary.tools.transfer.checkpoint import Checkpoint
@@ -110,6 +113,51 @@ async def test_compressed_lines(tmp_path: Path) -> None:
         sink_of(str(place), Reading())
 
 
+async def test_files_that_begin_with_a_mark_of_byte_order(tmp_path: Path) -> None:
+    for name, text in (("a.jsonl", '{"id":"1"}\r\n'), ("a.json", '[{"id":"1"}]'), ("a.csv", "id\r\n1\r\n")):
+        (tmp_path / name).write_bytes(codecs.BOM_UTF8 + text.encode())
+        assert documents(await read_all(tmp_path / name, Reading())) == [{"id": "1"}]
+
+
+@pytest.mark.parametrize("ending", ["jsonl.gz", "bson.gz", "csv.gz"])
+async def test_what_is_damaged_is_said(tmp_path: Path, ending: str) -> None:
+    whole = gzip.compress(b'{"id":"1"}\n' * 1000)
+    for name, content in (("cut", whole[:-12]), ("other", b"this is not compressed"), ("wrong", whole[:30] + whole)):
+        place = tmp_path / f"{name}.{ending}"
+        place.write_bytes(content)
+        checkpoint = Checkpoint(tmp_path / "state", {}, is_restart=True)
+        sink, source = sink_of(str(tmp_path / "out.json"), Reading()), source_of(str(place), Reading())
+        bad_rows = BadRows(tmp_path / "bad", 0)
+        pipeline = Pipeline(source, sink, Transforms(), checkpoint, bad_rows, pages_at_once=1)
+        with pytest.raises(Failure, match=r"damaged|broken|cannot be read") as caught:
+            await pipeline.run()
+        assert "\n" not in caught.value.message
+
+
+async def test_a_full_disk_is_said() -> None:
+    sink = sink_of("/dev/full", Reading(format="jsonl"))
+    await sink.open(None)
+    with pytest.raises(Failure, match="/dev/full cannot be written: No space left"):
+        await sink.write([Row(1, {"id": "1", "text": "x" * 100_000})])
+    await sink.close(is_complete=False)
+    await sink.open(None)
+    await sink.write([Row(1, {"id": "1"})])  # which waits to be written with more
+    with pytest.raises(Failure, match="No space left"):
+        await sink.close(is_complete=True)
+
+
+async def test_moments_of_parquet(tmp_path: Path) -> None:
+    place = tmp_path / "t.parquet"
+    nanoseconds = pyarrow.array([1577840523456789123], pyarrow.int64()).cast(pyarrow.timestamp("ns"))
+    inside = pyarrow.StructArray.from_arrays([nanoseconds], ["at"])
+    lists = pyarrow.ListArray.from_arrays([0, 1], inside)
+    parquet.write_table(pyarrow.table({"id": ["1"], "at": nanoseconds, "in": inside, "all": lists}), place)
+    moment = "2020-01-01T01:02:03.456789Z"
+    assert documents(await read_all(place, Reading())) == [
+        {"id": "1", "at": moment, "in": {"at": moment}, "all": [{"at": moment}]}
+    ]
+
+
 async def test_bad_lines_are_numbered(tmp_path: Path) -> None:
     place = tmp_path / "items.jsonl"
     place.write_bytes(b'{"id":"1"}\n\n{"id":\n[2]\n{"id":"5"}\n')
@@ -149,12 +197,22 @@ async def test_csv_types_and_columns(tmp_path: Path) -> None:
     place.write_text('id,zip,/address/city,n,flag\r\n1,00123,Ulm,1.50,true\r\n2,99,"a,b",,\r\n3,1\r\n', "utf-8-sig")
     pages = await read_all(place, Reading())
     assert documents(pages) == [
-        {"id": 1, "zip": "00123", "address": {"city": "Ulm"}, "n": 1.5, "flag": True},
-        {"id": 2, "zip": 99, "address": {"city": "a,b"}},
+        {"id": "1", "zip": "00123", "address": {"city": "Ulm"}, "n": 1.5, "flag": True},
+        {"id": "2", "zip": 99, "address": {"city": "a,b"}},
     ]
     assert bad_of(pages)[0].reason == "It has 2 cells for 5 columns."
     texts = documents(await read_all(place, Reading(is_text=True)))
     assert texts[0] == {"id": "1", "zip": "00123", "address": {"city": "Ulm"}, "n": "1.50", "flag": "true"}
+
+
+async def test_ids_and_columns_of_csv_that_clash(tmp_path: Path) -> None:
+    place = tmp_path / "items.csv"
+    place.write_text('id,a,/a/b\n1,5,\n"""2""",,6\n3,5,6\n007,,\n')
+    pages = await read_all(place, Reading())
+    assert documents(pages) == [{"id": "1", "a": 5}, {"id": "2", "a": {"b": 6}}, {"id": "007"}]
+    assert [(each.number, each.reason) for each in bad_of(pages)] == [
+        (3, "'a' is no object, so 'a/b' cannot be put into it.")
+    ]
 
 
 async def test_a_dump_of_mongodb(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +18,7 @@ from rich.table import Table
 
 _PIPE_WIDTH = 140
 _BAR_CELLS = 20
+_LINE_EVERY_S = 5.0  # of progress that goes into a file or a pipe
 _FULL, _EMPTY, _PARTS = "█", "░", " ▏▎▍▌▋▊▉"
 
 
@@ -33,7 +35,8 @@ class Screen:
         print(json.dumps(content, indent=2, ensure_ascii=False))
 
     def say(self, text: str) -> None:
-        self._console.print(escape(text))
+        # Lines are not cut for whoever searches them: a terminal wraps by itself.
+        self._console.print(escape(text), soft_wrap=True)
 
     def heading(self, text: str) -> None:
         self._console.print(f"[bold]{escape(text)}[/bold]")
@@ -59,7 +62,11 @@ class Screen:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Any]:
-        """A bar that is told how far something has come: `update(share, text)`."""
+        """A bar that is told how far something has come: `update(share, text)`. Where nobody sees it move it is a line
+        now and then."""
+        if not self._progress_console.is_terminal:
+            yield self._lines()
+            return
         with Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -76,6 +83,18 @@ class Screen:
 
             yield update
 
+    def _lines(self) -> Callable[[float, str], None]:
+        said_s = time.monotonic()
+
+        def update(share: float, text: str) -> None:
+            nonlocal said_s
+            if not self.is_json and time.monotonic() - said_s >= _LINE_EVERY_S:
+                said_s = time.monotonic()
+                known = f" ({percent(min(1.0, share))})" if share > 0 else ""
+                print(f"{text}{known}", file=sys.stderr, flush=True)
+
+        return update
+
 
 def _box() -> Any:
     from rich import box
@@ -86,6 +105,11 @@ def _box() -> Any:
 def count(number: float) -> str:
     """1,234"""
     return f"{number:,.0f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 row, 2 rows"""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def size(size_bytes: int) -> str:

@@ -14,14 +14,15 @@ KEY_VARIABLE = "ARMILLARY_REMOTE_KEY"
 PARALLEL = 100  # what the article on partitioning advises
 
 _PLACES = (
-    "a file (.json, .jsonl, .csv, .parquet, .bson, .bson.gz), a folder of mongodump, - for standard {stream}, "
+    "a file (.json, .jsonl, .csv, .parquet, .bson, .bson.gz), {folder}- for standard {stream}, "
     "cosmos:URL/DATABASE/CONTAINER, table:URL/TABLE, or mongodb://HOST/DATABASE.COLLECTION"
 )
 
 
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     taking = add_command(commands, "import", "bring items into a container, from a file or another database")
-    taking.add_argument("place", metavar="SOURCE", help=_PLACES.format(stream="input"))
+    places = _PLACES.format(folder="a folder of mongodump, ", stream="input")
+    taking.add_argument("place", metavar="SOURCE", help=places)
     taking.add_argument("container", metavar="DATABASE/CONTAINER")
     taking.add_argument(
         "--partition-key",
@@ -34,7 +35,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
 
     giving = add_command(commands, "export", "write the items of a container to a file or another database")
     giving.add_argument("container", metavar="DATABASE/CONTAINER")
-    giving.add_argument("place", metavar="SINK", help=_PLACES.format(stream="output"))
+    giving.add_argument("place", metavar="SINK", help=_PLACES.format(folder="", stream="output"))
     _add_shared(giving)
 
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 import orjson
 import uvloop
 
-from armillary.errors import Failure, bad_request
+from armillary.errors import Failure, Kind, bad_request
 from armillary.net.certificate import CERTIFICATE_FILE
 from armillary.tools.commands.names import container_path
 from armillary.tools.control_file import local_host, read_control
-from armillary.tools.screen import Screen, count, units
+from armillary.tools.screen import Screen, count, counted, units
 from armillary.tools.settings import Settings
 from armillary.tools.transfer.arguments import PARALLEL
 from armillary.tools.transfer.checkpoint import Checkpoint
@@ -69,7 +69,7 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     else:
         source, sink = CosmosSource(endpoint, place), sink_of(arguments["place"], how)
     if name == "import" and "partition_key" in arguments:
-        await endpoint.ensure_container(place, arguments["partition_key"], arguments.get("throughput"))
+        await _ensure(endpoint, place, arguments["partition_key"], arguments.get("throughput"))
     elif "throughput" in arguments:
         raise bad_request("--throughput is for a container that is made: give its --partition-key too.")
     identity = _identity(name, arguments, source)
@@ -79,6 +79,19 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     return await _carry(
         name, arguments, Parts(source, sink, transforms, checkpoint, BadRows(bad, checkpoint.bad_bytes))
     )
+
+
+async def _ensure(endpoint: CosmosEndpoint, place: ContainerLink, paths: list[str], throughput_ru: int | None) -> None:
+    """The container, partitioned as was said."""
+    if await endpoint.ensure_container(place, paths, throughput_ru):
+        return
+    present = await endpoint.key_definition(place)
+    if present is None or list(present.paths) != paths:
+        key = ", ".join(present.paths) if present is not None and not present.is_system else "nothing"
+        raise bad_request(
+            f"{place.database}/{place.container} is there already, partitioned by {key}: leave --partition-key out, or "
+            "name another container."
+        )
 
 
 class Parts:
@@ -113,19 +126,23 @@ async def _carry(name: str, arguments: dict[str, Any], parts: Parts) -> int:
             pages_at_once=_PAGES_AT_ONCE,
             progress=progress,
         )
-        totals = await _or_said(pipeline.run, checkpoint)
+        totals = await _or_said(
+            pipeline.run, checkpoint, can_make="partition_key" not in arguments and name == "import"
+        )
     checkpoint.forget()
     taken_s = time.monotonic() - begun_s
     _report(screen, arguments, parts, totals, rows_before, taken_s)
     return SOME_BAD if totals.bad_rows else 0
 
 
-async def _or_said(run: Callable[[], Any], checkpoint: Checkpoint) -> Totals:
+async def _or_said(run: Callable[[], Any], checkpoint: Checkpoint, *, can_make: bool) -> Totals:
     """A run that breaks off says how it is taken up again."""
     try:
         totals: Totals = await run()
         return totals
     except Failure as failure:
+        if failure.kind is Kind.NOT_FOUND and can_make:
+            failure.message += " With --partition-key it is made."
         if checkpoint.is_kept:
             failure.message += " What was done so far is remembered: the same command goes on from there."
         raise
@@ -151,9 +168,9 @@ def _report(
     if screen.is_json:
         return  # standard output carries the items
     charge = f" for {units(totals.charge_ru)} RU" if totals.charge_ru else ""
-    screen.say(f"{count(totals.rows)} rows in {taken_s:.1f} s ({count(rate)}/s){charge}.")
+    screen.say(f"{counted(totals.rows, 'row')} in {taken_s:.1f} s ({count(rate)}/s){charge}.")
     if totals.bad_rows:
-        screen.say(f"{count(totals.bad_rows)} bad rows, with the reasons, are in {parts.bad_rows.path}.")
+        screen.say(f"{counted(totals.bad_rows, 'bad row')}: what, and why, is in {parts.bad_rows.path}.")
 
 
 def _server_url(settings: Settings, url: str | None) -> str:

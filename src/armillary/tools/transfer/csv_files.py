@@ -20,6 +20,7 @@ from armillary.tools.transfer.json_files import FileReading, FileWriting
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
 from armillary.tools.transfer.transforms import put
 
+_ID: Final = ("id",)
 _JSON: Final = re.compile(r'-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?|true|false|null|[\[{"].*', re.DOTALL)
 
 
@@ -63,8 +64,15 @@ class CsvSource:
             return bad_row(number, f"It has {len(cells)} cells for {len(paths)} columns.", cells)
         document: Document = {}
         for path, cell in zip(paths, cells, strict=True):
-            if cell:
-                put(document, path, cell if self._is_text else _value(cell))
+            if not cell:
+                continue
+            value = cell if self._is_text else _value(cell)
+            if path == _ID and not isinstance(value, str):
+                value = cell  # an id is a text, also where it is a number to everybody else
+            try:
+                put(document, path, value)
+            except ValueError as error:
+                return bad_row(number, f"{error}.", cells)
         return Row(number, document)
 
     async def close(self) -> None:

@@ -10,12 +10,13 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, cast
 
 import orjson
 
-from armillary.errors import bad_request
+from armillary.errors import Failure, bad_request
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row, json_text
 
 _READ_BYTES: Final = 512 * 1024
@@ -65,8 +66,8 @@ class JsonLinesSource:
         page_begin = offset
         for line in stream:
             number += 1
+            text = (line if offset else line.removeprefix(codecs.BOM_UTF8)).strip()
             offset += len(line)
-            text = line.strip()
             if text:
                 rows.append(parsed_row(number, text))
             if len(rows) == PAGE_ROWS or offset - page_begin >= _PAGE_BYTES:
@@ -197,23 +198,39 @@ class FileWriting:
 
     def write(self, content: bytes) -> None:
         assert self._stream is not None
-        self._stream.write(content)
+        try:
+            self._stream.write(content)
+        except OSError as error:
+            raise self._failed(error) from None
         self._size_bytes += len(content)
+
+    def _failed(self, error: OSError) -> Failure:
+        if isinstance(error, BrokenPipeError):
+            raise error  # whoever reads standard output has seen enough
+        return bad_request(f"{self.path or 'Standard output'} cannot be written: {error.strerror}.")
 
     def synced_bytes(self) -> int:
         """How much is on the disk."""
         assert self._stream is not None
-        self._stream.flush()
-        if self.path is not None:
-            os.fsync(self._stream.fileno())
+        try:
+            self._stream.flush()
+            if self.path is not None and self.path.is_file():  # else it is a pipe, or a device
+                os.fsync(self._stream.fileno())
+        except OSError as error:
+            raise self._failed(error) from None
         return self._size_bytes
 
     def close(self) -> None:
-        if self._stream is not None:
-            self.synced_bytes()
-            if self.path is not None:
-                self._stream.close()
-            self._stream = None
+        """What is written is on the disk, or it is said why not."""
+        stream = self._stream
+        if stream is not None:
+            try:
+                self.synced_bytes()
+            finally:
+                self._stream = None
+                if self.path is not None:
+                    with suppress(OSError):  # it was said already
+                        stream.close()
 
 
 class JsonSink:

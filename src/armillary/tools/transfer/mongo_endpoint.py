@@ -13,13 +13,14 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.errors import BSONError
 from pymongo import AsyncMongoClient, ReplaceOne
 from pymongo.asynchronous.collection import AsyncCollection
-from pymongo.errors import BulkWriteError, ConfigurationError, InvalidURI, PyMongoError
+from pymongo.errors import BulkWriteError, ConfigurationError, InvalidURI, OperationFailure, PyMongoError
 from pymongo.uri_parser import parse_uri
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.tools.transfer.bson_files import document_of_item, item_of_document
 from armillary.tools.transfer.patience import Patience
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
+from armillary.tools.transfer.transforms import MISSING, get
 
 _WRITES: Final = 100  # in one request
 _THROTTLED: Final = 16500
@@ -48,7 +49,9 @@ class MongoSource:
 
     async def pages(self, position: Position | None) -> AsyncIterator[Page]:
         number = position["row"] if position else 0
-        wanted = {"_id": {"$gt": json_util.loads(position["id"], _AS_IT_IS)}} if position else {}
+        # As an expression: a filter with $gt would find ids of the same type alone.
+        last = {"$literal": json_util.loads(position["id"], json_options=_AS_IT_IS)} if position else None
+        wanted: Document = {"$expr": {"$gt": ["$_id", last]}} if position else {}
         rows: list[Row | BadRow] = []
         try:
             total = number + await self._collection.count_documents(wanted)
@@ -87,12 +90,36 @@ class MongoSink:
         self._client, self._collection = _collection(uri)
         self._gate = asyncio.Semaphore(parallel)
         self._is_exact = is_exact
+        self._key_fields: tuple[str, ...] = ("_id",)  # what tells a document from others: with its shard key
 
     async def open(self, position: Position | None) -> None:
         try:
             await self._client.admin.command("ping")
+            self._key_fields = tuple(dict.fromkeys(("_id", *await self._shard_key())))
         except PyMongoError as error:
             raise _refusal(error) from None
+
+    async def _shard_key(self) -> list[str]:
+        """Of a sharded collection, as Cosmos DB tells it, or MongoDB itself; none where neither does."""
+        collection = self._collection
+        try:
+            told = await collection.database.command("customAction", "GetCollection", collection=collection.name)
+            return list(told.get("shardKeyDefinition", ()))
+        except OperationFailure:
+            pass
+        try:
+            listed = await self._client["config"]["collections"].find_one({"_id": collection.full_name})
+            return list(listed.get("key", ())) if listed is not None else []
+        except OperationFailure:
+            return []
+
+    def _filter(self, document: Document) -> Document:
+        found: Document = {}
+        for field in self._key_fields:
+            value = get(document, tuple(field.split(".")))
+            if value is not MISSING:
+                found[field] = value
+        return found
 
     async def write(self, rows: list[Row]) -> Written:
         bad: list[BadRow] = []
@@ -111,7 +138,7 @@ class MongoSink:
         written = 0
         while group:
             try:
-                writes = [ReplaceOne({"_id": each["_id"]}, each, upsert=True) for _, each in group]
+                writes = [ReplaceOne(self._filter(each), each, upsert=True) for _, each in group]
                 async with self._gate:
                     await self._collection.bulk_write(writes, ordered=False)
                 return written + len(group)

@@ -29,9 +29,13 @@ def _pyarrow() -> tuple[Any, Any]:
 
 class ParquetSource:
     def __init__(self, path: Path) -> None:
-        arrow, parquet = _pyarrow()
+        self._arrow, parquet = _pyarrow()
+        arrow = self._arrow
         try:
             self._file = parquet.ParquetFile(path)
+            # Python's moments have microseconds.
+            fields = [field.with_type(self._coarse(field.type)) for field in self._file.schema_arrow]
+            self._schema = arrow.schema(fields)
             self.identity: Document = {"file": str(path.resolve()), "bytes": path.stat().st_size}
         except OSError as error:
             raise bad_request(f"{path} cannot be read: {error.strerror or error}.") from None
@@ -47,11 +51,27 @@ class ParquetSource:
                 number += batch.num_rows
                 continue
             rows: list[Row | BadRow] = []
-            for values in batch.to_pylist():
+            for values in self._arrow.Table.from_batches([batch]).cast(self._schema, safe=False).to_pylist():
                 number += 1
                 if number > skipped:
                     rows.append(_row(number, values))
             yield Page(rows, {"row": number}, number / total if total else 1.0)
+
+    def _coarse(self, kind: Any) -> Any:
+        """The same type with microseconds in the place of nanoseconds, also inside."""
+        types = self._arrow.types
+        if types.is_timestamp(kind) and kind.unit == "ns":
+            return self._arrow.timestamp("us", tz=kind.tz)
+        if types.is_time64(kind):
+            return self._arrow.time64("us")
+        if types.is_duration(kind) and kind.unit == "ns":
+            return self._arrow.duration("us")
+        if types.is_struct(kind):
+            return self._arrow.struct([each.with_type(self._coarse(each.type)) for each in kind])
+        if types.is_list(kind) or types.is_large_list(kind):
+            make = self._arrow.list_ if types.is_list(kind) else self._arrow.large_list
+            return make(kind.value_field.with_type(self._coarse(kind.value_type)))
+        return kind
 
     async def close(self) -> None:
         self._file.close()

@@ -6,11 +6,13 @@ go to a file, with number and reason, and the run goes on.
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from armillary.errors import bad_request
 from armillary.tools.transfer.checkpoint import Checkpoint
 from armillary.tools.transfer.json_files import FileWriting
 from armillary.tools.transfer.rows import BadRow, Page, Row, Sink, Source, Written
@@ -148,6 +150,9 @@ async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
     try:
         async for page in pages:
             yield page
+    except (OSError, EOFError, zlib.error) as error:
+        reason = " ".join(str(error).split()).removesuffix(".")  # libraries say it in several lines
+        raise bad_request(f"The source is damaged, or cannot be read on: {reason}.") from None
     finally:
         close: Callable[[], object] | None = getattr(pages, "aclose", None)
         if close is not None:

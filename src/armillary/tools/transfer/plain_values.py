@@ -60,8 +60,7 @@ def plain(value: Any) -> Any:
         case DatetimeMS():
             return _moment_ms(int(value))
         case datetime():
-            moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value
-            return _moment_ms(round((moment - _EPOCH) / timedelta(milliseconds=1)))
+            return _written(value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC))
         case date() | time():
             return value.isoformat()
         case timedelta():
@@ -76,7 +75,13 @@ def _moment_ms(milliseconds: int) -> Any:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:  # beyond the years that dates are written in
         return milliseconds
-    return moment.isoformat(timespec="milliseconds" if milliseconds % 1000 else "seconds").replace("+00:00", "Z")
+    return _written(moment)
+
+
+def _written(moment: datetime) -> str:
+    """As precisely as it is known, and no more."""
+    kind = "microseconds" if moment.microsecond % 1000 else "milliseconds" if moment.microsecond else "seconds"
+    return moment.isoformat(timespec=kind).replace("+00:00", "Z")
 
 
 def _decimal(value: Decimal) -> Any:

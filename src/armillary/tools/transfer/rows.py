@@ -81,7 +81,7 @@ def bad_row(number: int, reason: str, content: object) -> BadRow:
             text = orjson.dumps(content, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
         except TypeError:
             text = repr(content)
-    return BadRow(number, reason, text[:EXCERPT_CHARACTERS])
+    return BadRow(number, reason[:1].upper() + reason[1:], text[:EXCERPT_CHARACTERS])
 
 
 def json_text(row: Row) -> bytes:

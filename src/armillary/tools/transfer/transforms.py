@@ -18,7 +18,7 @@ from armillary.model.keys import parse_path
 from armillary.tools.transfer.rows import BadRow, Document, Row, bad_row
 
 Path: TypeAlias = tuple[str, ...]
-_MISSING: Final = object()
+MISSING: Final = object()
 _FIELD = re.compile(r"\{([^{}]+)\}")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 
@@ -33,7 +33,7 @@ class Template(NamedTuple):
         filled = self.text
         for mark, path in self.fields:
             value = get(document, path)
-            if value is _MISSING or value is None or isinstance(value, dict | list):
+            if value is MISSING or value is None or isinstance(value, dict | list):
                 raise ValueError(f"'{'/'.join(path)}' is needed for '{self.text}', and is missing or no plain value")
             text = value if isinstance(value, str) else orjson.dumps(value).decode()
             filled = filled.replace(mark, text)
@@ -64,11 +64,11 @@ class Transforms:
         try:
             for old, new in self._renames:
                 value = take(document, old)
-                if value is not _MISSING:
+                if value is not MISSING:
                     put(document, new, value)
             for path, convert in self._types:
                 value = get(document, path)
-                if value is not _MISSING and value is not None:
+                if value is not MISSING and value is not None:
                     put(document, path, _converted(convert, path, value))
             for path, template in self._sets:
                 put(document, path, template.fill(document))
@@ -102,7 +102,7 @@ def get(document: Document, path: Path) -> Any:
     found: Any = document
     for name in path:
         if not isinstance(found, dict) or name not in found:
-            return _MISSING
+            return MISSING
         found = found[name]
     return found
 
@@ -118,7 +118,7 @@ def put(document: Document, path: Path, value: Any) -> None:
 
 def take(document: Document, path: Path) -> Any:
     owner = get(document, path[:-1]) if len(path) > 1 else document
-    return owner.pop(path[-1], _MISSING) if isinstance(owner, dict) else _MISSING
+    return owner.pop(path[-1], MISSING) if isinstance(owner, dict) else MISSING
 
 
 def _pair(text: str) -> tuple[str, str]:
