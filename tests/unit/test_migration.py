@@ -247,10 +247,18 @@ async def test_without_switching_and_refusals(house: House) -> None:
     ):
         with pytest.raises(Failure, match=said):
             await migration.begin(house.account, source, plan)
+    moving = await migration.begin(house.account, source, Plan("new", ("/b",)))
+    assert await migration.begin(house.account, source, Plan("new", ("/b",))) is moving  # by one who was cut off
+    with pytest.raises(Failure, match="in another way"):
+        await migration.begin(house.account, source, Plan("new", ("/b",), switches=False))
+    await finished(moving)
+    source = house.account.container("d", "c")
+    with pytest.raises(Failure, match="partitioned by /b already"):
+        await migration.begin(house.account, source, Plan("new", ("/b",)))
     other = await containers.create_container(house.account, source.database, {"id": "other"}, None, is_old_client=True)
     await house.put(other, {"id": "1"})
     with pytest.raises(Failure, match="not begun as a copy"):
-        await migration.begin(house.account, source, Plan("other", None))
+        await migration.begin(house.account, source, Plan("other", None, keep_as="third"))
 
 
 async def permission(house: House, user: Record, name: str, resource: str, *key: str) -> Record:

@@ -24,7 +24,7 @@ from armillary.account.catalog import Body, Record
 from armillary.account.change_positions import Stretch
 from armillary.account.container import FORMER_KEY, FORMER_RID, VERSIONS, WATCHED, Container
 from armillary.account.migration_copy import Copier, Pinned, Sum, pin, release
-from armillary.account.migration_target import MARK, alike, definition_of, found, made
+from armillary.account.migration_target import MARK, alike, definition_of, found, made, refuse_same_key
 from armillary.account.migration_target import Plan as Plan
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import validate_name
@@ -45,7 +45,7 @@ class Migration:
         self._account = account
         self._source = source
         self._target = target
-        self._plan = plan
+        self.plan = plan
         self._adds_policy: bool = mark["adds_policy"]
         self._like: Body | None = mark.get("like")  # how the source was defined when the target was made
         self._copier = Copier(source, target, account.clock)
@@ -84,7 +84,7 @@ class Migration:
     async def _run(self) -> None:
         try:
             await self._move()
-            if not self._plan.switches:
+            if not self.plan.switches:
                 await self.end()
                 self.stage = CAUGHT_UP
         except Failure as failure:
@@ -120,7 +120,7 @@ class Migration:
         position = await self._follow(position)
         position = await self._verify(position)
         position = await self._follow(position)
-        if self._plan.switches:
+        if self.plan.switches:
             await self._carry_scripts()
             await self._carry_definition()
             await self._switch(position)
@@ -290,7 +290,9 @@ async def begin(account: Account, source: Container, plan: Plan) -> Migration:
     names = source.database.name, source.name
     running = account.migrations.get(names)
     if running is not None and not (isinstance(running, Migration) and running.is_ended):
-        raise Failure(Kind.CONFLICT, f"'{source.name}' is being migrated already.")
+        if isinstance(running, Migration) and running.plan == plan:
+            return running  # whoever asked was cut off, and asks again
+        raise Failure(Kind.CONFLICT, f"'{source.name}' is being migrated already, in another way.")
     account.migrations[names] = _Beginning()
     try:
         migration = account.migrations[names] = await _begin(account, source, plan)
@@ -304,6 +306,8 @@ async def begin(account: Account, source: Container, plan: Plan) -> Migration:
 async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
     kept_as = validate_name(plan.keep_as or f"{source.name}-before")
     names = [each.name for each in account.catalog.children(ResourceType.CONTAINER, source.database.rid)]
+    if plan.target not in names:
+        refuse_same_key(source, plan)
     if plan.switches and kept_as in names:
         raise Failure(
             Kind.CONFLICT,

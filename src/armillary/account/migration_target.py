@@ -49,6 +49,17 @@ def _check_collection(source: Container, key: PartitionKeyDefinition | None) -> 
             )
 
 
+def refuse_same_key(source: Container, plan: Plan) -> None:
+    """A migration that was completed is not begun again. What is partitioned so by an older hash can be moved."""
+    key = _key(plan)
+    if key is not None and source.key is not None and key.to_json() == source.key.to_json():
+        raise Failure(
+            Kind.CONFLICT,
+            f"'{source.name}' is partitioned by {', '.join(plan.paths or ())} already. If its policies are to be "
+            "others, make the new container first.",
+        )
+
+
 def _key(plan: Plan) -> PartitionKeyDefinition | None:
     return PartitionKeyDefinition.parse(_key_body(plan.paths)) if plan.paths else None
 

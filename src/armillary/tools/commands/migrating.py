@@ -4,6 +4,7 @@ is done, and what switching means, is known to `account/migration.py`.
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -30,12 +31,16 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     if "no_switch" in arguments:
         body["noSwitch"] = True
     content = server.post(*path, "migration", body=body)
-    with screen.progress(f"migrate {source}") as update:
-        while not content["ended"]:
-            time.sleep(_POLL_S)
-            content = server.get(*path, "migration")
-            total = content["itemsTotal"]
-            update(content["itemsCopied"] / total if total else 0.0, _said(source, content))
+    try:
+        with screen.progress(f"migrate {source}") as update:
+            while not content["ended"]:
+                time.sleep(_POLL_S)
+                content = server.get(*path, "migration")
+                total = content["itemsTotal"]
+                update(content["itemsCopied"] / total if total else 0.0, _said(source, content))
+    except KeyboardInterrupt:
+        print("The server goes on with it. The same command shows how far it is.", file=sys.stderr)
+        raise
     if content["failure"] is not None:
         raise Failure(Kind.CONFLICT, f"{content['failure']} {source} is as it was; the same command goes on.")
     if screen.is_json:
