@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,6 +38,14 @@ def pytest_report_header(config: pytest.Config) -> str:
 def seed(request: pytest.FixtureRequest) -> int:
     """Where randomness comes from: `random.Random(seed)`. Printed at the head of each run."""
     return int(request.config.option.seed)
+
+
+@pytest.fixture(scope="module")
+def collected() -> Iterator[None]:
+    """For modules whose clients leave event loops to the collector: it comes before the tests of other modules do, in
+    which the warnings that it causes would be errors."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

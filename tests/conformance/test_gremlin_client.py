@@ -23,6 +23,7 @@ from armillary.languages.gremlin.grammar import parse
 
 pytestmark = [
     # The client's own: it leaves event loops to the collector.
+    pytest.mark.usefixtures("collected"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -34,7 +35,7 @@ SERIALIZERS = {
 }
 WAYS = ["text-graphson2", "text-graphson3", "bytecode-graphson2", "bytecode-graphbinary"]
 PARTITION_RU = 200  # of which a graph's 400 request units make four partitions
-RESULT_S = 30
+RESULT_S = 90
 
 
 class House:

@@ -100,6 +100,7 @@ def door(request: pytest.FixtureRequest) -> Iterator[Door]:
 
 
 @needs_files
+@pytest.mark.usefixtures("collected")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the client's own
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -3,6 +3,7 @@ while its partitions split."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -21,18 +22,19 @@ from gremlin_python.driver.client import Client
 from gremlin_python.driver.driver_remote_connection import DriverRemoteConnection
 from gremlin_python.driver.protocol import GremlinServerError
 from gremlin_python.process.anonymous_traversal import traversal
-from gremlin_python.process.graph_traversal import __
+from gremlin_python.process.graph_traversal import GraphTraversalSource, __
 from gremlin_python.process.traversal import P, T
 from support.process import ServerProcess
 
 pytestmark = [
     # The client's own: it leaves event loops to the collector.
+    pytest.mark.usefixtures("collected"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 JAVASCRIPT = Path(__file__).parent / "js"
-RESULT_S = 30
+RESULT_S = 90
 Run = Callable[..., list[Any]]
 
 
@@ -74,7 +76,11 @@ def test_fluent(server: ServerProcess, graph: ContainerProxy) -> None:
         password=server.key,
         pool_size=1,
     )
-    g = traversal().with_remote(connection)
+    with contextlib.closing(connection):
+        check_traversals(traversal().with_remote(connection))
+
+
+def check_traversals(g: GraphTraversalSource) -> None:
     for name, age in (("ann", 30), ("bob", 40), ("cid", 50)):
         g.add_v("person").property(T.id, name).property("pk", name[0]).property("age", age).iterate()
     g.V("ann").add_e("knows").to(__.V("bob")).property("since", 2001).iterate()
@@ -86,7 +92,6 @@ def test_fluent(server: ServerProcess, graph: ContainerProxy) -> None:
     g.V("bob").drop().iterate()
     assert g.V().count().next() == 2
     assert g.E().count().next() == 0
-    connection.close()
 
 
 def test_tls(server: ServerProcess, graph: ContainerProxy) -> None:

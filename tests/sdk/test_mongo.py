@@ -67,15 +67,15 @@ async def listed(cursor: Any) -> list[Any]:
 async def house(flavour: str, server: ServerProcess, name: str) -> AsyncIterator[Any]:
     """A database of its own."""
     if flavour == "aio":
-        client: Any = pymongo.AsyncMongoClient(address_of(server))
-        yield client[name]
-        await client.drop_database(name)
-        await client.close()
+        client: Any
+        async with pymongo.AsyncMongoClient(address_of(server)) as client:
+            yield client[name]
+            await client.drop_database(name)
     else:
-        blocking: Any = pymongo.MongoClient(address_of(server))
-        yield Either(blocking[name])
-        await asyncio.to_thread(blocking.drop_database, name)
-        blocking.close()
+        blocking: Any
+        with pymongo.MongoClient(address_of(server)) as blocking:
+            yield Either(blocking[name])
+            await asyncio.to_thread(blocking.drop_database, name)
 
 
 async def test_documents(house: Any) -> None:
@@ -242,14 +242,14 @@ async def test_transactions_streams_and_tails(server: ServerProcess, name: str) 
 
 
 def test_files_in_gridfs(server: ServerProcess, name: str) -> None:
-    client: pymongo.MongoClient[Any] = pymongo.MongoClient(address_of(server))
-    files = gridfs.GridFSBucket(client[name])
-    content = bytes(range(256)) * 4000
-    number = files.upload_from_stream("big", content)
-    assert files.open_download_stream(number).read() == content
-    files.delete(number)
-    client.drop_database(name)
-    client.close()
+    client: pymongo.MongoClient[Any]
+    with pymongo.MongoClient(address_of(server)) as client:
+        files = gridfs.GridFSBucket(client[name])
+        content = bytes(range(256)) * 4000
+        number = files.upload_from_stream("big", content)
+        assert files.open_download_stream(number).read() == content
+        files.delete(number)
+        client.drop_database(name)
 
 
 SCRIPT = """

@@ -54,11 +54,10 @@ async def test_kill(tmp_path: Path, durability: Durability) -> None:
             sys.executable, "-c", WORKER, str(tmp_path / "store"), durability, stdout=subprocess.PIPE
         )
         assert worker.stdout is not None
-        await worker.stdout.readline()
-        reading = asyncio.ensure_future(worker.stdout.read())
-        await asyncio.sleep(dice.uniform(0.05, 0.4))
+        lines = [await worker.stdout.readline() for _ in range(dice.randrange(20, 300))]
+        await asyncio.sleep(dice.uniform(0, 0.01))
         worker.kill()
-        for line in (await reading).split(b"\n")[:-1]:
+        for line in (b"".join(lines) + await worker.stdout.read()).split(b"\n")[:-1]:
             name, number = map(int, line.split())
             acknowledged[name] = max(acknowledged[name], number)
         await worker.wait()
