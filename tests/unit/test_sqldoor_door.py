@@ -153,7 +153,7 @@ async def test_change_feed_of_several_partitions(call: Caller) -> None:
 @pytest.mark.parametrize(
     ("headers", "text"),
     [
-        ({"a_im": "Full-Fidelity Feed"}, "begins now"),
+        ({"a_im": "Full-Fidelity Feed"}, "You must read the change feed from within the retention period."),
         ({"a_im": "Full-Fidelity Feed", "if_none_match": "*"}, "must be enabled"),
         (
             {"a_im": "Full-Fidelity Feed", "x_ms_cosmos_changefeed_wire_format_version": "2020"},

@@ -153,9 +153,10 @@ class VersionReader(ChangeReader):
         since_lsn = versions.since(view, self.partition.versions_number)
         if since_lsn is None or after_lsn < since_lsn:
             raise bad_request(
-                f"The change feed of all versions and deletes goes back to {since_lsn}, behind the position "
-                f"{after_lsn}: what was done between is older than the retentionDuration of the container's "
-                "changeFeedPolicy, or was done before it had one. Start again from now."
+                "You must read the change feed from within the retention period. That of all versions and deletes "
+                f"goes back to {since_lsn}, behind the position {after_lsn}: what was done between is older than the "
+                "retentionDuration of the container's changeFeedPolicy, or was done before it had one. Start again "
+                "from now."
             )
         is_wanted = None if self._is_whole else self._is_in_stretch
         for lsn, done in versions.transactions(view, after_lsn, last_lsn, is_wanted):

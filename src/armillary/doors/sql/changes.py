@@ -34,8 +34,8 @@ async def read_change_feed(call: Call, container: Container, options: FeedOption
     is_from_now = position == _NOW
     if has_all_versions and (position is None or since_s is not None):
         raise bad_request(
-            "A change feed of all versions and deletes begins now (If-None-Match: *) or at the etag of an earlier "
-            "answer, not at the beginning or at a time."
+            "You must read the change feed from within the retention period. That of all versions and deletes begins "
+            "now (If-None-Match: *) or at the etag of an earlier answer, not at the beginning or at a time."
         )
     if position is not None and not is_from_now:
         options.continuation = position[1:-1] if len(position) > 1 and position[0] == position[-1] == '"' else position
