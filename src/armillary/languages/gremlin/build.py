@@ -19,6 +19,7 @@ from armillary.languages.gremlin.steps import (  # noqa: F401 -- they register t
     branching,
     calculating,
     collecting,
+    converting,
     filters,
     grouping,
     lists,

@@ -6,8 +6,11 @@ A vertex or edge may be known by reference only (`properties is None`): steps th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final, Self
+
+_FLOAT32_MAX: Final = 3.4028235e38
 
 
 class Long(int):
@@ -27,7 +30,11 @@ class BigInt(int):
 
 
 class Float32(float):
-    pass
+    """As it was written; what 32 bits cannot hold is infinite."""
+
+    def __new__(cls, value: Any) -> Self:
+        number = float(value)
+        return super().__new__(cls, math.copysign(math.inf, number) if abs(number) > _FLOAT32_MAX else number)
 
 
 class Char(str):

@@ -13,6 +13,7 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.gremlin.elements import Long, Set
 from armillary.languages.gremlin.errors import compilation
+from armillary.languages.gremlin.types import is_of, type_named
 from armillary.languages.gremlin.values import compare, equal, shown
 from armillary.query.pattern_matching import Matcher
 from armillary.query.patterns import InvalidPattern, parse_pattern
@@ -27,6 +28,7 @@ NEGATIONS: Final = {
     "endingWith": "notEndingWith",
     "containing": "notContaining",
     "regex": "notRegex",
+    "typeOf": "notTypeOf",
 }
 NEGATIONS.update({after: before for before, after in list(NEGATIONS.items())})
 TEXT: Final = frozenset(
@@ -34,7 +36,7 @@ TEXT: Final = frozenset(
 )
 COMPARISONS: Final = frozenset("eq neq lt lte gt gte".split())
 RANGES: Final = frozenset("between inside outside".split())
-NAMES: Final = TEXT | COMPARISONS | RANGES | {"within", "without", "not", "and", "or", "test"}
+NAMES: Final = TEXT | COMPARISONS | RANGES | {"within", "without", "typeOf", "not", "and", "or", "test"}
 
 
 class P:
@@ -103,6 +105,8 @@ def make(name: str, arguments: list[Any]) -> P:
         if len(arguments) == 1 and isinstance(arguments[0], list):
             arguments = list(arguments[0])
         return P(name, list(arguments))
+    if name == "typeOf":
+        return P(name, type_named(_only(name, arguments)))
     if name == "not":
         inner = _only(name, arguments)
         if not isinstance(inner, P):
@@ -221,6 +225,8 @@ _TESTS: Final[dict[str, Callable[[Any, Any], bool | None]]] = {
     "notContaining": _text(str.__contains__, False),
     "regex": _text(_matches, True),
     "notRegex": _text(_matches, False),
+    "typeOf": lambda expected, value: is_of(value, expected),
+    "notTypeOf": lambda expected, value: not is_of(value, expected),
 }
 
 

@@ -102,7 +102,7 @@ class DT(Token):
 
 
 class GType(Token):
-    """Names of types, for asNumber()."""
+    """Names of types, for asNumber() and typeOf()."""
 
     byte = "BYTE"
     short = "SHORT"
@@ -112,6 +112,25 @@ class GType(Token):
     double = "DOUBLE"
     big_integer = "BIGINT"
     big_decimal = "BIGDECIMAL"
+    number = "NUMBER"
+    null = "NULL"
+    boolean = "BOOLEAN"
+    char = "CHAR"
+    string = "STRING"
+    uuid = "UUID"
+    datetime = "DATETIME"
+    duration = "DURATION"
+    binary = "BINARY"
+    list = "LIST"
+    set = "SET"
+    map = "MAP"
+    vertex = "VERTEX"
+    edge = "EDGE"
+    vertex_property = "VPROPERTY"
+    property = "PROPERTY"
+    path = "PATH"
+    tree = "TREE"
+    graph = "GRAPH"
 
 
 FAMILIES: Final[dict[str, type[Token]]] = {

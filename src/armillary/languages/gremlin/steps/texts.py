@@ -1,23 +1,16 @@
-"""String and date steps of 3.7. Nulls pass through; other types are refused; the local forms go over lists."""
+"""Steps of texts. Nulls pass through; other types are refused; the local forms go over lists. What makes other values
+of texts is in `converting`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.by import ManyBys, property_value
-from armillary.languages.gremlin.dates import from_milliseconds, parse_date
 from armillary.languages.gremlin.elements import (
     ATTRIBUTED,
-    BigInt,
-    Byte,
-    Float32,
-    Long,
     Path,
-    Short,
     Uuid,
 )
 from armillary.languages.gremlin.errors import compilation, execution, too_much
@@ -34,10 +27,9 @@ from armillary.languages.gremlin.pipeline import (
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.selecting import scope_value
-from armillary.languages.gremlin.tokens import DT, GType
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import is_number, kind_of, shown, text_of
+from armillary.languages.gremlin.values import kind_of, shown, text_of
 
 _TAKES_TEXT: Final = "() step can only take string as argument"
 
@@ -174,146 +166,6 @@ class AsStringStep(PlainStep):
 @builds("asString")
 def _as_string(builder: Builder, arguments: Arguments) -> Step:
     return AsStringStep(arguments.scope() is ScopeToken.local)
-
-
-class ConvertStep(PlainStep):
-    """asDate(), asNumber(), asBool()."""
-
-    def __init__(self, name: str, convert: Callable[[Any], Any]) -> None:
-        self.name = name
-        self.convert = convert
-
-    def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
-        return [each.to(self.convert(each.value)) for each in batch]
-
-
-def _date(value: Any) -> datetime:
-    if isinstance(value, datetime):
-        return value
-    if isinstance(value, str) and not isinstance(value, Uuid):
-        return parse_date(value)
-    if is_number(value) and isinstance(value, int):
-        return from_milliseconds(value)
-    raise execution(f"Can't parse {kind_of(value)} as Date.")
-
-
-@builds("asDate")
-def _as_date(builder: Builder, arguments: Arguments) -> Step:
-    return ConvertStep("asDate", _date)
-
-
-def _boolean(value: Any) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    if is_number(value):
-        return None if value != value else value != 0
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true"
-    raise execution(f"Can't parse {shown(value):.60} as Boolean.")
-
-
-@builds("asBool")
-def _as_bool(builder: Builder, arguments: Arguments) -> Step:
-    return ConvertStep("asBool", _boolean)
-
-
-_NUMBER_TYPES: Final[dict[GType, tuple[type, int]]] = {
-    GType.byte: (Byte, 7),
-    GType.short: (Short, 15),
-    GType.int: (int, 31),
-    GType.long: (Long, 63),
-    GType.big_integer: (BigInt, 4096),
-    GType.float: (Float32, 0),
-    GType.double: (float, 0),
-    GType.big_decimal: (Decimal, 0),
-}
-
-
-def _parsed_number(value: Any) -> Any:
-    if is_number(value):
-        return value
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            if len(text) <= limits.GREMLIN_DIGITS_MAX:
-                return int(text) if text.lstrip("+-").isdigit() else float(text)
-        except ValueError:
-            pass
-    raise execution(f"Can't parse {shown(value):.60} as number.")
-
-
-@builds("asNumber")
-def _as_number(builder: Builder, arguments: Arguments) -> Step:
-    target = arguments.token(GType) if len(arguments) else None
-
-    def convert(value: Any) -> Any:
-        number = _parsed_number(value)
-        if target is None:
-            return number
-        kind, bits = _NUMBER_TYPES[target]
-        try:
-            if bits:
-                whole = int(number)
-                if not -(1 << bits) <= whole < (1 << bits):
-                    raise execution(f"Can't convert number {number} to {target.value}: it does not fit.")
-                return kind(whole)
-            return Decimal(str(number)) if kind is Decimal else kind(number)
-        except (ValueError, OverflowError, InvalidOperation):
-            raise execution(f"Can't convert number {number} to {target.value}.") from None
-
-    return ConvertStep("asNumber", convert)
-
-
-@builds("dateAdd")
-def _date_add(builder: Builder, arguments: Arguments) -> Step:
-    unit = arguments.token(DT)
-    count = arguments.count()
-
-    def convert(value: Any) -> datetime:
-        if not isinstance(value, datetime):
-            raise execution(f"dateAdd() is for dates, not for {kind_of(value)}.")
-        try:
-            return value + timedelta(**{f"{unit.value}s": count})
-        except OverflowError:
-            raise execution("The date is out of range.") from None
-
-    return ConvertStep("dateAdd", convert)
-
-
-class DateDiffStep(WaitingStep):
-    name = "dateDiff"
-
-    def __init__(self, other: datetime | Pipeline | None) -> None:
-        self.other = other
-
-    def children(self) -> Iterable[Pipeline]:
-        return (self.other,) if isinstance(self.other, Pipeline) else ()
-
-    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
-        found = []
-        for each in batch:
-            if not isinstance(each.value, datetime):
-                raise execution(f"dateDiff() is for dates, not for {kind_of(each.value)}.")
-            other: Any = self.other
-            if isinstance(other, Pipeline):
-                first = await other.first(each, run)
-                other = first.value if first is not None else None
-            if other is None:
-                other = datetime.fromtimestamp(0, UTC)
-            if not isinstance(other, datetime):
-                raise execution("dateDiff() takes a date.")
-            found.append(each.to(Long((each.value - other).total_seconds())))
-        return found
-
-
-@builds("dateDiff")
-def _date_diff(builder: Builder, arguments: Arguments) -> Step:
-    value = arguments.take()
-    if isinstance(value, Traversal):
-        return DateDiffStep(builder.pipeline(value))
-    if value is not None and not isinstance(value, datetime):
-        raise compilation("dateDiff() takes a date or a traversal.")
-    return DateDiffStep(value)
 
 
 class ConcatStep(WaitingStep):
