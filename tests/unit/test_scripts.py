@@ -49,12 +49,12 @@ class Interrupted(Jail):
     def __init__(self, happen: Callable[[int], Awaitable[None]]) -> None:
         super().__init__()
         self._happen = happen
-        self._count = 0
+        self.count = 0
 
     async def run(self, begin: Begin, perform: Perform) -> Ended:
         async def interrupted(asked: Any) -> Any:
-            self._count += 1
-            await self._happen(self._count)
+            self.count += 1
+            await self._happen(self.count)
             return await perform(asked)
 
         return await super().run(begin, interrupted)
@@ -169,6 +169,60 @@ async def test_others_that_write_to_the_key_are_not_overwritten(house: House) ->
     await use(house, write)
     assert await run(house, container, INCREMENT, "c") == 401
     assert (await stored(house, container))[0]["n"] == 401
+
+
+# What a script looks at before others write, what they do, and whether the script must run again.
+LOOKS = [
+    ("readDocument(__.getAltLink() + '/docs/0', then)", "other", False),
+    ("readDocument(__.getAltLink() + '/docs/0', then)", "same", True),
+    ("readDocument(__.getAltLink() + '/docs/0', then)", "renamed", True),
+    ("readDocument(__.getAltLink() + '/docs/0', then)", "deleted", True),
+    ("readDocument(__.getAltLink() + '/docs/new', then)", "other", False),
+    ("readDocument(__.getAltLink() + '/docs/new', then)", "created", True),
+    ("readDocument(__.getAltLink() + '/docs/named', then)", "renamed", True),
+    ("readDocuments(__.getSelfLink(), then)", "other", True),
+    ("queryDocuments(__.getSelfLink(), 'SELECT * FROM c WHERE c.id = \\'0\\'', then)", "other", True),
+    ("filter(function (each) { return each.id === '0'; }, then)", "deleted", True),
+]
+
+
+@pytest.mark.parametrize(("look", "change", "is_again"), LOOKS)
+async def test_only_what_was_looked_at_matters(house: House, look: str, change: str, is_again: bool) -> None:
+    container = await house.container()
+    await house.put(container, *documents(3))
+
+    async def happen(count: int) -> None:
+        if count != 2:
+            return
+        match change:
+            case "other":
+                await house.put(container, {"id": "1", "pk": "a", "n": 7})
+            case "same":
+                await house.put(container, {"id": "0", "pk": "a", "n": 7})
+            case "created":
+                await house.put(container, {"id": "new", "pk": "a"})
+            case "deleted":
+                await house.delete(container, {"id": "0", "pk": "a"})
+            case "renamed":
+                options = ItemOptions(key=("a",))
+                await items.replace(container, "0", {"id": "named", "pk": "a"}, options, house.clock)
+
+    jail = await use(house, happen)
+    body = f"""function () {{
+        __.{look};
+        function then() {{ __.upsertDocument(__.getSelfLink(), {{id: "mine", pk: "a"}}); }}
+    }}"""
+    await run(house, container, body)
+    assert jail.count == (4 if is_again else 2)
+    assert "mine" in [each["id"] for each in await stored(house, container)]
+
+
+async def test_scripts_that_get_in_each_others_way_take_turns(house: House) -> None:
+    container = await house.container()
+    await house.put(container, {"id": "c", "pk": "a", "n": 0})
+    found = await asyncio.gather(*[run(house, container, INCREMENT, "c") for _ in range(40)])
+    assert sorted(found) == list(range(1, 41))
+    assert not house.account.script_turns.is_taken(container.record.rid + container.effective_key(("a",)))
 
 
 async def test_others_that_write_elsewhere_do_not_matter(house: House) -> None:

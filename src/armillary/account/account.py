@@ -26,6 +26,7 @@ from armillary.partition import upkeep
 from armillary.partition.partition import Partition
 from armillary.scripts.functions import Caller
 from armillary.scripts.jail import Jail
+from armillary.scripts.turns import Turns
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Account:
         self.snapshots = Snapshots(self)
         self.migrations: dict[tuple[str, str], Stoppable] = {}  # by the names of what is moved, as it was found
         self.jail = Jail()  # where scripts run; nothing runs there until one does
+        self.script_turns = Turns()
         self.function_caller = Caller()  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid

@@ -83,6 +83,7 @@ async def in_transaction(
     """Let `run` work in a transaction of the script's, again if others came in between, and pay for it once."""
     epk = container.effective_key(key)
     lost = await container.faults.at_key(operation, container, epk) if container.faults is not None else None
+    turns, place = account.script_turns, container.record.rid + epk
     attempts, ends_s = 0, account.clock.elapsed_s() + limits.SCRIPT_ATTEMPTS_SECONDS_MAX
     while True:
         partition = container.partition_for(epk)
@@ -90,7 +91,11 @@ async def in_transaction(
         home = _home(account, container, key, epk)
         transaction = ScriptTransaction(partition, home, account.clock, _units_ru(partition))
         try:
-            result = await run(transaction)
+            if attempts or turns.is_taken(place):
+                async with turns.at(place):
+                    result = await run(transaction)
+            else:
+                result = await run(transaction)
         except Failure as failure:
             attempts += failure.kind is Kind.RETRY_WITH
             is_again = failure.kind is Kind.RETRY_WITH and attempts < limits.SCRIPT_ATTEMPTS_MAX

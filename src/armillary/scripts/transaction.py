@@ -1,9 +1,9 @@
 """The transaction of a script: one logical partition, its own writes visible to it, nobody else's seen to change.
 
 While the script runs, its operations are *rehearsed* on a layer over what is stored, and nothing is locked. Reading on
-fresh snapshots is reading on one snapshot as long as nobody writes to the logical partition; each look makes sure of
-that, and so does the end, where the operations are applied in one transaction of the partition. Otherwise it is
-RETRY_WITH, and whoever runs the script runs it again.
+fresh snapshots is reading on one snapshot as long as nobody writes what was looked at: single items, or after a query
+all of the logical partition. Each look makes sure of that, and so does the end, where the operations are applied in one
+transaction of the partition. Otherwise it is RETRY_WITH, and whoever runs the script runs it again.
 
 What an item's etag and rid will be is known only at the end. Those that the script saw are replaced in what it wrote
 and answered (`relocated`); numbers far from all others make sure that they are nobody else's.
@@ -30,15 +30,17 @@ from armillary.model.documents import Form
 from armillary.model.encoding import decode_value, encode_value, epk_of, unpack_header
 from armillary.model.keys import Key
 from armillary.model.values import UNDEFINED
-from armillary.partition.log import ITEM_WRITTEN, Head, unpack_change
+from armillary.partition.log import ITEM_WRITTEN, Change, Head, unpack_change
 from armillary.partition.operations import Document, Operation, Outcome, Result, Verb, draft
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
+from armillary.partition.uniqueness import has_unique
 from armillary.partition.writer import Writer
 from armillary.query import cursor as cursors
 from armillary.query.access import Index, Scope
 from armillary.query.cursor import Cursor
 from armillary.query.execution import Execution, Position, Progress
+from armillary.query.execution import Page as ExecutionPage
 from armillary.query.ordering import check_order
 from armillary.query.selection import Selection
 from armillary.storage.engine import Txn, View
@@ -93,7 +95,11 @@ class ScriptTransaction:
         self._layer = Layer()
         self._rules_number = home.schema.rules.number
         self._first_apart = 1 << 64  # the number of the first item that is created; nothing was looked at yet
-        self._checked_lsn: int | None = None  # up to here nobody else has written to the logical partition
+        self._checked_lsn: int | None = None  # up to here nobody else has written what was looked at
+        self._ids: set[str] = set()  # of items that were looked at, whether or not they exist
+        self._numbers: set[int] = set()  # of those that do: their ids may change
+        # Whether all of the logical partition was looked at; where values must be unique, every write does.
+        self._sees_all = has_unique(home.schema)
         self._done: list[tuple[Operation, Outcome]] = []  # writes, in order
         self._names: dict[bytes, bytes] = {}  # etags and rids as rehearsed -> as they are
         self._marks: set[bytes] = set()  # what all of them have in them, so that most texts need no second look
@@ -135,14 +141,26 @@ class ScriptTransaction:
 
     async def _rehearse(self, operation: Operation) -> Outcome:
         layer = Layer()
+
+        def rehearse(txn: Txn) -> Outcome:
+            self._note(txn, operation.item_id)
+            return self.partition.rehearse(txn, operation)
+
         try:
-            outcome = await self._look(lambda txn: self.partition.rehearse(txn, operation), layer)
+            outcome = await self._look(rehearse, layer)
         except Failure as failure:
             self.charge_ru += failure.charge_ru
             raise
         self._layer.absorb(layer)
         self.charge_ru += outcome.charge_ru
         return outcome
+
+    def _note(self, txn: Txn, item_id: str) -> None:
+        if item_id not in self._ids:
+            self._ids.add(item_id)
+            number = txn.get(layout.id_key(self.home.epk, item_id))
+            if number is not None:
+                self._numbers.add(int.from_bytes(number, "big"))
 
     async def item_id_of(self, link: str) -> str:
         """The id of the item that a link names, by names or by rids."""
@@ -157,6 +175,7 @@ class ScriptTransaction:
         stored = None
         if number is not None:
             stored = await self._look(lambda txn: txn.get(layout.item_key(number)))
+            self._numbers.add(number)
         if stored is None or unpack_header(stored).epk != home.epk:
             raise Failure(Kind.NOT_FOUND, f"No document with the link '{link[:200]}' exists in this logical partition.")
         return documents.item_id(stored)
@@ -209,14 +228,17 @@ class ScriptTransaction:
             room, room_bytes = page_items - len(rows), limits.PAGE_BYTES_MAX - size_bytes
             before = replace(execution.progress)
             slice_end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
-            page = await self._look(
-                lambda txn: execution.step(
+
+            def step(txn: Txn) -> ExecutionPage:
+                self._sees_all = True
+                return execution.step(
                     txn,
                     max(room, 1),  # noqa: B023 (run at once)
                     room_bytes,  # noqa: B023
                     lambda: self._clock.elapsed_s() > slice_end_s,  # noqa: B023
                 )
-            )
+
+            page = await self._look(step)
             if room <= 0 and page.rows:
                 # The page was full, and now it is known that something follows.
                 return Page(rows, self._token(before, execution, fingerprint))
@@ -280,22 +302,26 @@ class ScriptTransaction:
         return fn(OverlayTxn(layer, self._layer, view.get, scan))
 
     def _check_unchanged(self, view: View) -> None:
-        """Nobody else has written to the logical partition since it was looked at last, nor are there other rules."""
+        """Nobody else has written what was looked at since, nor are there other rules."""
         assert self._checked_lsn is not None
         low, high = layout.change_key(self._checked_lsn + 1), layout.space_end(layout.CHANGES)
         count = 0
         for key, value in islice(view.scan(low, high), limits.SCRIPT_CHANGES_MAX):
             count += 1
             change = unpack_change(key, value)
-            epk = change.epk
-            if change.kind == ITEM_WRITTEN:
-                stored = view.get(layout.item_key(change.number))
-                assert stored is not None, "a change without its item"
-                epk = epk_of(stored)
-            if epk == self.home.epk:
+            if change.number in self._numbers or self._was_seen(view, change):
                 raise _conflict()
         if count == limits.SCRIPT_CHANGES_MAX or self.home.schema.rules.number != self._rules_number:
             raise _conflict()
+
+    def _was_seen(self, view: View, change: Change) -> bool:
+        stored = None
+        if change.kind == ITEM_WRITTEN:
+            stored = view.get(layout.item_key(change.number))
+            assert stored is not None, "a change without its item"
+        if (change.epk if stored is None else epk_of(stored)) != self.home.epk:
+            return False
+        return self._sees_all or (change.item_id if stored is None else documents.item_id(stored)) in self._ids
 
     # The end.
 
