@@ -155,7 +155,7 @@ def test_backups(start_operator: Start, console: Console, tmp_path: Path) -> Non
     second = console.json("backup", "create", backups)
     third = console.json("backup", "create", backups)
     assert (first["number"], second["number"], third["number"]) == (1, 2, 3)
-    assert 0 < third["copied_bytes"] < third["size_bytes"]
+    assert 0 < third["copiedBytes"] < third["sizeBytes"]
     assert not any((operator.directory / "checkpoints").iterdir())
     operator.server.stop()
     assert console.json("backup", "create", backups)["number"] == 4
@@ -173,6 +173,9 @@ def test_backups(start_operator: Start, console: Console, tmp_path: Path) -> Non
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
     assert "digest" in console.command("backup", "verify", backups, code=1)
+    again = tmp_path / "server-3"
+    assert "not what was backed up" in console.command("backup", "restore", backups, "--to", str(again), code=2)
+    assert not again.exists()  # so that nobody serves a part
     assert "no backups" in console.command("backup", "list", str(tmp_path), code=2)
     assert "nothing in it was touched" in console.command("backup", "create", str(tmp_path), code=2)
 

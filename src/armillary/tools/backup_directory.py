@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from armillary.errors import Failure, Kind, bad_request
 
+_FORMAT: Final = "FORMAT"  # of a data directory
 _MARK, _MARK_TEXT, _FILES = "BACKUP", "armillary backup 1\n", "files"
 _CHUNK_BYTES: Final = 1024 * 1024
 
@@ -155,20 +156,29 @@ class BackupDirectory:
 
     def restore(self, backup: Backup, target: Path) -> None:
         """A data directory that nobody had before."""
-        if target.exists() and any(target.iterdir()):
+        is_there = target.exists()
+        if is_there and (not target.is_dir() or any(target.iterdir())):
             raise bad_request(f"{target} is not empty. Name a new directory.")
         try:
-            for entry in backup.entries:
-                file = target / entry.path
-                file.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self._files / entry.digest, file)
-                if _digest(file) != entry.digest:
-                    raise Failure(Kind.CORRUPT, f"{entry.path} is not what was backed up. Verify the other backups.")
-                _sync(file)
-            for directory in (target, *(each for each in target.rglob("*") if each.is_dir())):
-                _sync(directory)
+            self._restore(backup, target)
         except OSError as error:
+            _remove(target, but_itself=is_there)
             raise bad_request(f"The backup cannot be restored to {target}: {error.strerror}.") from None
+        except BaseException:
+            _remove(target, but_itself=is_there)
+            raise
+
+    def _restore(self, backup: Backup, target: Path) -> None:
+        # What makes it a data directory comes last: nobody is to serve a part of one.
+        for entry in sorted(backup.entries, key=lambda each: each.path == _FORMAT):
+            file = target / entry.path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self._files / entry.digest, file)
+            if _digest(file) != entry.digest:
+                raise Failure(Kind.CORRUPT, f"{entry.path} is not what was backed up. Verify the other backups.")
+            _sync(file)
+        for directory in (target, *(each for each in target.rglob("*") if each.is_dir())):
+            _sync(directory)
 
     @contextmanager
     def opened(self, backup: Backup) -> Iterator[Path]:
@@ -200,6 +210,18 @@ class BackupDirectory:
                 freed_bytes += file.stat().st_size
                 file.unlink()
         return len(backups[:-keep]), freed_bytes
+
+
+def _remove(directory: Path, *, but_itself: bool) -> None:
+    """What was begun there. `but_itself`: it was there before, empty."""
+    if not but_itself:
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    for each in directory.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            each.unlink(missing_ok=True)
 
 
 def _identity(entry: Entry) -> tuple[str, int, int, int]:

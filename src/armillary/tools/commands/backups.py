@@ -9,7 +9,6 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -126,5 +125,10 @@ async def _checkpoint_here(directory: Path) -> Path:
 
 
 def _shown(backup: Backup) -> dict[str, Any]:
-    shown = {name: value for name, value in asdict(backup).items() if name != "entries"}
-    return {**shown, "size_bytes": backup.size_bytes, "files": len(backup.entries)}
+    return {
+        "number": backup.number,
+        "taken": backup.taken,
+        "copiedBytes": backup.copied_bytes,
+        "sizeBytes": backup.size_bytes,
+        "files": len(backup.entries),
+    }

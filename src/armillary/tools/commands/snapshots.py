@@ -133,6 +133,8 @@ def _scope(name: str) -> tuple[str, ...]:
 @contextmanager
 def _whole_file(file: Path) -> Iterator[BinaryIO]:
     """A file that appears when it is complete and durable, or not at all."""
+    if file.exists() and not file.is_file():  # a device, say, which would not be one any more
+        raise bad_request(f"The snapshot {file} cannot be written: that is no file.")
     unfinished = file.with_name(f".{file.name}.{SystemClock().random_bytes(4).hex()}")
     try:
         with unfinished.open("xb") as stream:
