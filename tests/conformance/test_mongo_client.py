@@ -16,7 +16,7 @@ from support.mongo_cases import decoded, difference, load_cases
 from support.process import ServerProcess
 
 CASES = load_cases()
-OWN_CASES = load_cases("own_cases")  # in the order of insertion, so of one partition
+OWN_CASES = [*load_cases("own_cases"), *load_cases("own_find_cases")]  # in the order of insertion, so of one partition
 CODEC: CodecOptions[Any] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
 PARTITION_RU = 200  # of which a collection's 400 request units make four partitions
 

@@ -11,7 +11,7 @@ from support.mongo_lists import Lists
 from armillary.errors import Failure
 from armillary.model.bson_values import order_key
 
-CASES = [*load_cases(), *load_cases("own_cases")]
+CASES = [*load_cases(), *load_cases("own_cases"), *load_cases("own_find_cases")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])

@@ -28,7 +28,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def load_cases(name: str = "cases") -> list[dict[str, Any]]:
-    """`cases` are the corpus, `own_cases` more of the same form, from MongoDB's documentation and its own tests."""
+    """`cases` are the corpus, `own_cases` and `own_find_cases` more of the same form, from MongoDB's documentation and
+    its own tests."""
     return [json.loads(line) for line in (_CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
 

@@ -62,7 +62,13 @@ async def _aggregate(call: Call) -> Reply:
     return await aggregation.aggregate(call)
 
 
+def _check_reading(call: Call) -> None:
+    if "writeConcern" in call.body:
+        raise refusal(72, f"{call.name} does not support writeConcern")
+
+
 async def _find(call: Call) -> Reply:
+    _check_reading(call)
     if views.find(call, call.collection()) is None:
         return await reads.find(call)
     inner = views.as_aggregate(call, views.find_stages(call))
@@ -72,6 +78,7 @@ async def _find(call: Call) -> Reply:
 
 
 async def _count(call: Call) -> Reply:
+    _check_reading(call)
     if views.find(call, call.collection()) is None:
         return await reads.count(call)
     inner = views.as_aggregate(call, views.count_stages(call))
@@ -81,6 +88,7 @@ async def _count(call: Call) -> Reply:
 
 
 async def _distinct(call: Call) -> Reply:
+    _check_reading(call)
     if views.find(call, call.collection()) is None:
         return await reads.distinct(call)
     inner = views.as_aggregate(call, [{"$match": call.fields.document("query", {})}])

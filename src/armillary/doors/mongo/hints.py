@@ -11,6 +11,7 @@ from armillary.account.container import Container
 from armillary.account.rules import INDEXES
 from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.collation import Collation
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.index_definitions import is_identical_key
 from armillary.languages.mongo.matching import Matcher
@@ -28,10 +29,13 @@ def check(container: Container | None, hint: Any) -> Document | None:
         return None
     if not isinstance(hint, str | dict):
         raise refusal(9, "Hint must be a string or an object")
-    is_natural = isinstance(hint, dict) and "$natural" in hint
-    if is_natural and len(hint) > 1:
-        raise refusal(2, "$natural hint may not be combined with other fields")
-    if container is None or is_natural:
+    if isinstance(hint, dict) and "$natural" in hint:
+        if len(hint) > 1:
+            raise refusal(2, "$natural hint may not be combined with other fields")
+        if whole_number(hint["$natural"]) not in (1, -1):
+            raise refusal(2, "$natural hint cannot be set to a value other than -1 or 1.")
+        return None
+    if container is None:
         return None
     for each in indexes.definitions(container):
         if each["name"] == hint if isinstance(hint, str) else is_identical_key(each["key"], hint):
@@ -81,6 +85,8 @@ def bounded(call: Call, matcher: Matcher, hinted: Document | None) -> Matcher:
     order = order_of(hinted, None)
     if order is None:
         raise refusal(51174, f"min and max need an index of fields, which '{hinted['name']}' is not")
+    if least and most and list(least) != list(most):
+        raise refusal(51176, "min and max must have the same field names, in the same order")
     for given in (least, most):
         if given and list(given) != list(hinted["key"]):
             raise refusal(51174, "min and max must name the fields of the hinted index, in its order")

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from armillary.languages.mongo.elements import number_of, type_numbers, whole_number
-from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
+from armillary.languages.mongo.errors import BAD_VALUE, FAILED_TO_PARSE, TYPE_MISMATCH, refusal
 from armillary.languages.mongo.regexes import regex_matcher
 from armillary.model.bson_values import Document, is_number, order_key, shell_text, type_name, type_number
 
@@ -66,7 +66,8 @@ def _type(keyword: str, value: Any, given: Document) -> Test:
             raise refusal(FAILED_TO_PARSE, "Cannot specify both $jsonSchema keywords 'type' and 'bsonType'")
         for name in names:
             if name not in _JSON_TYPES:
-                raise refusal(2, f"$jsonSchema type '{name}' is not currently supported.")
+                code = FAILED_TO_PARSE if name == "integer" else BAD_VALUE
+                raise refusal(code, f"$jsonSchema type '{name}' is not currently supported.")
         names = [_JSON_TYPES[name] for name in names]
     wanted = type_numbers(names, keyword)
     return lambda each: type_number(each) in wanted

@@ -119,7 +119,9 @@ def _read(given: Document, prefix: str, entries: list[tuple[int, str, Any]]) -> 
         if path.endswith(".$"):
             path = path.removesuffix(".$")
             if not is_flag:
-                raise refusal(31271, "positional projection cannot be used with a literal")
+                if type(value) is dict:
+                    raise refusal(31271, "positional projection cannot be used with an expression or sub object")
+                raise refusal(31308, "positional projection cannot be used with a literal")
             if not truth(value):
                 raise refusal(31395, "positional projection cannot be used with exclusion")
             if any(kind == _POSITION for kind, _, _ in entries):
@@ -290,7 +292,7 @@ def _slice(parts: Parts, operand: Any) -> Projection:
         raise refusal(28667, f"First argument to $slice must be a number, but it is {shell_text(operand)}")
     first, count = numbers[0] or 0, (numbers[1] or 0) if len(numbers) == 2 else None
     if count is not None and count <= 0:
-        raise refusal(28729, f"Third argument to $slice must be positive: {count}")
+        raise refusal(28724, f"First argument to $slice must be an array, unless a positive limit follows: {count}")
 
     def sliced(elements: list[Any]) -> list[Any]:
         if count is None:
@@ -330,6 +332,8 @@ def _compute(spec: Any, context: Context) -> Callable[[Document], Any]:
 
 
 def _meta(operand: Any, context: Context, matcher: Matcher | None) -> Callable[[Document], Any]:
+    if type(operand) is not str:
+        raise refusal(17307, "$meta only supports string arguments")
     if operand not in _METADATA:
         raise refusal(17308, f"Unsupported argument to $meta: {shell_text(operand)}")
     if operand == "textScore" and matcher is not None and matcher.text is not None:

@@ -25,6 +25,7 @@ from armillary.query.patterns import (
 
 INVALID_PATTERN, INVALID_OPTIONS = 51091, 51108
 _OPTIONS: Final = frozenset("imsxu")
+_UNICODE_MARKS: Final = ("(*UTF8)", "(*UTF)")  # what old patterns begin with to have characters, which they have anyway
 
 
 def regex_matcher(pattern: str, options: str) -> Matcher:
@@ -35,7 +36,12 @@ def regex_matcher(pattern: str, options: str) -> Matcher:
         raise bad_value("Regular expression cannot contain an embedded null byte")
     if len(pattern) > limits.PATTERN_CHARACTERS_MAX:
         raise refusal(INVALID_PATTERN, f"Regular expression is longer than {limits.PATTERN_CHARACTERS_MAX} characters")
-    return _matcher(pattern, "".join(sorted(set(options) - {"u"})))
+    return _matcher(_unmarked(pattern), "".join(sorted(set(options) - {"u"})))
+
+
+def _unmarked(pattern: str) -> str:
+    mark = next((each for each in _UNICODE_MARKS if pattern.startswith(each)), "")
+    return pattern.removeprefix(mark)
 
 
 def matcher_of(value: Regex[Any]) -> Matcher:
@@ -55,7 +61,7 @@ def _matcher(pattern: str, options: str) -> Matcher:
 def literal_prefix(pattern: str, options: str) -> str:
     """What every text that matches begins with; empty when nothing is known."""
     try:
-        node = parse_pattern(pattern, "".join(set(options) - {"u"}))
+        node = parse_pattern(_unmarked(pattern), "".join(set(options) - {"u"}))
     except InvalidPattern:
         return ""
     parts = _parts(node)
