@@ -1,6 +1,7 @@
 """Stored procedures beside what clients would do without them: a call of an empty one beside a point read, and one that
 creates a hundred items beside a hundred creates, both at durability full. One connection, in turns; of the times of a
-round the median counts, and of the rounds the median of their ratios.
+round the median counts, and of the rounds the median of their ratios. Empty calls and reads are counted over sixteen
+connections too.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench import protocol, servers
+from bench import load, protocol, servers
 from bench.protocol import NUMBER_FIRST, PARTITION_FIRST, container_link, filled, partition_header, request_text, signed
 from bench.sections import Aim, Say, row
 
 ITEMS: Final = 100
+CONNECTIONS: Final = 16
 EMPTY: Final = "function () {}"
 IMPORT: Final = """function (documents) {
     var collection = getContext().getCollection(), link = collection.getSelfLink(), count = 0;
@@ -39,6 +41,8 @@ class ScriptFigures:
     empty_s: list[float] = field(default_factory=list)
     import_s: list[float] = field(default_factory=list)
     creates_s: list[float] = field(default_factory=list)
+    busy_reads: list[float] = field(default_factory=list)  # each second, over many connections
+    busy_calls: list[float] = field(default_factory=list)
 
     def lines(self) -> Iterable[str]:
         yield ""
@@ -50,6 +54,10 @@ class ScriptFigures:
             (f"{ITEMS} single creates", self.creates_s),
         ):
             yield row(name, [f"{1000 * each:.2f}" for each in found])
+        yield ""
+        yield f"the same over {CONNECTIONS} connections, each second"
+        yield row("point reads", [f"{each:,.0f}" for each in self.busy_reads])
+        yield row("calls of an empty procedure", [f"{each:,.0f}" for each in self.busy_calls])
 
     def aims(self) -> Iterable[Aim]:
         yield Aim("call of an empty procedure / point read", _ratio(self.empty_s, self.read_s), 3, is_most=True)
@@ -73,6 +81,12 @@ def measure(directory: Path, *, is_quick: bool, say: Say) -> ScriptFigures:
             figures.empty_s.append(_median_s(client.run_empty, 300))
             figures.import_s.append(_median_s(client.run_import, 3 if is_quick else 5))
             figures.creates_s.append(_median_s(client.create_all, 2 if is_quick else 3))
+            for found, text in ((figures.busy_reads, client.read_text), (figures.busy_calls, client.empty_text)):
+                script = load.from_table([text.decode()])
+                busy = load.run_wrk(
+                    server.port, script, connections=CONNECTIONS, seconds=1 if is_quick else 3, cpu_pid=server.pid
+                )
+                found.append(busy.per_s)
             empty, times = (
                 _ratio(figures.empty_s[-1:], figures.read_s[-1:]),
                 figures.creates_s[-1] / figures.import_s[-1],
@@ -105,9 +119,10 @@ class _Client:
         self._link = container_link(container)
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        [self._read_text] = [
+        [self.read_text] = [
             each.encode() for each in protocol.read_texts(container, range(NUMBER_FIRST, NUMBER_FIRST + 1))
         ]
+        self.empty_text = self._execution("empty", "[]")
         self._create_headers = protocol.create_headers(container)
         self._next = NUMBER_FIRST + 10 * ITEMS
 
@@ -121,13 +136,13 @@ class _Client:
                 call()
 
     def read(self) -> None:
-        self._ask(self._read_text)
+        self._ask(self.read_text)
 
     def run_empty(self) -> None:
-        self._execute("empty", "[]")
+        self._ask(self.empty_text)
 
     def run_import(self) -> None:
-        self._execute("import", f"[[{','.join(self._items())}]]")
+        self._ask(self._execution("import", f"[[{','.join(self._items())}]]"))
 
     def create_all(self) -> None:
         headers = self._create_headers | partition_header(str(PARTITION_FIRST))
@@ -138,10 +153,10 @@ class _Client:
         first, self._next = self._next, self._next + ITEMS
         return [filled(protocol.item(), number, PARTITION_FIRST) for number in range(first, first + ITEMS)]
 
-    def _execute(self, name: str, body: str) -> None:
+    def _execution(self, name: str, body: str) -> bytes:
         link = f"{self._link}/sprocs/{name}"
         headers = signed("POST", "sprocs", link, partition_header(str(PARTITION_FIRST)))
-        self._ask(request_text("POST", f"/{link}", headers, body, has_holes=False).encode())
+        return request_text("POST", f"/{link}", headers, body, has_holes=False).encode()
 
     def _ask(self, text: bytes) -> None:
         self._socket.sendall(text)
