@@ -9,6 +9,7 @@ from armillary.doors.mongo import compiled, namespaces
 from armillary.doors.mongo.call import Call
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.shortcomings import details
 from armillary.model.bson_values import Document
 
 Check = Callable[[Document, Document | None], None]  # of a document, and what it was before
@@ -41,7 +42,7 @@ def validator_of(call: Call, container: Container) -> Check | None:
             fields={
                 "errInfo": {
                     "failingDocumentId": document.get("_id"),
-                    "details": {"operatorName": next(iter(given)), "specifiedAs": given},
+                    "details": details(given, document, context),
                 }
             },
         )

@@ -34,6 +34,16 @@ def compile_schema(given: Any) -> Callable[[Document], bool]:
     return _schema(given)
 
 
+def failing_keywords(given: Document, value: Any) -> list[str]:
+    """The keywords of a schema that a value does not satisfy, in the order in which MongoDB names them."""
+    found = []
+    for keyword in _TOLD:
+        test = _KEYWORDS[keyword](keyword, given[keyword], given) if keyword in given else None
+        if test is not None and not test(value):
+            found.append(keyword)
+    return found
+
+
 def _schema(given: Any, name: str = "$jsonSchema") -> Test:
     if type(given) is not dict:
         raise refusal(TYPE_MISMATCH, f"{name} must be an object, not {type_name(given)}")
@@ -308,3 +318,11 @@ _KEYWORDS: Final[dict[str, Callable[[str, Any, Document], Test | None]]] = {
     "maxProperties": _sized(dict, False),
     "dependencies": _dependencies,
 }
+
+_TOLD: Final = (
+    *("allOf", "anyOf", "oneOf", "not", "enum"),
+    *("maximum", "minimum", "maxLength", "minLength", "pattern", "multipleOf"),
+    *("minItems", "maxItems", "uniqueItems", "items"),
+    *("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties"),
+    *("dependencies", "type", "bsonType"),
+)
