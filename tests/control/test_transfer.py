@@ -227,6 +227,8 @@ def test_refusals(operator: Operator, name: str, tmp_path: Path) -> None:
     write_lines(tmp_path / "in.jsonl", rows(3))
     assert "does not exist" in transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/none", code=2)
     operator.command("containers", "create", f"{name}/there", "--partition-key", "/a")
+    reader = operator.ask("POST", "account/keys/primaryReadonly/regenerate")["key"]
+    assert "read-only key" in _refused(operator, tmp_path, "import", "in.jsonl", f"{name}/there", "--key", reader)
     other = transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/there", "--partition-key", "/b", code=2)
     assert "partitioned by /a" in other
     assert "needs a key" in _refused(operator, tmp_path, "import", f"cosmos:{operator.server.url}/a/b", "a/b")

@@ -31,6 +31,7 @@ from armillary.tools.transfer.rows import BadRow, Position, Row, Written, bad_ro
 # Whole requests are limited to 2 MB; larger items go alone, and the server says whether it takes them.
 _REQUEST_BYTES_MAX: Final = limits.BATCH_BYTES_MAX // 2
 _FATAL: Final = frozenset((401, 404))  # of a whole request: the same would come of every other one
+_KEY_FULL: Final = "1014"  # of 403: one partition key can hold no more, others can
 _HEADERS: Final = (
     ("x-ms-cosmos-is-batch-request", "True"),
     ("x-ms-cosmos-batch-atomic", "False"),
@@ -142,7 +143,8 @@ class CosmosSink:
             written.charge_ru += charge_of(answer)
             if answer.status == 410:
                 return moved + upserts
-            if answer.status in _FATAL or answer.status >= 500:
+            is_forbidden = answer.status == 403 and answer.headers.get("x-ms-substatus") != _KEY_FULL
+            if answer.status in _FATAL or answer.status >= 500 or is_forbidden:
                 raise refusal(answer, self._endpoint.url)
             if answer.status >= 400:
                 if len(upserts) == 1:

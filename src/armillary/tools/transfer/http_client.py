@@ -91,6 +91,12 @@ class HttpClient:
         return True
 
     def _unavailable(self, error: BaseException) -> Failure:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Failure(
+                Kind.UNAVAILABLE,
+                f"The certificate of {self.url} is not trusted: {error.verify_message}. If it is a server of yours, "
+                "name its data directory with --data, or see `armillary trust`.",
+            )
         return Failure(Kind.UNAVAILABLE, f"{self.url} does not answer: {error or type(error).__name__}.")
 
     def close(self) -> None:

@@ -167,4 +167,7 @@ class MongoSink:
 
 
 def _refusal(error: PyMongoError) -> Failure:
-    return Failure(Kind.UNAVAILABLE, f"The MongoDB server does not do it: {error}")
+    details = error.details if isinstance(error, OperationFailure) else None
+    # Without what the driver adds for whoever looks after it.
+    reason = str((details or {}).get("errmsg") or str(error).partition(" (configured timeouts")[0])
+    return Failure(Kind.UNAVAILABLE, f"The MongoDB server does not do it: {reason.removesuffix('.')}.")
