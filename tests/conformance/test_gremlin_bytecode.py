@@ -15,6 +15,7 @@ from conformance.gremlin_values import matches
 from conformance.test_gremlin import CASES, build
 from gremlin_python.process.anonymous_traversal import traversal
 from gremlin_python.process.graph_traversal import __
+from gremlin_python.process.strategies import PartitionStrategy, ReadOnlyStrategy, SeedStrategy, SubgraphStrategy
 from gremlin_python.process.traversal import Bytecode, Operator, Order, P, T, TextP
 from gremlin_python.structure.io import graphbinaryV1, graphsonV2d0, graphsonV3d0
 from support.gremlin_graph import MemoryGraph, run_script
@@ -113,3 +114,36 @@ def test_lambdas_are_refused(form: str) -> None:
     sent = G.V().map(lambda: ("it.get()", "gremlin-groovy"))
     with pytest.raises(Failure, match="Lambdas are not supported"):
         decoded(sent.bytecode, form)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_strategies(form: str) -> None:
+    graph = await build("modern")
+    for strategy, count in (
+        (SubgraphStrategy(vertices=__.has_label("person"), edges=__.has("weight", P.gt(0.6))), 4),
+        (PartitionStrategy(partition_key="lang", read_partitions=["java"]), 2),
+        (ReadOnlyStrategy(), 6),
+        (SeedStrategy(7), 6),
+    ):
+        given = G.with_strategies(strategy).V().count()
+        assert await results(graph, decoded(given.bytecode, form)) == [count], strategy
+    with pytest.raises(Failure, match="not read only"):
+        await results(graph, decoded(G.with_strategies(ReadOnlyStrategy()).add_v().bytecode, form))
+
+
+@pytest.mark.parametrize(
+    "value", [{"partitionKey": "lang"}, {"fqcn": "org.PartitionStrategy", "conf": {"partitionKey": "lang"}}]
+)
+def test_settings_of_strategies_stand_alone_or_beside_their_class(value: dict[str, Any]) -> None:
+    """Before 3.8, and since."""
+    for kind in ("g:PartitionStrategy", "org.apache.tinkerpop.gremlin.PartitionStrategy"):
+        found = graphson.read({"@type": kind, "@value": value})
+        assert (found.name, found.settings) == ("PartitionStrategy", {"partitionKey": "lang"})
+
+
+async def test_vertices_of_clients_are_known_by_their_ids() -> None:
+    graph = MemoryGraph("pk")
+    await run_script(graph, "g.addV('city').property('id','a').property('pk','x')")
+    await run_script(graph, "g.addV('city').property('id','b').property('pk','x')")
+    assert await run_script(graph, "g.V().is(new Vertex('a','city')).id()") == ["a"]
+    assert await run_script(graph, "g.withSideEffect('s',new Vertex('a','city')).V().where(neq('s')).id()") == ["b"]

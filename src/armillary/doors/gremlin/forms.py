@@ -141,5 +141,5 @@ _BARE_FORM: Final = BinaryForm(is_bare=True)
 
 def form_named(name: str, *, reads_properties: bool) -> Form | None:
     """None: no form that is known."""
-    name = name.replace(" ", "")
+    name = name.replace(" ", "").lower()
     return _BARE_FORM if name == _BINARY and not reads_properties else FORMS.get(name)

@@ -61,10 +61,10 @@ def _typed(kind: Any, value: Any, depth: int) -> Any:
         name = kind[2:]
         if name in FAMILIES:
             return bytecode.token_of(name, value)
-        if name.endswith("Strategy"):
-            return bytecode.strategy_of(name, read(value, depth) if value is not None else {})
     if isinstance(kind, str) and kind.endswith("Strategy"):
-        return bytecode.strategy_of(kind, read(value, depth) if value is not None else {})
+        # Settings by themselves, or since 3.8 beside the name of the class.
+        settings = value["conf"] if isinstance(value, dict) and "fqcn" in value and "conf" in value else value
+        return bytecode.strategy_of(kind, read(settings, depth) if settings is not None else {})
     raise malformed(f"GraphSON has no type {str(kind)[:60]!r}.")
 
 
