@@ -379,6 +379,7 @@ async def test_nothing_is_left_when_it_closes(jail: Jail) -> None:
 
 async def test_who_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCRIPT_CELLS_MAX", 1)
+    monkeypatch.setattr(limits, "SCRIPT_LONG_CELLS_MAX", 0)
     monkeypatch.setattr(limits, "SCRIPT_WAIT_SECONDS_MAX", 0.05)
     jail = Jail()
     begun = asyncio.Event()
@@ -399,3 +400,22 @@ async def test_who_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert (await first).told["responseBody"] == 1
     assert (await run(jail, NAMES)).stopped is None
     await jail.close()
+
+
+async def test_scripts_that_take_long_make_room_for_others(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCRIPT_LONG_SECONDS", 0.01)
+    monkeypatch.setattr(limits, "SCRIPT_SECONDS_MAX", 100.0)
+    never = asyncio.Event()
+
+    async def perform(asked: Any) -> Any:
+        await never.wait()
+
+    body = "function () { __.readDocuments(__.getSelfLink()); }"
+    waiting = [asyncio.create_task(jail.run(Begin(body, GIVEN), perform)) for _ in range(limits.SCRIPT_CELLS_MAX)]
+    for _ in range(2 * limits.SCRIPT_CELLS_MAX):
+        await run(jail, NAMES)
+    assert not any(each.done() for each in waiting)
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await run(jail, NAMES)

@@ -81,6 +81,7 @@ class Jail:
         self._idle: list[_Cell] = []
         self._cells: set[_Cell] = set()
         self._room = asyncio.Semaphore(limits.SCRIPT_CELLS_MAX)
+        self._long_count = 0  # of scripts that have run for so long that they made room for others
         self._is_closed = False
 
     async def run(self, begin: Begin, perform: Perform) -> Ended:
@@ -93,8 +94,11 @@ class Jail:
                 raise Failure(Kind.TIMED_OUT, message) from None
         else:
             await self._room.acquire()
+        place = _Place()
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(limits.SCRIPT_LONG_SECONDS, self._make_room, place)
         try:
-            cell, loop = await self._ready(), asyncio.get_running_loop()
+            cell = await self._ready()
             begun_s = loop.time()
             ended = await self._run(cell, begin, perform)
             if ended.stopped == "lost" and not cell.has_answered and loop.time() - begun_s < _UNSEEN_S:
@@ -102,6 +106,17 @@ class Jail:
                 ended = await self._run(await self._ready(), begin, perform)
             return ended
         finally:
+            timer.cancel()
+            if place.is_long:
+                self._long_count -= 1
+            else:
+                self._room.release()
+
+    def _make_room(self, place: _Place) -> None:
+        """A few that take long do not keep all others waiting."""
+        if self._long_count < limits.SCRIPT_LONG_CELLS_MAX:
+            self._long_count += 1
+            place.is_long = True
             self._room.release()
 
     async def _run(self, cell: _Cell, begin: Begin, perform: Perform) -> Ended:
@@ -112,7 +127,7 @@ class Jail:
         except (EOFError, ValueError):
             return Ended({}, "lost")
         finally:
-            if cell.is_at_rest and not self._is_closed:
+            if cell.is_at_rest and not self._is_closed and len(self._idle) < limits.SCRIPT_CELLS_MAX:
                 self._idle.append(cell)
             else:
                 self._cells.discard(cell)
@@ -141,6 +156,12 @@ class Jail:
             await cell.kill()
         self._cells.clear()
         self._idle.clear()
+
+
+class _Place:
+    """Of a script that runs: among the first ones, or among those that have run for long."""
+
+    is_long = False
 
 
 class _Cell(asyncio.SubprocessProtocol):
