@@ -18,8 +18,10 @@ from faults.client import connected
 from faults.ledger import Ledger
 from faults.server import ARMILLARY, Server, check_directory
 from faults.workload import CLIENTS, DOCS, Writer, key_header, prepare, read_definitions, read_everything
+from support.waiting import until
 
 LOAD_S_MIN, LOAD_S_MAX = 0.15, 0.6
+OK_MIN, FAILED_MIN = 51, 6  # in each load
 KILLED_EARLY_SHARE = 0.25  # of the starts, killed before the server is ready
 KILLED_EARLY_S_MAX = 0.5
 POINT_READS = 40
@@ -48,7 +50,7 @@ class Supervisor(Server):
             async with connected(self.port) as client:
                 await prepare(client, self.ledger)
             for done in range(1, cycles + 1):
-                await self.load(self._dice.uniform(LOAD_S_MIN, LOAD_S_MAX))
+                await self.load_well(self._dice.uniform(LOAD_S_MIN, LOAD_S_MAX))
                 await self.kill()
                 await self.end_load()
                 checking = asyncio.create_task(self._check_copy(self._copy(done)))
@@ -88,6 +90,19 @@ class Supervisor(Server):
         self._stopping = asyncio.Event()
         self._running = [asyncio.create_task(writer.run(self.port, self._stopping)) for writer in self._writers]
         await asyncio.sleep(seconds)
+
+    async def load_well(self, seconds: float) -> None:
+        """The same, and on a slow machine for longer: who writes next to nothing finds nothing."""
+        tally = self.ledger.tally
+        enough = {"OK": tally["OK"] + OK_MIN, "FAILED": tally["FAILED"] + FAILED_MIN}
+        await self.load(seconds)
+        await until(
+            lambda: (
+                all(tally[kind] >= count for kind, count in enough.items())
+                or all(client.done() for client in self._running)
+            ),
+            f"requests enough: {dict(tally)}",
+        )
 
     async def end_load(self) -> None:
         """Let the clients finish what they began."""

@@ -23,7 +23,7 @@ def test_stop_under_load(tmp_path: Path, seed: int, durability: str) -> None:
             async with connected(supervisor.port) as client:
                 await prepare(client, supervisor.ledger)
             for _ in range(STOPS):
-                await supervisor.load(0.5)
+                await supervisor.load_well(0.5)
                 await supervisor.stop()
                 await supervisor.end_load()
                 await supervisor.check(supervisor.directory)
