@@ -58,6 +58,15 @@ async def house() -> AsyncIterator[MongoHouse]:
         ({"findAndModify": "c", "update": {"$set": {"b": 1}}, "new": True, "fields": {"a.$": 1}}, 2),
         ({"explain": {"findAndModify": "c", "remove": True, "new": True}}, 9),
         ({"explain": {"findAndModify": "c", "update": {"$set": {"a.$[i]": 1}}, "arrayFilters": [{"j": 1}]}}, 2),
+        ({"collMod": "c", "viewOn": "d"}, 72),
+        ({"collMod": "v", "validator": {"a": 1}}, 72),
+        ({"collMod": "v", "viewOn": "d"}, 72),
+        ({"create": "d", "idIndex": 1}, 14),
+        ({"create": "d", "idIndex": {}}, 9),
+        ({"create": "d", "idIndex": {"key": {"a": 1}, "name": "_id_"}}, 2),
+        ({"create": "d", "idIndex": {"key": {"_id": 1}, "sparse": True}}, 197),
+        ({"create": "d", "idIndex": {"key": {"_id": 1}, "collation": {"locale": "en"}}}, 2),
+        ({"createIndexes": "c", "indexes": [{"key": {"b": 1}, "name": "b", "prepareUnique": True}]}, 67),
         ({"insert": "system.profile", "documents": [{}]}, 73),
         ({"update": "system.profile", "updates": [{"q": {}, "u": {"a": 1}}]}, 73),
         ({"delete": "system.profile", "deletes": [{"q": {}, "limit": 0}]}, 73),
@@ -156,3 +165,18 @@ async def test_an_index_of_a_part_of_references(house: MongoHouse) -> None:
     assert (await house.ask(index))["ok"] == 1.0
     index = {"createIndexes": "c", "indexes": [{"key": {"r.$foo": 1}, "name": "f"}]}
     assert (await house.ask(index))["code"] == 67
+
+
+async def test_a_view_is_changed_by_collmod(house: MongoHouse) -> None:
+    change = {"collMod": "v", "viewOn": "c", "pipeline": [{"$match": {"_id": {"$lt": 2}}}]}
+    assert (await house.ask(change))["ok"] == 1.0
+    assert (await house.ask({"count": "v"}))["n"] == 2
+    listed = (await house.ask({"listCollections": 1, "filter": {"name": "v"}}))["cursor"]["firstBatch"][0]
+    assert listed["options"]["pipeline"] == change["pipeline"]
+
+
+async def test_views_are_not_renamed(house: MongoHouse) -> None:
+    rename = {"renameCollection": "test.v", "to": "test.w"}
+    assert (await house.ask(rename, database="admin"))["code"] == 166
+    rename = {"renameCollection": "test.c", "to": "test.v"}
+    assert (await house.ask(rename, database="admin"))["code"] == 48

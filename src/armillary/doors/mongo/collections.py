@@ -37,6 +37,7 @@ async def create(call: Call) -> Reply:
     for name in _NOT_OFFERED:
         if call.body.get(name):
             raise refusal(115, f"create with '{name}' is not supported.")
+    _check_id_index(call)
     if "viewOn" in call.fields:
         await views.create(call, collection)
         told = {name: call.body[name] for name in ("viewOn", "pipeline") if name in call.body}
@@ -58,6 +59,25 @@ async def create(call: Call) -> Reply:
             raise
         raise refusal(48, f"Collection {call.database}.{collection} already exists.") from None
     return {}
+
+
+def _check_id_index(call: Call) -> None:
+    """The index of `_id` is always the same; who describes it must describe that one."""
+    given = call.fields.optional_document("idIndex")
+    if given is None:
+        return
+    if "viewOn" in call.fields:
+        raise refusal(72, "'idIndex' is not allowed with 'viewOn'")
+    if not given:
+        raise refusal(9, "The field 'idIndex' cannot be empty")
+    for name in given:
+        if name not in ("key", "name", "v", "ns", "collation"):
+            raise refusal(197, f"The field '{name}' is not valid for an _id index specification.")
+    if given.get("key") != {"_id": 1}:
+        raise refusal(2, "The field 'key' for an _id index must be {_id: 1}")
+    own = compiled.collation_of(call.fields.optional_document("collation"))
+    if "collation" in given and compiled.collation_of(given["collation"]) != own:
+        raise refusal(2, "'idIndex' must have the same collation as the collection.")
 
 
 def checked_options(call: Call) -> Document:
@@ -148,7 +168,7 @@ async def list_collections(call: Call) -> Reply:
             "type": "collection",
             "options": namespaces.options_of(container),
             "info": {"readOnly": False, "uuid": namespaces.uuid_of(container)},
-            "idIndex": indexes.ID_INDEX,
+            "idIndex": indexes.id_index(container),
         }
         if matches(entry):
             found.append({"name": entry["name"], "type": entry["type"]} if is_short else entry)
@@ -184,6 +204,9 @@ async def rename(call: Call) -> Reply:
     check_collection(database, collection)
     check_collection(target_database, target)
     call.database = database
+    views.refuse(call, collection)
+    if views.find(call, target) is not None:
+        raise refusal(48, f"a view already exists with that name: {target_database}.{target}")
     container = namespaces.existing(call, collection, f"Source collection {database}.{collection} does not exist")
     if target_database != database:
         raise refusal(115, "renameCollection to another database is not supported.")

@@ -19,11 +19,16 @@ from armillary.languages.mongo.index_definitions import ID_DEFINITION, ID_NAME, 
 from armillary.model.bson_values import Document, shell_text
 
 CREATE_FIELDS: Final = frozenset("createIndexes indexes commitQuorum ignoreUnknownIndexOptions".split())
-ID_INDEX: Final = ID_DEFINITION
 
 
 def listed_indexes(container: Container) -> list[Document]:
-    return [_listed(each) for each in indexes.definitions(container)]
+    return [_listed(each) for each in (id_index(container), *indexes.definitions(container)[1:])]
+
+
+def id_index(container: Container) -> Document:
+    """The index of `_id`, which has the collation of its collection."""
+    collation = namespaces.options_of(container).get("collation")
+    return {**ID_DEFINITION, "collation": collation} if collation is not None else ID_DEFINITION
 
 
 def _listed(definition: Document) -> Document:
@@ -166,8 +171,14 @@ MODIFY_FIELDS: Final = frozenset(
 
 async def modify_collection(call: Call) -> Reply:
     collection = call.collection()
+    if views.find(call, collection) is not None:
+        await views.modify(call, collection)
+        return {}
     container = namespaces.existing(call, collection)
-    for name in ("viewOn", "pipeline", "expireAfterSeconds", "timeseries", "dryRun"):
+    for name in ("viewOn", "pipeline"):
+        if name in call.fields:
+            raise refusal(72, f"option only supported on a view: {name}")
+    for name in ("expireAfterSeconds", "timeseries", "dryRun"):
         if name in call.fields:
             raise refusal(115, f"collMod with '{name}' is not supported.")
     reply: Document = {}

@@ -10,6 +10,7 @@ from armillary.account.catalog import Body
 from armillary.account.container import Container
 from armillary.doors.mongo import compiled, namespaces
 from armillary.doors.mongo.call import Call, check_collection
+from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.wire import Request
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.pipeline import compile_pipeline
@@ -56,16 +57,36 @@ def resolved(call: Call, name: str, database: str | None = None) -> tuple[Contai
 
 
 async def create(call: Call, name: str) -> None:
+    collation = call.fields.optional_document("collation")
+    options = {**_definition(call), **({"collation": collation} if collation else {})}
+    if namespaces.find(call, name) is not None or find(call, name) is not None:
+        raise refusal(48, f"Collection {call.database}.{name} already exists.")
+    await _change(call, lambda views: {**views, name: encode(options).hex()})
+
+
+def _definition(call: Call) -> Document:
     source = check_collection(call.database, call.fields.text("viewOn"))
     pipeline = call.fields.array("pipeline", [])
     compiled_pipeline = compile_pipeline(pipeline, compiled.context_of(call))
     if compiled_pipeline.output is not None or compiled_pipeline.provided is not None:
         raise refusal(167, "A view's pipeline only reads its collection")
-    collation = call.fields.optional_document("collation")
-    options: Document = {"viewOn": source, "pipeline": pipeline, **({"collation": collation} if collation else {})}
-    if namespaces.find(call, name) is not None or find(call, name) is not None:
-        raise refusal(48, f"Collection {call.database}.{name} already exists.")
-    await _change(call, lambda views: {**views, name: encode(options).hex()})
+    return {"viewOn": source, "pipeline": pipeline}
+
+
+async def modify(call: Call, name: str) -> None:
+    """`collMod` of a view: what it is of, and how."""
+    for field in call.body:
+        if field not in ("collMod", "viewOn", "pipeline") and field not in GENERIC:
+            raise refusal(72, f"option not supported on a view: {field}")
+    if ("viewOn" in call.fields) is not ("pipeline" in call.fields):
+        raise refusal(72, "Must specify both 'viewOn' and 'pipeline' when modifying a view")
+    if "viewOn" in call.fields:
+        changed = _definition(call)
+
+        def with_definition(views: Body) -> Body:
+            return {**views, name: encode({**decode(bytes.fromhex(views[name])), **changed}).hex()}
+
+        await _change(call, with_definition)
 
 
 async def drop(call: Call, name: str) -> None:

@@ -172,6 +172,8 @@ def _check_options(definition: Document) -> None:
         raise refusal(CANNOT_CREATE, "Wildcard indexes can be neither unique nor sparse, nor end lives.")
     if "wildcardProjection" in definition:
         raise refusal(CANNOT_CREATE, "The option wildcardProjection is not supported. Index the paths themselves.")
+    if definition.get("prepareUnique"):
+        raise refusal(CANNOT_CREATE, "The option prepareUnique is not supported. Make a unique index.")
     if definition.get("storageEngine"):
         raise refusal(CANNOT_CREATE, "The option storageEngine is not supported: there is one.")
     if "partialFilterExpression" in definition:
