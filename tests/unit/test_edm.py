@@ -29,6 +29,17 @@ def test_times(text: str, ticks: int) -> None:
     assert edm.ticks_in(edm.stored_ticks(ticks)) == ticks
 
 
+def test_times_are_shown_as_they_were_sent() -> None:
+    # @azure/data-tables' own tests compare the text.
+    for text in (
+        "2020-09-17T00:00:00.99999Z",
+        "2020-09-17T00:00:00.1Z",
+        "2020-09-17T00:00:10Z",
+        "2020-09-17T00:00:00.0000001Z",
+    ):
+        assert edm.moment_text(edm.parse_ticks(text)) == text
+
+
 @pytest.mark.parametrize(
     "text",
     [

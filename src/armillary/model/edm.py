@@ -128,9 +128,10 @@ def ticks_in(stored: Any) -> int | None:
 
 
 def moment_text(ticks: int) -> str:
-    """The ISO form, with seven digits after the point unless they are all zero."""
-    text = full_moment_text(ticks)
-    return text if ticks % TICKS_PER_S else f"{text[:19]}Z"
+    """The ISO form, with as many of seven digits after the point as say something."""
+    whole, _, fraction = full_moment_text(ticks)[:-1].partition(".")
+    said = fraction.rstrip("0")
+    return f"{whole}.{said}Z" if said else f"{whole}Z"
 
 
 def full_moment_text(ticks: int) -> str:
