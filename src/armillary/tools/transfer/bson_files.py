@@ -77,6 +77,7 @@ class BsonSource:
 
 class BsonSink:
     is_ordered = True
+    rows_ahead = 0
 
     def __init__(self, path: Path, *, is_exact: bool) -> None:
         self._path = path

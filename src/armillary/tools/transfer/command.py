@@ -4,6 +4,7 @@ say what came of it. Exit codes: 0 all rows, 1 some were bad and the rest is don
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from hashlib import sha256
@@ -36,7 +37,11 @@ _TRANSFORMS: Final = ("synthetic_key", "id", "rename", "type", "drop", "csv_text
 
 
 def run_transfer(name: str, arguments: dict[str, Any], settings: Settings) -> int:
-    return uvloop.run(_run(name, arguments, settings))
+    try:
+        return uvloop.run(_run(name, arguments, settings))
+    except KeyboardInterrupt:
+        print("Stopped. The same command goes on from what is done.", file=sys.stderr)
+        raise
 
 
 async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:

@@ -58,6 +58,7 @@ class CosmosSink:
         self._key: PartitionKeyDefinition | None = None
         self._ranges: list[Range] = []
         self._lows: list[bytes] = []
+        self.rows_ahead = 0
 
     async def open(self, position: Position | None) -> None:
         self._key = await self._endpoint.key_definition(self._place)
@@ -90,6 +91,7 @@ class CosmosSink:
                     for upsert in upserts:
                         written.bad.append(bad_row(upsert.row.number, "Its partition is gone.", upsert.row.document))
                     break
+        self.rows_ahead -= written.rows
         return Written(written.rows, written.charge_ru, written.bad)
 
     async def _read_ranges(self) -> None:
@@ -161,6 +163,7 @@ class CosmosSink:
                 status = result["statusCode"]
                 if status < 300:
                     written.rows += 1
+                    self.rows_ahead += 1
                 elif status == THROTTLED:
                     again.append(upsert)
                     pause_ms = max(pause_ms or 0.0, float(result.get("retryAfterMilliseconds") or 100))

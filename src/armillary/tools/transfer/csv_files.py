@@ -83,6 +83,7 @@ class CsvSink:
     """The columns are those of the first items; a property that comes later and has no column makes a bad row."""
 
     is_ordered = True
+    rows_ahead = 0
 
     def __init__(self, path: Path | None) -> None:
         self._file = FileWriting(path)

@@ -237,6 +237,7 @@ class JsonSink:
     """One item a line; as an array the lines stand in brackets."""
 
     is_ordered = True
+    rows_ahead = 0
 
     def __init__(self, path: Path | None, *, is_array: bool) -> None:
         self._file = FileWriting(path)

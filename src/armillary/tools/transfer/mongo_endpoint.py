@@ -90,6 +90,7 @@ class MongoSink:
         self._client, self._collection = _collection(uri)
         self._gate = asyncio.Semaphore(parallel)
         self._is_exact = is_exact
+        self.rows_ahead = 0
         self._key_fields: tuple[str, ...] = ("_id",)  # what tells a document from others: with its shard key
 
     async def open(self, position: Position | None) -> None:
@@ -131,6 +132,7 @@ class MongoSink:
                 bad.append(bad_row(row.number, f"It cannot be a document: {error}.", row.document))
         groups = [documents[first : first + _WRITES] for first in range(0, len(documents), _WRITES)]
         counts = await asyncio.gather(*[self._send(group, bad) for group in groups])
+        self.rows_ahead -= sum(counts)
         return Written(sum(counts), 0.0, bad)
 
     async def _send(self, group: list[tuple[Row, Document]], bad: list[BadRow]) -> int:
@@ -141,6 +143,7 @@ class MongoSink:
                 writes = [ReplaceOne(self._filter(each), each, upsert=True) for _, each in group]
                 async with self._gate:
                     await self._collection.bulk_write(writes, ordered=False)
+                self.rows_ahead += len(group)
                 return written + len(group)
             except BulkWriteError as error:
                 failed = {each["index"]: each for each in (error.details or {}).get("writeErrors", ())}
@@ -151,6 +154,7 @@ class MongoSink:
                     if each.get("code") != _THROTTLED:
                         bad.append(bad_row(group[index][0].number, str(each.get("errmsg")), group[index][0].document))
                 written += len(group) - len(failed)
+                self.rows_ahead += len(group) - len(failed)
                 group = again
                 if group:
                     await patience.wait(100)

@@ -84,6 +84,7 @@ def _row(number: int, values: dict[str, Any]) -> Row | BadRow:
 
 class ParquetSink:
     is_ordered = True
+    rows_ahead = 0
     is_resumable = False
 
     def __init__(self, path: Path) -> None:

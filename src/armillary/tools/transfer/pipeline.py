@@ -10,13 +10,15 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from armillary.errors import bad_request
 from armillary.tools.transfer.checkpoint import Checkpoint
 from armillary.tools.transfer.json_files import FileWriting
 from armillary.tools.transfer.rows import BadRow, Page, Row, Sink, Source, Written
 from armillary.tools.transfer.transforms import Transforms
+
+_TELL_EVERY_S: Final = 1.0
 
 
 class Totals(NamedTuple):
@@ -85,6 +87,7 @@ class Pipeline:
         self._pages_at_once = 1 if sink.is_ordered else pages_at_once
         self._progress = progress
         self._running: deque[_Running] = deque()
+        self._share: float | None = None
 
     @property
     def totals(self) -> Totals:
@@ -94,6 +97,7 @@ class Pipeline:
     async def run(self) -> Totals:
         is_complete = False
         await self._sink.open(self._checkpoint.sink)
+        telling = asyncio.create_task(self._tell())
         try:
             async for page in _closing(self._source.pages(self._checkpoint.source)):
                 self._begin(page)
@@ -103,9 +107,10 @@ class Pipeline:
                 await self._finish_first()
             is_complete = True
         finally:
+            telling.cancel()
             for each in self._running:
                 each.task.cancel()
-            await asyncio.gather(*[each.task for each in self._running], return_exceptions=True)
+            await asyncio.gather(telling, *[each.task for each in self._running], return_exceptions=True)
             if not is_complete and not self._sink.is_ordered and self._checkpoint.source is not None:
                 self._save()  # of a file it is not known how much of the last page is in it
             await self._sink.close(is_complete=is_complete)
@@ -137,7 +142,15 @@ class Pipeline:
         done.source = page.position
         if self._sink.is_resumable and done.is_due:
             self._save()
+        self._share = page.share
         self._progress(self.totals, page.share)
+
+    async def _tell(self) -> None:
+        """Where throughput is short a page takes a while: what is done of it is shown, too."""
+        while True:
+            await asyncio.sleep(_TELL_EVERY_S)
+            done = self.totals
+            self._progress(done._replace(rows=done.rows + self._sink.rows_ahead), self._share)
 
     def _save(self) -> None:
         done = self._checkpoint

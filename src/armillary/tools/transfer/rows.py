@@ -59,6 +59,8 @@ class Sink(Protocol):
     is_ordered: bool
     # Whether a run can go on where it stopped; a form that has to be written in one go cannot.
     is_resumable: bool
+    # Of pages that are not complete yet, what is done already: for whoever watches.
+    rows_ahead: int
 
     async def open(self, position: Position | None) -> None: ...
 

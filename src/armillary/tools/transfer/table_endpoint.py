@@ -117,6 +117,7 @@ class TableSink:
     def __init__(self, endpoint: TableEndpoint, parallel: int) -> None:
         self._endpoint = endpoint
         self._gate = asyncio.Semaphore(parallel)
+        self.rows_ahead = 0
 
     async def open(self, position: Position | None) -> None:
         body = orjson.dumps({"TableName": self._endpoint.table})
@@ -127,6 +128,7 @@ class TableSink:
     async def write(self, rows: list[Row]) -> Written:
         outcomes = await asyncio.gather(*[self._put(row) for row in rows])
         bad = [each for each in outcomes if each is not None]
+        self.rows_ahead -= len(rows)
         return Written(len(rows) - len(bad), 0.0, bad)
 
     async def _put(self, row: Row) -> BadRow | None:
@@ -134,6 +136,7 @@ class TableSink:
             entity = _entity(row.document)
             body = orjson.dumps(entity)
         except (ValueError, TypeError) as error:
+            self.rows_ahead += 1
             return bad_row(row.number, f"{error}.", row.document)
         keys = ",".join(f"{name}='{quote(entity[name].replace(chr(39), chr(39) * 2), safe='')}'" for name in _KEYS)
         headers = (("content-type", "application/json"),)
@@ -141,6 +144,7 @@ class TableSink:
             answer = await self._endpoint.send("PUT", f"{self._endpoint.table}({keys})", headers=headers, body=body)
         if answer.status in (401, 403, 404) or answer.status >= 500:
             raise self._endpoint.refusal(answer)
+        self.rows_ahead += 1
         return bad_row(row.number, _message(answer), row.document) if answer.status >= 400 else None
 
     def position(self) -> Position:
