@@ -17,7 +17,9 @@ from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import ItemOptions
 from armillary.account.migration import CAUGHT_UP, FAILED, SWITCHED, Migration, Plan
+from armillary.account.migration_target import TABLE_KEY, TABLES
 from armillary.account.throughput import Throughput
+from armillary.doors.table.call import DATABASE, KEY_PATH
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import payload_of, unpack_header
@@ -259,6 +261,15 @@ async def test_without_switching_and_refusals(house: House) -> None:
     await house.put(other, {"id": "1"})
     with pytest.raises(Failure, match="not begun as a copy"):
         await migration.begin(house.account, source, Plan("other", None, keep_as="third"))
+
+
+async def test_tables_stay_tables(house: House) -> None:
+    assert (TABLES, TABLE_KEY) == (DATABASE, (KEY_PATH,))
+    database = await containers.create_database(house.account, {"id": TABLES}, None)
+    body = {"id": "t", "partitionKey": {"paths": list(TABLE_KEY), "kind": "Hash", "version": 2}}
+    table = await containers.create_container(house.account, database, body, None)
+    with pytest.raises(Failure, match="is a table"):
+        await migration.begin(house.account, table, Plan("new", ("/b",)))
 
 
 async def permission(house: House, user: Record, name: str, resource: str, *key: str) -> Record:

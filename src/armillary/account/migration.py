@@ -24,7 +24,7 @@ from armillary.account.catalog import Body, Record
 from armillary.account.change_positions import Stretch
 from armillary.account.container import FORMER_KEY, FORMER_RID, VERSIONS, WATCHED, Container
 from armillary.account.migration_copy import Copier, Pinned, Sum, pin, release
-from armillary.account.migration_target import MARK, alike, definition_of, found, made, refuse_same_key
+from armillary.account.migration_target import MARK, alike, definition_of, found, made, refuse_same_key, refuse_table
 from armillary.account.migration_target import Plan as Plan
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import validate_name
@@ -306,6 +306,7 @@ async def begin(account: Account, source: Container, plan: Plan) -> Migration:
 async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
     kept_as = validate_name(plan.keep_as or f"{source.name}-before")
     names = [each.name for each in account.catalog.children(ResourceType.CONTAINER, source.database.rid)]
+    refuse_table(source)
     if plan.target not in names:
         refuse_same_key(source, plan)
     if plan.switches and kept_as in names:

@@ -20,6 +20,7 @@ from armillary.model.bson_json import ID, field_name
 from armillary.model.keys import PartitionKeyDefinition
 
 MARK: Final = "migration"  # in the state of a target: whose, and whether it was us who had versions kept
+TABLES, TABLE_KEY = "TablesDB", ("/$pk",)  # as the Table door has them
 _OWN: Final = ("id", "partitionKey", "changeFeedPolicy")  # what a target has for itself
 _CARRIED: Final = ("throughput_mode", "throughput_buckets", MONGO, INDEXES)  # of the source's state
 
@@ -47,6 +48,16 @@ def _check_collection(source: Container, key: PartitionKeyDefinition | None) -> 
                 f"The index '{index['name']}' of '{source.name}' is unique, which an index is only if it holds the "
                 "shard key. Drop it, or take a key that it holds.",
             )
+
+
+def refuse_table(source: Container) -> None:
+    """A table with another key would be none any more, to whoever uses it as one."""
+    if source.database.name == TABLES and source.key is not None and source.key.paths == TABLE_KEY:
+        raise Failure(
+            Kind.UNSUPPORTED,
+            f"'{source.name}' is a table, and tables are partitioned by PartitionKey. Export its entities, and import "
+            "them to a container elsewhere.",
+        )
 
 
 def refuse_same_key(source: Container, plan: Plan) -> None:
