@@ -155,7 +155,7 @@ async def test_workers_share_the_ranges(bench: Bench) -> None:
         await until(lambda: first.held_count == 4)  # the other has left
 
 
-async def test_order_of_one_key_over_a_split(client: CosmosClient, operator: Operator, name: str) -> None:
+async def test_order_of_one_key_over_splits_and_a_merge(client: CosmosClient, operator: Operator, name: str) -> None:
     database = await client.create_database(f"feeds-{name}")
     feed = await database.create_container("feed", PartitionKey("/pk"), offer_throughput=400)
     bench = Bench(feed, await database.create_container("leases", PartitionKey("/id")))
@@ -167,6 +167,10 @@ async def test_order_of_one_key_over_a_split(client: CosmosClient, operator: Ope
         await until(lambda: len(set(bench.seen)) == 150)
         while len(await bench.listed()) != 3:  # one for each range
             pass
+        await asyncio.to_thread(operator.command, "merge", f"feeds-{name}/feed")
+        await bench.put(*range(300, 350))
+        await until(lambda: len(set(bench.seen)) == 200)
+        assert len(await bench.listed()) == 3  # each reads a part of a range
     for key in range(10):
         numbers = [number for pk, number in bench.seen if pk == key]
         assert list(dict.fromkeys(numbers)) == sorted(set(numbers))
