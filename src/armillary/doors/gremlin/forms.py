@@ -38,6 +38,7 @@ class Form(Protocol):
 class JsonForm:
     def __init__(self, version: int) -> None:
         self._writer = Writer(version)
+        self._no_meta = self._writer.write({})
 
     def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
         given = _parsed(body)
@@ -60,11 +61,10 @@ class JsonForm:
     def write(
         self, request_id: str, status: int, message: str, attributes: dict[str, Any], values: list[Any] | None
     ) -> bytes:
-        writer = self._writer
         answer = {
             "requestId": request_id,
-            "status": {"code": status, "message": message, "attributes": writer.write(attributes)},
-            "result": {"data": self._results(values) if values is not None else None, "meta": writer.write({})},
+            "status": {"code": status, "message": message, "attributes": self._writer.attributes(attributes)},
+            "result": {"data": self._results(values) if values is not None else None, "meta": self._no_meta},
         }
         try:
             return orjson.dumps(answer)

@@ -78,6 +78,20 @@ class Writer:
         """The list that a message holds."""
         return self._list(values)
 
+    def attributes(self, given: dict[str, Any]) -> Any:
+        """What an answer says of itself: texts, longs and doubles alone, so that it need not be looked at closely."""
+        if not self.is_typed:
+            return given
+        typed = {
+            name: value
+            if type(value) is str
+            else {"@type": "g:Double" if type(value) is float else "g:Int64", "@value": value}
+            for name, value in given.items()
+        }
+        if self.version < 3:
+            return typed
+        return {"@type": "g:Map", "@value": [part for entry in typed.items() for part in entry]}
+
     def _typed(self, kind: str, value: Any) -> Any:
         return {"@type": kind, "@value": value} if self.is_typed else value
 
@@ -131,7 +145,11 @@ class Writer:
         return self._typed("g:Vertex", written)
 
     def _vertex_property(self, each: VertexProperty, *, is_inner: bool = False) -> Any:
-        written = {"id": self.write(each.id), "value": self.write(each.value)}
+        id, value = each.id, each.value
+        written = {
+            "id": id if type(id) is str else self.write(id),
+            "value": value if type(value) is str else self.write(value),
+        }
         if self.is_typed or not is_inner:
             written["label"] = each.key
         if each.meta:
