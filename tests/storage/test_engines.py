@@ -170,6 +170,32 @@ async def test_a_failing_function_leaves_nothing_and_its_neighbours_succeed(engi
     assert await everything(store) == {b"1": b""}
 
 
+async def test_functions_on_several_stores_are_one_transaction(engine: Engine) -> None:
+    first, second = engine.store(1), engine.store(2)
+    await put(first, a=b"1")
+
+    def take(txn: Txn) -> bytes | None:
+        found = txn.get(b"a")
+        txn.delete_range(b"a", b"b")
+        txn.put(b"b", b"2")
+        return found
+
+    def give(txn: Txn) -> bytes | None:
+        assert txn.get(b"b") is None, "each sees its own store"
+        txn.put(b"a", b"1")
+        return txn.get(b"a")
+
+    def fail(txn: Txn) -> bytes | None:
+        txn.put(b"c", b"3")
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        await first.write_together([(first, take), (second, fail)])
+    assert (await everything(first), await everything(second)) == ({b"a": b"1"}, {})
+    assert await second.write_together([(first, take), (second, give)]) == [b"1", b"1"]
+    assert (await everything(first), await everything(second)) == ({b"b": b"2"}, {b"a": b"1"})
+
+
 async def test_any_exception_reaches_the_caller(engine: Engine) -> None:
     store = engine.store(1)
 

@@ -1,6 +1,7 @@
 """Operations of one request in several transactions that are under way at a time, so that they are made durable
 together: nobody waits for one sync after the other. Where the first failure is to be the last thing that happens, each
-transaction makes sure that the one before it went well; engines run them in the order they come.
+transaction makes sure that the one before it went well; engines run them in the order they come. Neighbours that belong
+to different partitions are then one transaction over all of these, which is done or not as a whole.
 
 What did not go well here was not done, and is left to `bson_items.py`, which does it in turn.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from armillary import limits
@@ -19,19 +20,21 @@ from armillary.partition.budget import WRITE_DEPOSIT, Ask
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.partition import Partition
 from armillary.partition.records import Record, Repeated
-from armillary.storage.engine import View
+from armillary.partition.together import Share, write_together
 
-RecordOf = Callable[[range], Record]
+RecordOf = Callable[[Sequence[int]], Record]  # of operations by their places
 
 
-def portion(container: Container, operations: Sequence[Operation], at: int, end: int) -> Sequence[Operation]:
-    """The next operations that go to one partition, as many as a transaction takes."""
+def portion(
+    container: Container, operations: Sequence[Operation], at: int, end: int, *, is_mixed: bool = False
+) -> Sequence[Operation]:
+    """The next operations that go to one partition, or to any if `is_mixed`, as many as a transaction takes."""
     partition = container.partition_for(operations[at].epk)
     end = min(end, at + limits.MANY_OPERATIONS_MAX)
     place, size_bytes = at, 0
     while place < end and size_bytes < limits.MANY_BYTES_MAX:
         operation = operations[place]
-        if place > at and container.partition_for(operation.epk) is not partition:
+        if not is_mixed and place > at and container.partition_for(operation.epk) is not partition:
             break
         size_bytes += len(operation.draft.text) if operation.draft is not None else 0
         place += 1
@@ -56,12 +59,14 @@ class Ahead:
         record_of: RecordOf | None,
         *,
         is_chained: bool,
+        is_mixed: bool,
     ) -> None:
         self._container = container
         self._operations = operations
         self._ask = ask
         self._record_of = record_of
         self._is_chained = is_chained
+        self._is_mixed = is_mixed
         self._run_to = 0  # everything before it was run, if chained
         self._next = 0  # the first operation that nobody has begun
         self._taken = 0
@@ -107,39 +112,79 @@ class Ahead:
         loop = asyncio.get_running_loop()
         operations = self._operations
         while self._next < len(operations) and self._next - self._taken < self._most:
-            batch = portion(self._container, operations, self._next, len(operations))
+            batch = portion(self._container, operations, self._next, len(operations), is_mixed=self._is_mixed)
             # Who owns them now: by the time that the task runs it may be several.
-            partition = self._container.partition_for(batch[0].epk)
-            task = loop.create_task(self._attempt(partition, batch, self._next))
+            places: dict[Partition, list[int]] = {}
+            for place, operation in enumerate(batch):
+                places.setdefault(self._container.partition_for(operation.epk), []).append(place)
+            task = loop.create_task(self._attempt(places, batch, self._next))
             self._next += len(batch)
             self._under_way.append(_UnderWay(self._next, task))
 
-    async def _attempt(self, partition: Partition, batch: Sequence[Operation], at: int) -> list[Outcome] | None:
+    async def _attempt(
+        self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int
+    ) -> list[Outcome] | None:
         ask, end = self._ask, at + len(batch)
-        ticket = partition.admit(WRITE_DEPOSIT, ask)
-        record = self._record_of(range(at, end)) if self._record_of is not None else None
+        tickets = _admitted(places, ask)
+        try:
+            found = await self._written(places, batch, at, end)
+        except (MemberFailed, Repeated, _Broken):
+            _release(tickets, ask)
+            return None
+        except Failure as failure:
+            if failure.kind is Kind.RANGE_BUSY:
+                _release(tickets, ask)
+                return None
+            first = next(iter(places))
+            ticket = tickets.pop(first)
+            _release(tickets, ask)
+            raise first.meter.charge(failure, batch[0].epk, ticket, ask) from None
+        outcomes: list[Outcome | None] = [None] * len(batch)
+        for (partition, own), done in zip(places.items(), found, strict=True):
+            ticket = tickets[partition]
+            for place, outcome in zip(own, done, strict=True):
+                outcome.charge_ru = partition.spend(outcome.charge_ru, batch[place].epk, ticket, ask)
+                ticket = min(ticket, 0)  # the deposit was one for all
+                outcomes[place] = outcome
+        return [outcome for outcome in outcomes if outcome is not None]
 
-        def check(_view: View) -> None:
+    async def _written(
+        self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int, end: int
+    ) -> list[list[Outcome]]:
+        """What became of those of each partition."""
+
+        def guard() -> None:
             if self._run_to < at:
                 raise _Broken
 
         def note() -> None:
             self._run_to = end
 
-        try:
-            if self._is_chained:
-                outcomes = await partition.write_all(batch, record, check, note)
-            else:
-                outcomes = await partition.write_all(batch, record)
-        except (MemberFailed, Repeated, _Broken):
-            partition.meter.release(ticket, ask)
-            return None
-        except Failure as failure:
-            if failure.kind is not Kind.RANGE_BUSY:
-                raise partition.meter.charge(failure, batch[0].epk, ticket, ask) from None
-            partition.meter.release(ticket, ask)
-            return None
-        for operation, outcome in zip(batch, outcomes, strict=True):
-            outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
-            ticket = min(ticket, 0)  # the deposit was one for all
-        return outcomes
+        record_of = self._record_of
+        if len(places) > 1:
+            shares = []
+            for partition, own in places.items():
+                record = None if record_of is None else record_of([at + place for place in own])
+                shares.append(Share(partition, [batch[place] for place in own], record))
+            return await write_together(shares, guard, note)
+        (partition,) = places
+        record = None if record_of is None else record_of(range(at, end))
+        if not self._is_chained:
+            return [await partition.write_all(batch, record)]
+        return [await partition.write_all(batch, record, lambda _view: guard(), note)]
+
+
+def _admitted(partitions: Iterable[Partition], ask: Ask | None) -> dict[Partition, int]:
+    tickets: dict[Partition, int] = {}
+    try:
+        for partition in partitions:
+            tickets[partition] = partition.admit(WRITE_DEPOSIT, ask)
+    except Failure:
+        _release(tickets, ask)
+        raise
+    return tickets
+
+
+def _release(tickets: dict[Partition, int], ask: Ask | None) -> None:
+    for partition, ticket in tickets.items():
+        partition.meter.release(ticket, ask)

@@ -6,7 +6,7 @@ changes that are made where nobody comes in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from armillary.account import items
@@ -152,18 +152,23 @@ async def write_many(
     *,
     stops: bool,
     at_once: bool = False,
+    is_mixed: bool = False,
     ask: Ask | None = None,
     record_of: RecordOf | None = None,
 ) -> ManyAnswer:
     """Independent operations in the order given, many in one transaction: each succeeds or fails for itself, and the
     first to fail is the last to run if it `stops`. Throttling and whatever ends all raises only if nothing was done;
     otherwise it is the outcome of those that were not. `record_of` numbers operations, named by their places: each is
-    then done once, and REPEATED if it was before. `at_once`: several transactions may be under way at a time."""
+    then done once, and REPEATED if it was before. `at_once`: several transactions may be under way at a time, and if
+    it `stops` and `is_mixed` one may be about several partitions."""
     answer = ManyAnswer()
     if not at_once or container.faults is not None or len(operations) <= 1:
         await _write_in_turn(container, operations, answer, len(operations), stops, ask, record_of)
         return answer
-    ahead = Ahead(container, operations, ask, record_of, is_chained=stops)
+    is_mixed = is_mixed and stops
+    ahead = Ahead(container, operations, ask, record_of, is_chained=stops, is_mixed=is_mixed)
+    if record_of is not None and is_mixed:
+        record_of = _scattered(record_of)
     try:
         while len(answer.outcomes) < len(operations) and not (stops and answer.has_failed):
             end, outcomes = await ahead.take()
@@ -183,6 +188,11 @@ async def write_many(
     finally:
         await ahead.end()
     return answer
+
+
+def _scattered(record_of: RecordOf) -> RecordOf:
+    """For those that were not done together: who asked before may have done them together with others."""
+    return lambda places: replace(record_of(places), is_scattered=True)
 
 
 async def _write_in_turn(

@@ -31,6 +31,7 @@ from armillary.storage.engine import Store, Txn, View
 
 T = TypeVar("T")
 Guard = Callable[[View], None]
+Done = tuple[list[Outcome], Writer, bytes | None]  # what a transaction did, and the record that it kept of it
 
 # Items with ever new property names must not fill the memory; forgotten numbers are read again from the store.
 PATHS_REMEMBERED_MAX = 10_000
@@ -163,13 +164,21 @@ class Partition:
         record they are done once, whoever asks again: then raises Repeated. A guard looks first, and may refuse.
         `on_run` is told when all went well, before they are durable and perhaps more than once."""
 
-        def run(txn: Txn) -> tuple[list[Outcome], Writer, bytes | None]:
+        def run(txn: Txn) -> Done:
             done = self._run_all(txn, operations, record, guard)
             if on_run is not None:
                 on_run()
             return done
 
-        outcomes, writer, kept = await self._store.write(run)
+        return self.joined(await self._store.write(run), record)
+
+    def share(self, operations: Sequence[Operation], record: Record | None) -> tuple[Store, Callable[[Txn], Done]]:
+        """Its part of a transaction over several partitions (`together.py`): what is run, and on which store. What came
+        of it is told to `joined` when it is durable."""
+        return self._store, lambda txn: self._run_all(txn, operations, record, None)
+
+    def joined(self, done: Done, record: Record | None) -> list[Outcome]:
+        outcomes, writer, kept = done
         self._remember(writer)
         if record is not None and kept is not None:
             self.records.note(record.key, kept)
@@ -217,9 +226,7 @@ class Partition:
         writer.finish()
         return outcome, writer
 
-    def _run_all(
-        self, txn: Txn, operations: Sequence[Operation], record: Record | None, guard: Guard | None
-    ) -> tuple[list[Outcome], Writer, bytes | None]:
+    def _run_all(self, txn: Txn, operations: Sequence[Operation], record: Record | None, guard: Guard | None) -> Done:
         writer = self._writer(txn)
         if record is not None:
             check_new(txn, record)

@@ -22,6 +22,7 @@ from armillary.partition.operations import Outcome
 from armillary.storage.engine import Txn, View
 
 _KEY = struct.Struct(">16sQI")
+_STATEMENT_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Record:
     number: int
     statements: tuple[int, ...]  # those of the command that it is about, one for each operation
     answers: Callable[[Sequence[Outcome]], list[bytes]]  # to each statement
+    is_scattered: bool = False  # its statements may be recorded with others than these
 
     @property
     def key(self) -> bytes:
@@ -114,6 +116,15 @@ class Records:
 
 def check_new(txn: Txn, record: Record) -> None:
     """Transactions run one after the other, and see what those before them did, durable or not yet."""
+    if record.is_scattered:
+        first = layout.RECORDS + _KEY.pack(record.session, record.number, 0)
+        last = layout.RECORDS + _KEY.pack(record.session, record.number, _STATEMENT_MAX)
+        answers: dict[int, bytes] = {}
+        for _, value in txn.scan(first, last):
+            answers |= unpack_record(value)[1]
+        if not answers.keys().isdisjoint(record.statements):
+            raise Repeated(answers)
+        return
     stored = txn.get(record.key)
     if stored is not None:
         raise Repeated(unpack_record(stored)[1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -73,6 +73,10 @@ class Store(Protocol):
         Functions run one after the other, each seeing what the ones before it wrote: serialisable by construction.
         What makes room (`is_freeing`) is written also when the disk is too full for anything else.
         """
+
+    async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
+        """Functions on several stores of this one's engine, each on another, as one transaction: they run in their
+        order, and what they write becomes durable together. If one raises, nothing happens."""
 
     def keep(self) -> Kept:
         """A snapshot for work that takes long."""

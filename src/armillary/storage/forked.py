@@ -4,8 +4,8 @@ requests. What was written is never made durable here; whoever wants that does i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn, Self, TypeVar
 
 from armillary.storage.engine import Kept, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
@@ -31,6 +31,9 @@ class ForkedStore:
         result = fn(self._txn(layer))
         self._layer.absorb(layer)
         return result
+
+    async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
+        raise AssertionError("a transaction is about one value of the shard key")
 
     def release(self) -> None:
         self.pinned.release()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from armillary.errors import Failure, Kind
 from armillary.storage.engine import Kept, Loader, T, Txn, View
@@ -66,16 +66,20 @@ class MemoryStore:
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         self._engine.check_open()
         layer = Layer()
-        stored = self._map
-        result = fn(OverlayTxn(layer, _NOTHING, stored.get, stored.scan))
-        for low, high in layer.cleared:
-            stored.delete_range(low, high)
-        for key, value in layer.writes.items():
-            if value is None:
-                stored.delete(key)
-            else:
-                stored.put(key, value)
+        result = fn(self._txn(layer))
+        self._map.apply(layer)
         return result
+
+    async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
+        self._engine.check_open()
+        layers = [Layer() for _ in parts]
+        results = [fn(store._txn(layer)) for (store, fn), layer in zip(parts, layers, strict=True)]
+        for (store, _), layer in zip(parts, layers, strict=True):
+            store._map.apply(layer)
+        return results
+
+    def _txn(self, layer: Layer) -> OverlayTxn:
+        return OverlayTxn(layer, _NOTHING, self._map.get, self._map.scan)
 
     def keep(self) -> Kept:
         self._engine.check_open()
@@ -134,6 +138,15 @@ class SortedMap:
         if key not in self._values:
             self._insert(key)
         self._values[key] = value
+
+    def apply(self, layer: Layer) -> None:
+        for low, high in layer.cleared:
+            self.delete_range(low, high)
+        for key, value in layer.writes.items():
+            if value is None:
+                self.delete(key)
+            else:
+                self.put(key, value)
 
     def extend(self, pairs: Sequence[Pair]) -> None:
         """Pairs in the order of their keys; far faster where all of them come behind what is there."""

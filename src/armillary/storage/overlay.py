@@ -94,6 +94,10 @@ class OverlayTxn:
         self._scan = scan
         self._prefix = prefix
 
+    def at(self, prefix: bytes) -> OverlayTxn:
+        """Another store in the same transaction, by what its keys begin with."""
+        return OverlayTxn(self._layer, self._under, self._get, self._scan, prefix)
+
     def get(self, key: bytes) -> bytes | None:
         key = self._prefix + key
         value = self._writes.get(key, _ABSENT)

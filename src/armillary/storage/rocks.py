@@ -14,7 +14,7 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -418,6 +418,13 @@ class RocksStore:
 
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         return await self._engine.submit(self._prefix, fn, is_freeing)
+
+    async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
+        def run(txn: Txn) -> list[T]:
+            assert isinstance(txn, OverlayTxn)
+            return [fn(txn.at(store._prefix)) for store, fn in parts]
+
+        return await self._engine.submit(b"", run)
 
     def keep(self) -> Kept:
         return KeptView(self._engine.writable().keep(), self._prefix)

@@ -13,7 +13,7 @@ import selectors
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, cast
 
 from armillary.clock import VirtualClock
 from armillary.storage.engine import Kept, Loader, T, Txn, View
@@ -88,14 +88,12 @@ class SimulatedClock(VirtualClock):
 
 
 class _Waiting(NamedTuple):
-    number: int
-    fn: Callable[[Txn], Any] | None  # None: drop the store
+    parts: Sequence[tuple[int, Callable[[Txn], Any] | None]]  # None: drop the store
     future: asyncio.Future[Any]
 
 
 class _Written(NamedTuple):
-    number: int
-    layer: Layer | None
+    layers: Sequence[tuple[int, Layer | None]]
     future: asyncio.Future[Any]
     result: Any
     error: BaseException | None
@@ -118,7 +116,7 @@ class SimulatedEngine:
 
     async def drop(self, number: int) -> None:
         self.store(number)
-        await self.enqueue(number, None)
+        await self.enqueue([(number, None)])
 
     async def close(self) -> None:
         while self._waiting or self._unsynced:
@@ -154,10 +152,10 @@ class SimulatedEngine:
     def falls(self) -> bool:
         return self._dice.random() < 0.5
 
-    async def enqueue(self, number: int, fn: Callable[[Txn], Any] | None) -> Any:
-        future = asyncio.get_running_loop().create_future()
+    async def enqueue(self, parts: Sequence[tuple[int, Callable[[Txn], Any] | None]]) -> list[Any]:
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         if not self.is_dead:
-            self._waiting.append(_Waiting(number, fn, future))
+            self._waiting.append(_Waiting(parts, future))
             self._tick_later()
         return await future  # the dead never answer
 
@@ -179,23 +177,26 @@ class SimulatedEngine:
 
     def _run(self) -> None:
         while self._waiting:
-            number, fn, future = self._waiting.popleft()
-            layer: Layer | None = None
-            result, error = None, None
-            if fn is not None:
-                layer = Layer()
-                stored = self._newest[number]
-                try:
-                    result = fn(OverlayTxn(layer, _NOTHING, stored.get, stored.scan))
-                except Exception as raised:
-                    layer, error = Layer(), raised
-            _apply(self._newest, number, layer)
-            self._unsynced.append(_Written(number, layer, future, result, error))
+            parts, future = self._waiting.popleft()
+            layers: list[tuple[int, Layer | None]] = []
+            results: list[Any] = []
+            error: BaseException | None = None
+            try:
+                for number, fn in parts:
+                    layer = None if fn is None else Layer()
+                    layers.append((number, layer))
+                    if fn is not None and layer is not None:
+                        stored = self._newest[number]
+                        results.append(fn(OverlayTxn(layer, _NOTHING, stored.get, stored.scan)))
+            except Exception as raised:
+                layers, error = [], raised
+            _apply(self._newest, layers)
+            self._unsynced.append(_Written(layers, future, results, error))
 
     def _sync(self, count: int, *, is_answering: bool = True) -> None:
         for _ in range(count):
-            number, layer, future, result, error = self._unsynced.popleft()
-            _apply(self.durable, number, layer)
+            layers, future, result, error = self._unsynced.popleft()
+            _apply(self.durable, layers)
             if is_answering and not future.done():
                 future.set_result(result) if error is None else future.set_exception(error)
 
@@ -219,8 +220,11 @@ class SimulatedStore:
         return SimulatedLoader(self._engine, self._number)
 
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
-        result: T = await self._engine.enqueue(self._number, fn)
-        return result
+        (result,) = await self._engine.enqueue([(self._number, fn)])
+        return cast(T, result)
+
+    async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
+        return await self._engine.enqueue([(store._number, fn) for store, fn in parts])
 
 
 class SimulatedLoader:
@@ -245,18 +249,12 @@ class SimulatedLoader:
         pass
 
 
-def _apply(maps: dict[int, SortedMap], number: int, layer: Layer | None) -> None:
-    if layer is None:
-        maps[number] = SortedMap()
-        return
-    stored = maps[number]
-    for low, high in layer.cleared:
-        stored.delete_range(low, high)
-    for key, value in layer.writes.items():
-        if value is None:
-            stored.delete(key)
+def _apply(maps: dict[int, SortedMap], layers: Sequence[tuple[int, Layer | None]]) -> None:
+    for number, layer in layers:
+        if layer is None:
+            maps[number] = SortedMap()
         else:
-            stored.put(key, value)
+            maps[number].apply(layer)
 
 
 def _copy(stored: SortedMap) -> SortedMap:

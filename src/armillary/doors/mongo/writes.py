@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from bson.objectid import ObjectId
@@ -10,6 +10,7 @@ from bson.regex import Regex
 
 from armillary import limits
 from armillary.account import bson_items
+from armillary.account.ahead import RecordOf
 from armillary.account.container import Container
 from armillary.doors.mongo import capped, changes, namespaces, raw, validation, views
 from armillary.doors.mongo.call import Call, Reply
@@ -72,14 +73,16 @@ async def insert(call: Call) -> Reply:
         partition_of = [container.partition_for(each.epk).range.id for each in operations]
         sequence = sorted(range(len(operations)), key=partition_of.__getitem__)
         operations, places = [operations[each] for each in sequence], [places[each] for each in sequence]
+    # Where somebody watches, documents come in their order, which is that of transactions.
+    is_mixed = is_ordered and len(container.partitions) > 1 and not container.schema.keeps_events
     record_of = None
     if numbering is not None:
 
-        def record_of(run: range) -> Record:
+        def record_of(run: Sequence[int]) -> Record:
             numbers = tuple([statements[places[place]] for place in run])
             return numbering.record(numbers, lambda outcomes: [b"" for _ in outcomes])
 
-    outcomes = await write_all(call, container, operations, stops=is_ordered, record_of=record_of)
+    outcomes = await write_all(call, container, operations, stops=is_ordered, is_mixed=is_mixed, record_of=record_of)
     retried = [statement for statement in statements if statement in known]
     done = len(retried)
     failed = False
@@ -170,7 +173,8 @@ async def write_all(
     operations: list[Operation],
     *,
     stops: bool,
-    record_of: Callable[[range], Record] | None = None,
+    is_mixed: bool = False,
+    record_of: RecordOf | None = None,
 ) -> list[Outcome | Failure]:
     """What became of each, as far as they were run."""
     if not operations:
@@ -178,7 +182,7 @@ async def write_all(
     scoped = await call.scoped(container, operations[0].key)
     try:
         answer = await bson_items.write_many(
-            scoped, operations, stops=stops, at_once=call.transaction is None, record_of=record_of
+            scoped, operations, stops=stops, at_once=call.transaction is None, is_mixed=is_mixed, record_of=record_of
         )
     except Failure as failure:
         if failure.kind is not Kind.THROTTLED:
