@@ -70,6 +70,7 @@ async def test_everything_about_it_is_kept(house: MongoHouse) -> None:
     ]
     await done(house, {"createIndexes": "c", "indexes": wanted})
     watched = await done(house, {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}})
+    watched_all = await done(house, {"aggregate": 1, "pipeline": [{"$changeStream": {}}], "cursor": {}})
     session = {"id": Binary(uuid4().bytes, 4)}
     numbered = {"insert": "c", "documents": [{"_id": "once", "customer": "c1", "n": 9}], "lsid": session}
     await done(house, {**numbered, "txnNumber": Int64(1)})
@@ -85,11 +86,12 @@ async def test_everything_about_it_is_kept(house: MongoHouse) -> None:
     assert answer["writeErrors"][0]["code"] == 11000 and "index: u" in answer["writeErrors"][0]["errmsg"]
     await done(house, {"insert": "c", "documents": [{"_id": "y", "customer": "c1", "n": 10}]})
     assert (await house.ask({"insert": "c", "documents": [{"_id": "z"}]}))["writeErrors"][0]["code"] == 61
-    told: list[Any] = []
-    while len(told) < 2:
-        more = {"getMore": watched["cursor"]["id"], "collection": "c", "maxTimeMS": 0}
-        told += (await done(house, more))["cursor"]["nextBatch"]
-    assert [(each["ns"]["coll"], each["documentKey"]["_id"]) for each in told] == [("c", "once"), ("c", "y")]
+    for cursor, collection in ((watched_all, "$cmd.aggregate"), (watched, "c")):
+        told: list[Any] = []
+        while len(told) < 2:
+            more = {"getMore": cursor["cursor"]["id"], "collection": collection, "maxTimeMS": 0}
+            told += (await done(house, more))["cursor"]["nextBatch"]
+        assert [(each["ns"]["coll"], each["documentKey"]["_id"]) for each in told] == [("c", "once"), ("c", "y")]
     # A token of before the move leads on behind it.
     resumed = {"$changeStream": {"resumeAfter": told[0]["_id"]}}
     again = await done(house, {"aggregate": "c", "pipeline": [resumed], "cursor": {}})

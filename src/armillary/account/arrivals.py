@@ -16,7 +16,8 @@ import orjson
 
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record, stores_of
-from armillary.account.container import key_range_of
+from armillary.account.container import FORMER_RID, key_range_of
+from armillary.account.migration_target import MARK
 from armillary.account.offers import new_offer
 from armillary.account.reservations import Reservation
 from armillary.account.throughput import Throughput
@@ -31,6 +32,7 @@ from armillary.partition import log
 from armillary.storage.directory import FORMAT_VERSION
 from armillary.storage.engine import Loader, Txn
 
+_BETWEEN_CONTAINERS = (MARK, FORMER_RID)  # what containers say of others by their rids
 _WITH_RIDS = (layout.ITEMS, layout.IMAGES)  # spaces whose values are items as they are stored
 
 
@@ -166,7 +168,8 @@ class Arrival:
         record.body = {**past.body, "id": name}
         if past.type is ResourceType.CONTAINER:
             ranges = [{**each, "store": reservation.store()} for each in past.state["ranges"]]
-            record.state = {**past.state, "ranges": ranges, "first_lsn": self._account.highest_lsn}
+            kept = {name: value for name, value in past.state.items() if name not in _BETWEEN_CONTAINERS}
+            record.state = {**kept, "ranges": ranges, "first_lsn": self._account.highest_lsn}
             self._became[past.rid] = record
             self._due |= {(past.rid, each["id"]): each["store"] for each in ranges}
         return record

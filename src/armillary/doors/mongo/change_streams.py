@@ -217,6 +217,8 @@ class ChangeStream:
         for present in self._containers(call):
             container = self._due(call, present)
             rid = container.record.rid.hex()
+            if rid in ends:
+                continue  # of a whole database both are watched, what was moved and what it was moved to
             if rid not in self._positions:
                 await self._enter(call, container, is_new=True)
             position = self._positions[rid]
@@ -250,6 +252,7 @@ class ChangeStream:
             raise watching.lost()
         if not watching.has_news(moved, self._positions[former]):
             self._positions[rid] = watching.beginning()
+            self._names.pop(former, None)
             return container
         self._names[former] = container.name
         return moved

@@ -11,7 +11,7 @@ from typing import Any
 from armillary.errors import Failure, Kind, bad_request
 from armillary.tools.commands.names import container_path
 from armillary.tools.remote import Server
-from armillary.tools.screen import Screen, count
+from armillary.tools.screen import Screen, count, counted
 
 _POLL_S = 0.2
 
@@ -47,8 +47,8 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
         screen.content(content)
         return
     screen.say(
-        f"{count(content['verifiedItems'])} items are the same in both, digest {content['digest']}; "
-        f"{count(content['changesFollowed'])} changes were followed."
+        f"{counted(content['verifiedItems'], 'item')} {_are(content['verifiedItems'])} the same in both, "
+        f"digest {content['digest']}; {counted(content['changesFollowed'], 'change')} followed."
     )
     if content["stage"] == "switched":
         old = f"{database}/{content['keepAs']}"
@@ -60,6 +60,10 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
             )
     else:
         screen.say(f"{source} is as it was. The same command without --no-switch completes the migration.")
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _said(source: str, content: dict[str, Any]) -> str:
