@@ -22,7 +22,7 @@ from armillary.languages.mongo.distinct import distinct_values
 from armillary.languages.mongo.matching import compile_filter
 from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.sorting import compile_sort
-from armillary.languages.mongo.text import TextIndex
+from armillary.languages.mongo.text import TextIndex, words_in
 
 CONTEXT = Context.of(1_700_000_000_000, lambda: 0.25)
 
@@ -415,3 +415,28 @@ def test_projections_that_are_none(given: Any, code: int) -> None:
 def test_words_that_every_text_has_are_not_searched_for(searched: str, is_found: bool) -> None:
     matcher = compile_filter({"$text": {"$search": searched}}, CONTEXT, text_index=TextIndex({"t": 1.0}))
     assert matcher.matches({"t": "The quick fox jumps over the dog"}) is is_found
+
+
+@pytest.mark.parametrize(
+    ("search", "document", "is_found"),
+    [
+        ({"$search": "d"}, {"t": "b c d"}, True),
+        ({"$search": "don"}, {"t": "don't"}, False),
+        ({"$search": "john"}, {"t": "John's house"}, True),
+        ({"$search": "Coffee", "$caseSensitive": True}, {"t": "coffee"}, False),
+        ({"$search": "Coffee", "$caseSensitive": True}, {"t": "Coffee"}, True),
+        ({"$search": "-Coffee tea", "$caseSensitive": True}, {"t": "tea coffee"}, True),
+        ({"$search": "caf\u00e9", "$diacriticSensitive": True}, {"t": "cafe"}, False),
+        ({"$search": "caf\u00e9"}, {"t": "cafe"}, True),
+        ({"$search": "testing", "$language": "none"}, {"t": "testing"}, False),
+        ({"$search": "testing", "$language": "none"}, {"t": "testing", "language": "none"}, True),
+        ({"$search": "tests"}, {"t": "testing"}, True),
+        ({"$search": "tests"}, {"t": "testing", "language": "none"}, False),
+    ],
+    ids=str,
+)
+def test_words_and_languages(search: dict[str, Any], document: dict[str, Any], is_found: bool) -> None:
+    matcher = compile_filter({"$text": search}, CONTEXT, text_index=TextIndex({"t": 1.0}))
+    assert matcher.matches(document) is is_found
+    if is_found:
+        assert matcher.text is not None and matcher.text.terms & words_in(document, TextIndex({"t": 1.0}))

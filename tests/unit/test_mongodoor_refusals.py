@@ -180,3 +180,19 @@ async def test_views_are_not_renamed(house: MongoHouse) -> None:
     assert (await house.ask(rename, database="admin"))["code"] == 166
     rename = {"renameCollection": "test.c", "to": "test.v"}
     assert (await house.ask(rename, database="admin"))["code"] == 48
+
+
+async def test_one_index_of_words(house: MongoHouse) -> None:
+    async def made(key: dict[str, Any], **options: Any) -> Any:
+        index = {"key": key, "name": "_".join(key), **options}
+        return (await house.ask({"createIndexes": "c", "indexes": [index]})).get("code")
+
+    assert await made({"t": "text"}) is None
+    assert await made({"t": "text"}, default_language="english") is None, "it is the same"
+    assert await made({"t": "text"}, default_language="none") == 85
+    assert await made({"u": "text"}) == 67
+    assert await made({"b": 1}, weights={"b": 1}) == 67
+    assert await made({"w": "text"}, default_language="spanglish") == 67
+    reply = await house.ask({"insert": "c", "documents": [{"t": "x", "language": "spanglish"}]})
+    assert reply["writeErrors"][0]["code"] == 17262
+    assert (await house.ask({"find": "c", "filter": {"$nor": [{"$text": {"$search": "x"}}]}}))["code"] == 2

@@ -54,7 +54,11 @@ _OPTIONS: Final = frozenset(
     )
 )
 # What makes two indexes on the same fields different ones; the rest may be changed, or says nothing.
-_TELLING: Final = ("unique", "sparse", "partialFilterExpression", "collation", "expireAfterSeconds", "weights")
+_TELLING: Final = (
+    *("unique", "sparse", "partialFilterExpression", "collation", "expireAfterSeconds", "weights"),
+    *("default_language", "language_override"),
+)
+_UNSAID: Final = {"default_language": "english", "language_override": "language"}
 # And of those, what lets both be there.
 _APART: Final = ("partialFilterExpression", "collation", "sparse", "unique")
 # In filters of partial indexes.
@@ -196,6 +200,8 @@ def _check_options(definition: Document) -> None:
         _check_expiry(definition)
     if "text" in [value for value in key.values() if isinstance(value, str)]:
         _check_text(definition)
+    elif "weights" in definition and "_fts" not in key:
+        raise refusal(CANNOT_CREATE, "The field 'weights' can only be specified with text indexes.")
 
 
 def _check_text(definition: Document) -> None:
@@ -209,7 +215,7 @@ def _check_text(definition: Document) -> None:
     language = definition.get("default_language", "english")
     if not isinstance(language, str):
         raise refusal(CANNOT_CREATE, "Text index option 'default_language' must be a string.")
-    language_of(language)
+    language_of(language, CANNOT_CREATE)
     if definition.get("unique"):
         raise refusal(CANNOT_CREATE, "Text indexes cannot be unique.")
 
@@ -284,7 +290,7 @@ def added(existing: Sequence[Document], wanted: Iterable[Document]) -> list[Docu
 def _find_same(known: Sequence[Document], wanted: Document) -> Document | None:
     for each in known:
         has_same_key = is_identical_key(each["key"], wanted["key"])
-        has_same_options = all(is_identical(each.get(option), wanted.get(option)) for option in _TELLING)
+        has_same_options = all(is_identical(_option(each, name), _option(wanted, name)) for name in _TELLING)
         if each["name"] == wanted["name"]:
             if has_same_key and has_same_options:
                 return each
@@ -302,7 +308,16 @@ def _find_same(known: Sequence[Document], wanted: Document) -> Document | None:
                 f"An equivalent index already exists with a different name and options. Requested index: "
                 f"{shell_text(wanted)}, existing index: {shell_text(each)}",
             )
+        if "text" in each["key"].values() and "text" in wanted["key"].values():
+            raise refusal(
+                CANNOT_CREATE,
+                f'only one text index per collection allowed, found existing text index "{each["name"]}"',
+            )
     return None
+
+
+def _option(definition: Document, name: str) -> Any:
+    return definition.get(name, _UNSAID.get(name))
 
 
 def is_identical_key(left: Document, right: Document) -> bool:

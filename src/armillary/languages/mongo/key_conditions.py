@@ -114,7 +114,7 @@ def _query(given: Document, prefix: str, is_collated: bool, text: TextQuery | No
         elif name == "$or":
             parts.append(either([_query(each, prefix, is_collated, text) for each in operand]))
         elif name == "$text" and text is not None:
-            parts.append(word_condition(text) or ALL)
+            parts.append(word_condition(text))
         elif not name.startswith("$"):
             parts.append(_field(prefix + name, operand, is_collated))
     return both(parts)

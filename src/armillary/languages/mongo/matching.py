@@ -133,7 +133,10 @@ class _Reader:
         for each in operand:
             if type(each) is not dict:
                 raise bad_value("$or/$and/$nor entries need to be full objects")
+        has_text = self.text is not None
         nodes = [self.query(each, is_top=is_top and name == "$and") for each in operand]
+        if name == "$nor" and self.text is not None and not has_text:
+            raise bad_value("$text cannot be negated: it is not allowed in $nor")
         if name == "$and":
             return all_of(nodes)
         return AnyOf(nodes) if name == "$or" else negated(AnyOf(nodes))

@@ -44,10 +44,7 @@ def _word_key(word: str) -> bytes:
     return word.encode() + b"\x00"
 
 
-def word_condition(query: TextQuery) -> Condition | None:
-    """None: the words were indexed in another language than the one that is asked in."""
-    if not query.is_in_own_language:
-        return None
+def word_condition(query: TextQuery) -> Condition:
     return Keyed(WORDS, united([KeyRange(key, key + b"\x00", True) for key in map(_word_key, sorted(query.terms))]))
 
 

@@ -14,10 +14,10 @@ for with about against between into through during before after above below to f
 again further then once here there when where why how all any both each few more most other some such no nor not only
 own same so than too very
 """
-# Of "don't" and its like the words are what stands before and behind the apostrophe.
 _SHORTENED: Final = """
-s t re ve ll d m don isn aren wasn weren hasn haven hadn doesn didn won wouldn shan shouldn can cannot couldn mustn
-let
+i'm you're he's she's it's we're they're i've you've we've they've i'd you'd he'd she'd we'd they'd i'll you'll he'll
+she'll we'll they'll isn't aren't wasn't weren't hasn't haven't hadn't doesn't don't didn't won't wouldn't shan't
+shouldn't can't cannot couldn't mustn't let's that's who's what's here's there's when's where's why's how's
 """
 _GERMAN: Final = """
 aber alle allem allen aller alles als also am an ander andere anderem anderen anderer anderes auch auf aus bei bin bis

@@ -17,6 +17,7 @@ from armillary.languages.mongo import paths
 from armillary.languages.mongo.errors import bad_value, refusal
 from armillary.languages.mongo.stop_words import STOP_WORDS
 from armillary.model.bson_values import Document, type_name
+from armillary.query.stemming import stem
 from armillary.query.words import words_of
 
 _LANGUAGES: Final = {
@@ -26,6 +27,9 @@ _LANGUAGES: Final = {
 }  # fmt: skip
 _PIECE: Final = re.compile(r'(-?)(?:"([^"]*)"|([^\s"]+))')
 _WORD: Final = re.compile(r"[^\W_]+")
+_ENGLISH: Final = "en-US"
+_ENGLISH_WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # an apostrophe is a letter inside of them
+_OVERRIDE: Final = "language"  # the field that says which language a document is in
 _FIELDS: Final = {"$search": str, "$language": str, "$caseSensitive": bool, "$diacriticSensitive": bool}
 EVERY_FIELD: Final = "$**"
 
@@ -36,6 +40,7 @@ class TextIndex:
 
     weights: Mapping[str, float]
     language: str = "english"
+    override: str = _OVERRIDE
 
 
 def text_index_of(definition: Document) -> TextIndex | None:
@@ -45,20 +50,29 @@ def text_index_of(definition: Document) -> TextIndex | None:
         return None
     weights = {EVERY_FIELD if path.endswith(EVERY_FIELD) else path: 1.0 for path in fields}
     weights |= {path: float(weight) for path, weight in (definition.get("weights") or {}).items()}
-    return TextIndex(weights, definition.get("default_language", "english"))
+    language = definition.get("default_language", "english")
+    return TextIndex(weights, language, definition.get("language_override", _OVERRIDE))
 
 
 def words_in(document: Document, index: TextIndex) -> set[str]:
     """The words that a document is found by."""
-    language = language_of(index.language)
-    return {word for text, _ in _texts(document, index) for word in _words(text, language)}
+    language = _language_in(document, index)
+    if language is None:
+        raise refusal(17262, f"language override unsupported: {document[index.override][:64]}")
+    return {word for text, _ in _texts(document, index) for word in _words(_bare(text), language)}
 
 
-def language_of(name: str) -> str:
+def language_of(name: str, code: int = 2) -> str:
     found = _LANGUAGES.get(name.lower())
     if found is None:
-        raise refusal(17262, f'unsupported language: "{name}" for text index version 3')
+        raise refusal(code, f'unsupported language: "{name}" for text index version 3')
     return found
+
+
+def _language_in(document: Document, index: TextIndex) -> str | None:
+    """The language of a document: what it says itself, or what the index says. None: it is not known."""
+    own = document.get(index.override)
+    return _LANGUAGES.get((own if type(own) is str else index.language).lower())
 
 
 class TextQuery:
@@ -70,12 +84,15 @@ class TextQuery:
                 raise bad_value(f"unknown option to $text: {name}")
             if type(value) is not _FIELDS[name]:
                 raise refusal(14, f'"{name}" had the wrong type: {type_name(value)}')
-            if value is True:
-                raise refusal(115, f"{name}: true is not supported")
         if "$search" not in operand:
             raise bad_value('Missing expected field "$search"')
         self._index = index
         self._language = language_of(operand.get("$language", index.language))
+        self._keeps_case = operand.get("$caseSensitive", False)
+        self._keeps_accents = operand.get("$diacriticSensitive", False)
+        if (self._keeps_case or self._keeps_accents) and self._language not in ("", _ENGLISH):
+            raise refusal(115, "$caseSensitive and $diacriticSensitive are supported for English and 'none' only")
+        self._keys: set[str] = set()  # of the terms, as the index has them
         self._terms: set[str] = set()
         self._phrases: list[str] = []
         self._unwanted: list[set[str]] = []
@@ -86,45 +103,47 @@ class TextQuery:
     @property
     def terms(self) -> frozenset[str]:
         """Words of which documents have at least one."""
-        return frozenset(self._terms)
+        return frozenset(self._keys)
 
-    @property
-    def is_in_own_language(self) -> bool:
-        return self._language == language_of(self._index.language)
+    def _folded(self, text: str) -> str:
+        return _bare(text, keeps_case=self._keeps_case, keeps_accents=self._keeps_accents)
 
     def _read(self, is_unwanted: bool, phrase: str, word: str) -> None:
-        words = set(_words(phrase or word, self._language))
+        words = set(_words(self._folded(phrase or word), self._language))
         if is_unwanted and phrase:
-            self._unwanted_phrases.append(_bare(phrase))
+            self._unwanted_phrases.append(self._folded(phrase))
         elif is_unwanted:
             self._unwanted.append(words)
         else:
+            self._keys |= set(_words(_bare(phrase or word), self._language))
             self._terms |= words
             if phrase:
-                self._phrases.append(_bare(phrase))
+                self._phrases.append(self._folded(phrase))
 
     def matches(self, document: Document) -> bool:
-        texts = [text for text, _ in _texts(document, self._index)]
-        words = {word for text in texts for word in _words(text, self._language)}
+        texts = [self._folded(text) for text, _ in _texts(document, self._index)]
+        language = _language_in(document, self._index) or ""
+        words = {word for text in texts for word in _words(text, language)}
         if not self._terms & words or any(unwanted and unwanted <= words for unwanted in self._unwanted):
             return False
         if not self._phrases and not self._unwanted_phrases:
             return True
-        plain = [_bare(text) for text in texts]
-        if any(phrase in text for text in plain for phrase in self._unwanted_phrases):
+        if any(phrase in text for text in texts for phrase in self._unwanted_phrases):
             return False
-        return all(any(phrase in text for text in plain) for phrase in self._phrases)
+        return all(any(phrase in text for text in texts) for phrase in self._phrases)
 
     def score(self, document: Document) -> float:
         total = 0.0
+        language = _language_in(document, self._index) or ""
         for text, weight in _texts(document, self._index):
-            words = _words(text, self._language)
+            text = self._folded(text)
+            words = _words(text, language)
             counts = Counter(words)
             for term in self._terms:
                 count = counts[term]
                 if count:
                     frequency = sum(0.5**place for place in range(count))
-                    exactness = 1.1 if _bare(text) == term else 1.0
+                    exactness = 1.1 if text == term else 1.0
                     total += weight * frequency * (0.5 * count / len(words) + 0.5) * exactness
         return total
 
@@ -152,19 +171,28 @@ def _strings(value: Any) -> Iterator[str]:
             pending.extend(reversed(each))
 
 
-def _bare(text: str) -> str:
-    """In lower case and without accents."""
-    text = text.lower()
-    if text.isascii():
+def _bare(text: str, *, keeps_case: bool = False, keeps_accents: bool = False) -> str:
+    """In lower case and without accents, unless those matter."""
+    if not keeps_case:
+        text = text.lower()
+    if keeps_accents or text.isascii():
         return text
     return "".join([each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each)])
 
 
 def _words(text: str, language: str) -> tuple[str, ...]:
-    text = _bare(text)
+    """Of a text that is folded already."""
     if not language:
         return tuple(_WORD.findall(text))
+    if language == _ENGLISH:
+        words = _ENGLISH_WORD.findall(text.replace("\u2019", "'"))
+        return tuple([stem(_owned(word), language) for word in words if word.lower() not in STOP_WORDS[language]])
     left_out = STOP_WORDS.get(language)
     if left_out is not None:
-        text = " ".join([word for word in _WORD.findall(text) if word not in left_out])
+        text = " ".join([word for word in _WORD.findall(text) if word.lower() not in left_out])
     return words_of(text, language)
+
+
+def _owned(word: str) -> str:
+    """Without the sign of what belongs to it."""
+    return word.removesuffix("'s").replace("'", "")
