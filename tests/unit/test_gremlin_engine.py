@@ -199,9 +199,14 @@ async def test_profile_and_explain() -> None:
     (metrics,) = await run_script(graph, "g.V('hub').out().profile()")
     assert [each["counts"]["elementCount"] for each in metrics["metrics"]] == [1, 5]
     (profile,) = await run_script(graph, "g.V('hub').out().executionProfile()")
-    assert [each["name"] for each in profile["metrics"]] == ["GetVertices", "GetNeighborVertices"]
-    assert [each["counts"]["resultCount"] for each in profile["metrics"]] == [1, 5]
-    assert all(each["storeOps"] for each in profile["metrics"])
+    assert [each["name"] for each in profile["metrics"]] == [
+        "GetVertices",
+        "GetEdges",
+        "GetNeighborVertices",
+        "ProjectOperator",
+    ]
+    assert [each["counts"]["resultCount"] for each in profile["metrics"]] == [1, 5, 5, 5]
+    assert [bool(each.get("storeOps")) for each in profile["metrics"]] == [True, True, False, False]
     (text,) = await run_script(graph, "g.V('hub').out().explain()")
     assert text == "[V(hub), out()]"
 

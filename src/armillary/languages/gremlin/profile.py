@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from armillary.languages.gremlin.elements import Long
+from armillary.languages.gremlin.graph import StoreOperation
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, labelling, singly
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.branching import CoalesceStep
@@ -20,7 +21,7 @@ class _Measure:
         self.total_s = 0.0  # with everything before it
         self.traverser_count = 0
         self.element_count = 0
-        self.operations: list[Any] = []
+        self.operations: list[StoreOperation] = []
 
 
 class Profile:
@@ -91,24 +92,33 @@ class Profile:
         total_ms = sum(times_ms)
         found = []
         for measure, time_ms in zip(self._measures, times_ms, strict=True):
-            entry: dict[str, Any] = {
-                "name": _operator(measure.step),
-                "time": round(time_ms),
-                "annotations": {"percentTime": _percent(time_ms, total_ms)},
-                "counts": {"resultCount": measure.element_count},
-            }
-            if measure.operations:
-                entry["storeOps"] = [
-                    {
-                        "fanoutFactor": each.fanout,
-                        "count": each.count,
-                        "size": each.size_bytes,
-                        "time": round(each.time_ms, 2),
-                    }
-                    for each in measure.operations
-                ]
-            found.append(entry)
+            name, operations = _operator(measure.step), measure.operations
+            if name == "GetNeighborVertices":
+                # It is the edges that are read: they name the vertices behind them.
+                edge_count = sum(each.count for each in operations)
+                found.append(_entry("GetEdges", time_ms, total_ms, edge_count, operations))
+                time_ms, operations = 0.0, []
+            found.append(_entry(name, time_ms, total_ms, measure.element_count, operations))
+        if found and found[-1]["name"] not in ("ProjectOperator", "ProjectAggregation"):
+            found.append(_entry("ProjectOperator", 0.0, total_ms, self._measures[-1].element_count, []))
         return {"gremlin": text or str(self._pipeline), "totalTime": round(total_ms), "metrics": found}
+
+
+def _entry(
+    name: str, time_ms: float, total_ms: float, result_count: int, operations: list[StoreOperation]
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": name,
+        "time": round(time_ms),
+        "annotations": {"percentTime": _percent(time_ms, total_ms)},
+        "counts": {"resultCount": result_count},
+    }
+    if operations:
+        entry["storeOps"] = [
+            {"fanoutFactor": each.fanout, "count": each.count, "size": each.size_bytes, "time": round(each.time_ms, 2)}
+            for each in operations
+        ]
+    return entry
 
 
 def _percent(part: float, whole: float) -> float:
