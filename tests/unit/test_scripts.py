@@ -460,3 +460,38 @@ async def test_logs_tell_the_etags_that_items_have(house: House) -> None:
     answer = await procedures.execute(house.account, container, record, [], ("a",))
     item = await items.read(container, "1", ItemOptions(key=("a",)))
     assert answer.log == item.etag
+
+
+@pytest.mark.parametrize(
+    ("call", "trips"),
+    [
+        ("readDocument(__.getAltLink() + '/docs/big', then)", 4),
+        ("readDocuments(__.getSelfLink(), then)", 4),
+        ("upsertDocument(__.getSelfLink(), {id: 'i' + i, pk: 'a', s: 'x'.repeat(2e4)}, then)", 5),
+    ],
+)
+async def test_much_at_once_goes_in_parts(house: House, monkeypatch: pytest.MonkeyPatch, call: str, trips: int) -> None:
+    """Neither side is handed more than it has memory for."""
+    monkeypatch.setattr(limits, "SCRIPT_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(limits, "SCRIPT_BATCH_CHARACTERS", 100_000)
+
+    async def happen(count: int) -> None: ...
+
+    jail = await use(house, happen)
+    container = await house.container()
+    await house.put(container, {"id": "big", "pk": "a", "s": "x" * 20_000})
+    body = f"""function () {{
+        var count = 0;
+        for (var i = 0; i < 20; i++) __.{call};
+        function then(error) {{ if (error) throw error; __.response.setBody(++count); }}
+    }}"""
+    assert await run(house, container, body) == 20
+    assert jail.count == trips
+
+
+async def test_a_document_that_cannot_be_is_refused_at_once(house: House) -> None:
+    body = """function () {
+        try { __.createDocument(__.getSelfLink(), {pk: "a", s: "x".repeat(9e6)}); }
+        catch (error) { __.response.setBody(error.number); }
+    }"""
+    assert await run(house, await house.container(), body) == 413

@@ -184,6 +184,7 @@ GIVEN = {
     "unitsMax": 1_000_000,
     "operationsMax": 1000,
     "batchMax": 100,
+    "batchCharactersMax": 8 * limits.MB,
     "acceptedForMs": 4000,
     "responseCharactersMax": 4 * limits.MB,
     "logCharactersMax": 4000,
@@ -342,7 +343,8 @@ from armillary.scripts.jail import Begin, Jail
 async def main():
     jail, caller, begun = Jail(), Caller(), asyncio.Event()
     links = {"selfLink": "dbs/d/colls/c/", "altLink": "dbs/d/colls/c"}
-    given = {"arguments": [], "operationsMax": 9, "batchMax": 9, "acceptedForMs": 4000, "unitsMax": 9, **links}
+    bounds = {"operationsMax": 9, "batchMax": 9, "batchCharactersMax": 999, "acceptedForMs": 4000, "unitsMax": 9}
+    given = {"arguments": [], **bounds, **links}
     async def perform(asked):
         begun.set()
         await asyncio.sleep(600)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -50,16 +51,23 @@ class Calls:
         self._clock = clock
         self._functions = functions
         self._trace = trace
+        self._asked: deque[Any] = deque()  # and not done yet
+        self._size_bytes = 0  # of what was answered now
         self._items: int | None = None  # in the page that was read last
 
     async def perform(self, asked: Any) -> Answer:
-        """Do what the script has queued, in order; each succeeds or fails for itself."""
+        """Do what the script has queued, in order; each succeeds or fails for itself. What would make the answer large
+        is done when the script comes for it, with or without more to do."""
         if not isinstance(asked, list):
             raise _broken()
-        answers = []
+        self._asked.extend(asked)
+        if not self._asked:
+            raise _broken()
+        answers: list[Answer] = []
+        self._size_bytes = 0
         slice_end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
-        for each in asked:
-            answers.append(await self._perform(each))
+        while self._asked and self._size_bytes < limits.SCRIPT_ANSWER_BYTES:
+            answers.append(await self._perform(self._asked.popleft()))
             if self._clock.elapsed_s() > slice_end_s:
                 await asyncio.sleep(0)
                 slice_end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
@@ -123,14 +131,14 @@ class Calls:
     async def _written(self, operation: Operation) -> Answer:
         outcome = await self._transaction.write(operation)
         status = 201 if outcome.result is Result.CREATED else 200
-        return {"body": orjson.Fragment(outcome.payload or b"null"), "options": {"statusCode": status}}
+        return {"body": self._fragment(outcome.payload or b"null"), "options": {"statusCode": status}}
 
     async def _read(self, link: str, options: Document, asked: Document) -> Answer:
         item_id = await self._transaction.item_id_of(link)
         outcome = await self._transaction.read(item_id, _text(options, "ifNoneMatch"))
         if outcome.result is Result.NOT_MODIFIED:
             return {"options": {"notModified": True, "statusCode": 304}}
-        return {"body": orjson.Fragment(outcome.payload or b"null"), "options": {"statusCode": 200}}
+        return {"body": self._fragment(outcome.payload or b"null"), "options": {"statusCode": 200}}
 
     async def _feed(self, link: str, options: Document, asked: Document) -> Answer:
         self._transaction.check_collection(link)
@@ -155,7 +163,11 @@ class Calls:
         options: Answer = {"statusCode": 200}
         if page.continuation is not None:
             options["continuation"] = page.continuation
-        return {"body": orjson.Fragment(b"[" + b",".join(page.rows) + b"]"), "options": options}
+        return {"body": self._fragment(b"[" + b",".join(page.rows) + b"]"), "options": options}
+
+    def _fragment(self, text: bytes) -> orjson.Fragment:
+        self._size_bytes += len(text)
+        return orjson.Fragment(text)
 
     _actions: dict[str, Callable[[Calls, str, Document, Document], Awaitable[Answer]]] = {  # noqa: RUF012 (a table)
         "create": _create,

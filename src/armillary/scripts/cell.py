@@ -121,7 +121,7 @@ def _run(pipes: _Pipes, world: _World, body: bytes) -> None:
             settle()
             told = timed(step, "drain", "", None)
             settle()
-            if not isinstance(told, str) or told[:1] not in ("O", "E") or told == "O[]":
+            if not isinstance(told, str) or told[:1] not in ("O", "E"):
                 raise ValueError("the script has broken its own surroundings")
             text = told[1:].encode("utf-8", "replace")
             if told[0] == "E":

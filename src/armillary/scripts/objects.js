@@ -27,8 +27,10 @@
   function enqueue(operation, units, callback) {
     if (!accepts()) return false;
     operation.number = nextNumber++;
+    const text = stringify(operation);
+    if (text.length > given.batchCharactersMax) throw new numbered(413, "The document is too large.");
     unitsReserved += units;
-    queue.push(stringify(operation));
+    queue.push(text);
     waiting.set(operation.number, [callback, units]);
     return true;
   }
@@ -129,8 +131,17 @@
   // Joined, because the cell is handed plain strings only, and long sums are ropes.
   const told = (...texts) => texts.join("");
 
+  // As many as may go at once.
+  function taken() {
+    let count = 0, characters = 0;
+    while (count < queue.length && count < given.batchMax && (!count || characters + queue[count].length <= given.batchCharactersMax))
+      characters += queue[count++].length;
+    return queue.splice(0, count);
+  }
+
   function drain() {
-    if (failure === undefined && queue.length) return told("O[", queue.splice(0, given.batchMax).join(","), "]");
+    // Without any: what was asked for before was not all answered yet.
+    if (failure === undefined && waiting.size) return told("O[", taken().join(","), "]");
     const end = { logged };
     try {
       if (failure === undefined && isRequestBodySet) end.requestBody = requestBody;

@@ -79,6 +79,7 @@ async def run_script(
         "hasResponse": script.role is not Role.PRE_TRIGGER,
         "operationsMax": limits.SCRIPT_OPERATIONS_MAX,
         "batchMax": limits.SCRIPT_BATCH,
+        "batchCharactersMax": limits.SCRIPT_BATCH_CHARACTERS,
         "unitsMax": transaction.units_left_ru,
         "acceptedForMs": limits.SCRIPT_ACCEPTED_SECONDS * 1000,
         "responseCharactersMax": limits.SCRIPT_RESPONSE_BYTES_MAX,
