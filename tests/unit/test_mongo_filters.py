@@ -440,3 +440,10 @@ def test_words_and_languages(search: dict[str, Any], document: dict[str, Any], i
     assert matcher.matches(document) is is_found
     if is_found:
         assert matcher.text is not None and matcher.text.terms & words_in(document, TextIndex({"t": 1.0}))
+
+
+@pytest.mark.parametrize("place", [[4.9999, 52], [5, 52], [5.0001, 52], [5, 52.0001], [5, 51.9999]], ids=str)
+def test_places_on_a_circle_are_inside(place: list[float]) -> None:
+    circle = {"l": {"$geoWithin": {"$center": [[5, 52], 0.0001]}}}
+    assert matches(circle, {"l": place})
+    assert not matches(circle, {"l": [5.0001, 52.0001]})

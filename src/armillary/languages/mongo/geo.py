@@ -7,6 +7,7 @@ What shapes are to one another is `model/relations.py`'s part; an order by dista
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -176,7 +177,9 @@ def _polygon(given: Any) -> Test:
 
 def _center(given: Any) -> Test:
     (x1, y1), radius = circle("$center", given)
-    return _flat(lambda x, y: math.hypot(x - x1, y - y1) <= radius)
+    # 52.0001 is on the circle of 0.0001 around 52, though the difference of the doubles is a little more.
+    reach = radius + 4 * sys.float_info.epsilon * max(abs(x1), abs(y1), 1.0)
+    return _flat(lambda x, y: math.hypot(x - x1, y - y1) <= reach)
 
 
 def _center_sphere(given: Any) -> Test:
