@@ -134,7 +134,7 @@ def test_statements_and_terminals() -> None:
         ("g.V().map({it.get()})", "Lambdas"),
         ("g.V().filter(Lambda.predicate('it'))", "Lambdas"),
         ("g.V().noSuchStep()", "noSuchStep"),
-        ("g.V(x)", "'x' is not bound"),
+        ("g.V(x)", "Unable to resolve symbol 'x' in the current context"),
         ("g.V(", "a value was expected"),
         ("g.V('a", "Unexpected"),
         ("g.V() g.E()", "';'"),

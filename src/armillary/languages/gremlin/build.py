@@ -190,7 +190,7 @@ class TraversalBuilder:
             names = value if isinstance(value, dict) else [value]
             for name in names:
                 if isinstance(name, str) and name in self.settings.reserved_keys and value is not arguments.values[-1]:
-                    raise compilation(f"The provided traversal contains a reserved key: {name}.")
+                    raise compilation(f"A step is setting a property key to a reserved word: {name}.")
 
     def _step(self, name: str, arguments: Arguments) -> Step:
         if name == "to":

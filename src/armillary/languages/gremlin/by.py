@@ -209,7 +209,7 @@ class OneBy(Step):
         if name != "by":
             super().modulate(name, arguments, builder)
         if self.by is not None:
-            raise compilation(f"{self.name}() takes one by().")
+            raise compilation(f"{self.name[0].upper()}{self.name[1:]} step can only have one by modulator.")
         self.by = make_by(arguments, builder)
 
     def children(self) -> Iterable[Pipeline]:

@@ -356,7 +356,9 @@ class _Parser:
             return token
         if name in STRATEGIES:
             return Strategy(name, {})
-        raise compilation(f"No such property: '{name}' is not bound, at {place(self._text, word.at)}.")
+        raise compilation(
+            f"Unable to resolve symbol '{name}' in the current context: it is not bound, at {place(self._text, word.at)}."
+        )
 
     def _called(self, name: str) -> Any:
         if name in _PREDICATES:
