@@ -255,3 +255,23 @@ async def test_collections_of_transactions_that_were_cut_off() -> None:
     third = await MongoHouse.open(engine)
     assert list(third.account.containers) == [] and await names_of(third) == []
     await third.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ({"find": "c", "tailable": True}, 263),
+        ({"killCursors": "c", "cursors": [Int64(5)]}, 263),
+        ({"aggregate": "c", "pipeline": [{"$collStats": {"count": {}}}], "cursor": {}}, 263),
+        ({"insert": "x", "documents": [{"_id": 1}], "$db": "admin"}, 263),
+    ],
+)
+async def test_what_no_transaction_does(house: MongoHouse, command: dict[str, Any], code: int) -> None:
+    assert (await house.ask({**command, **within(1, starts=True)}))["code"] == code
+    assert (await house.ask({"find": "c", **within(1)}))["code"] == 251
+
+
+async def test_what_says_only_half_of_a_transaction(house: MongoHouse) -> None:
+    for half in ({"autocommit": False}, {"startTransaction": True}):
+        assert (await house.ask({"find": "c", "lsid": LSID, **half}))["code"] == 72
+    assert (await house.ask({"find": "c", **within(1), "startTransaction": False}))["code"] == 72

@@ -53,6 +53,8 @@ async def aggregate(call: Call) -> Reply:
     provided = stream.pipeline.provided
     if provided is not None and provided.name == "$changeStream":
         return await _watch(call, stream, None if is_database else name, namespace, batch_size)
+    if provided is not None and call.transaction is not None:
+        raise refusal(263, f"Aggregation stage {provided.name} cannot run within a multi-document transaction.")
     if stream.pipeline.output is not None:
         if call.client.grant is not Grant.WRITE:
             raise read_only(call)

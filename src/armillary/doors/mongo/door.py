@@ -374,6 +374,8 @@ class MongoDoor:
             if not isinstance(number, Int64) or number < 0:
                 raise refusal(72, "Transaction number must be a long that is not negative")
             call.txn_number = int(number)
+        elif "autocommit" in body or "startTransaction" in body:
+            raise refusal(72, "'autocommit' and 'startTransaction' require a transaction number to also be specified")
         limit_ms = call.fields.whole("maxTimeMS", low=0, high=0x7FFFFFFF)
         if limit_ms:
             call.deadline_s = begun_s + limit_ms / 1000

@@ -27,6 +27,7 @@ _ALLOWED: Final = frozenset(
     "find aggregate distinct insert update delete findAndModify findandmodify getMore killCursors bulkWrite create "
     "createIndexes commitTransaction abortTransaction ping hello isMaster".split()
 )
+_OF_SERVER: Final = ("bulkWrite", "ping", "hello", "isMaster")  # said to the admin database, and not about it
 _ENDING: Final = ("commitTransaction", "abortTransaction")
 _TRANSIENT: Final = (112, 246, 251)
 
@@ -130,9 +131,16 @@ async def run(call: Call, command: Command) -> Reply:
         return await command.run(call)
     if "writeConcern" in call.body:
         raise refusal(72, "writeConcern is not allowed within a multi-statement transaction")
-    if call.database in ("config", "local"):
+    if call.database in ("config", "local") or (call.database == "admin" and call.name not in _OF_SERVER):
         raise refusal(263, f"Cannot run commands against the '{call.database}' database in a transaction.")
-    transaction = await _begun(call) if call.body.get("startTransaction") is True else _found(call)
+    begins = call.body.get("startTransaction", True)
+    if begins is not True:
+        raise refusal(72, "Specifying startTransaction=false is not allowed.")
+    if call.name == "killCursors" and "startTransaction" in call.body:
+        raise refusal(263, "Cannot run killCursors as the first operation in a multi-document transaction.")
+    if call.body.get("tailable") is True:
+        raise refusal(263, "Cannot use tailable cursors in a multi-document transaction.")
+    transaction = await _begun(call) if "startTransaction" in call.body else _found(call)
     if transaction.lock.locked():
         raise refusal(117, f"Another command of transaction {number} is running on this session")
     async with transaction.lock:
