@@ -357,7 +357,7 @@ class _Parser:
         if name in STRATEGIES:
             return Strategy(name, {})
         raise compilation(
-            f"Unable to resolve symbol '{name}' in the current context: it is not bound, at {place(self._text, word.at)}."
+            f"Unable to resolve symbol '{name}' in the current context, at {place(self._text, word.at)}: it is not bound."
         )
 
     def _called(self, name: str) -> Any:
