@@ -265,6 +265,28 @@ async def test_what_is_told_of_collections_to_those_who_want_more() -> None:
     await house.close()
 
 
+async def test_what_is_told_of_new_collections() -> None:
+    house = await MongoHouse.open()
+    await write(house, {"insert": "first", "documents": [{"_id": 1}]})
+    stream = await Stream(house, 1).open(showExpandedEvents=True)
+    await write(house, {"insert": "c", "documents": [{"_id": 1}]})
+    created, inserted = await stream.read()
+    assert (created["operationType"], inserted["operationType"]) == ("create", "insert")
+    assert created["operationDescription"] == {"idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
+    assert created["collectionUUID"] == inserted["collectionUUID"]
+    await house.close()
+
+
+@pytest.mark.parametrize(("database", "collection"), [("admin", "c"), ("config", 1), ("test", "system.x")])
+async def test_where_nobody_watches(database: str, collection: Any) -> None:
+    house = await MongoHouse.open()
+    answer = await house.ask(
+        {"aggregate": collection, "pipeline": [{"$changeStream": {}}], "cursor": {}}, database=database
+    )
+    assert answer["code"] == 73
+    await house.close()
+
+
 async def test_large_events_in_fragments() -> None:
     house = await MongoHouse.open()
     await write(house, {"create": "c", "changeStreamPreAndPostImages": {"enabled": True}})

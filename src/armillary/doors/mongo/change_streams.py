@@ -61,8 +61,10 @@ class ChangeStream:
             if call.database != "admin" or collection is not None:
                 raise refusal(72, "A change stream of the cluster is opened on the admin database, with {aggregate: 1}")
             self._database = None
-        elif collection is None and call.database == "admin":
-            raise refusal(72, "A change stream of the admin database is one of the cluster: say allChangesForCluster")
+        elif call.database in ("admin", "config", "local"):
+            raise refusal(73, f"$changeStream may not be opened on the internal {call.database} database")
+        elif collection is not None and collection.startswith("system."):
+            raise refusal(73, f"$changeStream may not be opened on the internal {collection} collection")
         self._lookup = fields.text("fullDocument", "default")
         self._image = fields.text("fullDocumentBeforeChange", "off")
         if self._lookup not in _LOOKUPS or self._image not in _IMAGES:

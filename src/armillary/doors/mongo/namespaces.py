@@ -99,12 +99,13 @@ async def create(
         ]
     if throughput is None and not call.account.settings.is_serverless:
         throughput = Throughput.manual(call.door.settings.throughput_ru)
-    kept: Body = {MONGO: {"uuid": call.clock.guid(), **_kept_options(options)}}
+    identity = call.clock.guid()
+    kept: Body = {MONGO: {"uuid": identity, **_kept_options(options)}}
     is_watched = call.door.is_watched(call.database, collection)
     if is_watched:
         kept[WATCHED] = True
         if transaction is None:
-            await call.door.announce(call, "create", call.database, collection)
+            await announce_creation(call, call.database, collection, _uuid(identity), options)
     try:
         made = await containers.create_container(
             call.account, database, body, throughput, is_old_client=not shard_key, kept=kept
@@ -210,8 +211,17 @@ def _decoded_options(encoded: str) -> Document:
 def uuid_of(container: Container) -> Binary:
     known = kept_of(container).get("uuid")
     # What another door has made gets one that follows from its rid.
-    raw = bytes.fromhex(known.replace("-", "")) if known else container.record.rid.ljust(16, b"\x00")[:16]
-    return Binary(raw, UUID_SUBTYPE)
+    return _uuid(known) if known else Binary(container.record.rid.ljust(16, b"\x00")[:16], UUID_SUBTYPE)
+
+
+def _uuid(identity: str) -> Binary:
+    return Binary(bytes.fromhex(identity.replace("-", "")), UUID_SUBTYPE)
+
+
+async def announce_creation(call: Call, database: str, collection: str, identity: Binary, options: Document) -> None:
+    """Tell those who watch of a collection that is about to be there."""
+    told = {**options, "idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
+    await call.door.announce(call, "create", database, collection, collectionUUID=identity, operationDescription=told)
 
 
 # Shard keys.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from armillary.account import containers, transactions
 from armillary.account.container import Container
-from armillary.doors.mongo import capped
+from armillary.doors.mongo import capped, namespaces
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.errors import code_of
 from armillary.errors import Failure, Kind
@@ -99,7 +99,8 @@ class Transaction:
     async def _show(self, call: Call) -> None:
         """Give what it has made its name. If all ends here, there is an empty collection and nothing else."""
         for (database, name), container in self.made.items():
-            await call.door.announce(call, "create", database, name)
+            made, options = namespaces.uuid_of(container), namespaces.options_of(container)
+            await namespaces.announce_creation(call, database, name, made, options)
             try:
                 await containers.rename_container(call.account, container, name)
             except Failure as failure:

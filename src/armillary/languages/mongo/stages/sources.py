@@ -43,7 +43,8 @@ class Provided:
 
 def provided(name: str, spec: Any) -> Provided:
     if type(spec) is not dict:
-        raise refusal(FAILED_TO_PARSE, f"the {name} specification must be an object, but found {type_name(spec)}")
+        code = 6188500 if name == "$changeStream" else FAILED_TO_PARSE
+        raise refusal(code, f"the {name} specification must be an object, but found {type_name(spec)}")
     if name in ("$indexStats", "$planCacheStats") and spec:
         raise refusal(28803, f"The {name} stage specification must be an empty object")
     if name == "$collStats":
