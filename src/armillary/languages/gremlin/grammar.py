@@ -356,9 +356,8 @@ class _Parser:
             return token
         if name in STRATEGIES:
             return Strategy(name, {})
-        raise compilation(
-            f"Unable to resolve symbol '{name}' in the current context, at {place(self._text, word.at)}: it is not bound."
-        )
+        at = place(self._text, word.at)
+        raise compilation(f"Unable to resolve symbol '{name}' in the current context: it is not bound, at {at}.")
 
     def _called(self, name: str) -> Any:
         if name in _PREDICATES:
