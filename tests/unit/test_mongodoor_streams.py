@@ -270,7 +270,7 @@ async def test_what_is_told_of_new_collections() -> None:
     await write(house, {"insert": "first", "documents": [{"_id": 1}]})
     stream = await Stream(house, 1).open(showExpandedEvents=True)
     await write(house, {"insert": "c", "documents": [{"_id": 1}]})
-    created, inserted = await stream.read()
+    created, inserted = [*await stream.read(), *await stream.read()]
     assert (created["operationType"], inserted["operationType"]) == ("create", "insert")
     assert created["operationDescription"] == {"idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
     assert created["collectionUUID"] == inserted["collectionUUID"]
