@@ -15,5 +15,7 @@ def with_log(response: Response, log: str) -> Response:
     encoded = quote(log)[: limits.SCRIPT_LOG_HEADER_BYTES_MAX]
     if "%" in encoded[-2:]:
         encoded = encoded[: encoded.rindex("%")]
-    header = (b"x-ms-documentdb-script-log-results", encoded.encode("ascii"))
-    return Response(response.status, [*response.headers, header], response.body, response.lines)
+    name, value = b"x-ms-documentdb-script-log-results", encoded.encode("ascii")
+    if response.lines:
+        return Response(response.status, (), response.body, b"%b\r\n%b: %b" % (response.lines, name, value))
+    return Response(response.status, [*response.headers, (name, value)], response.body)
