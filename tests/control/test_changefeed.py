@@ -192,7 +192,6 @@ with open(out, "a", buffering=1) as file:
 """
 
 
-@pytest.mark.timeout(120)
 async def test_a_worker_is_killed_and_a_range_split(start_server: Callable[..., ServerProcess], tmp_path: Path) -> None:
     server = start_server("--durability", "relaxed")
     operator = Operator(server)

@@ -149,7 +149,7 @@ def test_output_may_be_closed_early(operator: Operator) -> None:
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     os.close(writing)

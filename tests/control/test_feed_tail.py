@@ -65,7 +65,7 @@ def test_it_goes_on(operator: Operator, container: Any, name: str) -> None:
         assert json.loads(process.stdout.readline())["previous"]["id"] == "1"
         container.delete_item("1", "a")
         assert json.loads(process.stdout.readline())["current"] == {}
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()
         process.wait()

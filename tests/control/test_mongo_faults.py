@@ -72,7 +72,7 @@ def test_node_sends_again(operator: Operator, address: str, name: str) -> None:
         env={**os.environ, "TEST_ADDRESS": address, "TEST_DATABASE": name},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         check=False,
     )
     assert run.stdout.strip() == '["node",1,2]', run.stdout + run.stderr

@@ -43,7 +43,7 @@ def transfer(operator: Operator, directory: Path, *arguments: str, code: int = 0
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr

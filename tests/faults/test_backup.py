@@ -55,7 +55,7 @@ def start_backup(directory: Path, backups: Path) -> subprocess.Popen[bytes]:
 
 
 async def finished(process: subprocess.Popen[bytes]) -> str:
-    output, _ = await asyncio.to_thread(process.communicate, None, 60)
+    output, _ = await asyncio.to_thread(process.communicate, None, 120)
     return output.decode()
 
 

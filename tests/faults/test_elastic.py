@@ -33,7 +33,6 @@ def options(storage: str) -> tuple[str, ...]:
     return ("--partition-storage", storage, "--partition-throughput", str(PARTITION_RU))
 
 
-@pytest.mark.timeout(120)
 def test_short(tmp_path: Path, seed: int) -> None:
     async def events(soak: Soak) -> None:
         await soak.until(lambda found: len(found) > 2, "splits by storage")

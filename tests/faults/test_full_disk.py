@@ -36,7 +36,6 @@ def fill(disk: Path, leave_bytes: int) -> None:
                 return
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("durability", ["full", "relaxed"])
 @pytest.mark.parametrize("leave_bytes", [32 * MB, 0], ids=["nearly", "entirely"])
 def test_full_disk(disk: Path, seed: int, durability: str, leave_bytes: int) -> None:

@@ -16,7 +16,6 @@ from faults.supervisor import Supervisor
 CYCLES = 5  # in each part: 50 in all
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("durability", "part"), [*(("full", part) for part in range(7)), *(("relaxed", part) for part in range(3))]
 )
@@ -44,7 +43,6 @@ def run_clean(tmp_path: Path, seed: int, durability: str, cycles: int) -> None:
     uvloop.run(run())
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("defect", "durability", "kind"),
     [

@@ -32,7 +32,7 @@ class Client:
     def _start(self) -> ServerProcess:
         server = ServerProcess.start(self._directory, "--mongo-auth", "off")
         host, _, port = server.doors["mongo"].rpartition("/")[2].partition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        self._socket = socket.create_connection((host, int(port)), timeout=60)
         return server
 
     def ask(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-import pytest
 from azure.cosmos import CosmosClient, PartitionKey
 from control.conftest import Operator
 from support.process import KEY, ServerProcess
@@ -17,7 +16,6 @@ from armillary.account.reshape import HELD, POINTS
 CONTAINER = "databases/db/containers/c"
 
 
-@pytest.mark.timeout(180)
 def test_killed_at_every_point(start_server: Callable[..., ServerProcess]) -> None:
     server = start_server()
     with CosmosClient(server.url, KEY) as client:

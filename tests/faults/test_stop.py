@@ -13,7 +13,6 @@ from faults.workload import prepare
 STOPS = 3
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("durability", ["full", "relaxed"])
 def test_stop_under_load(tmp_path: Path, seed: int, durability: str) -> None:
     async def run() -> None:

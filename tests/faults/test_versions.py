@@ -183,7 +183,6 @@ class Client:
         self._token = container.client_connection.last_response_headers["etag"]
 
 
-@pytest.mark.timeout(120)
 def test_with_a_server_that_is_killed(seed: int, start_server: Callable[..., ServerProcess]) -> None:
     print("--seed", seed)
     dice = random.Random(seed)

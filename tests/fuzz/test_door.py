@@ -21,7 +21,6 @@ _HEADER_VALUE = re.compile(rb"[\x20-\x7e\t]*")
 _LEAKS = (b"Traceback", b'File "', b"rocksdb", b"armillary/")
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", TARGETS)
 def test_only_refusals(name: str, seed: int) -> None:
     uvloop.run(fuzz(name, seed, COUNT))

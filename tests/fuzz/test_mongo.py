@@ -147,7 +147,6 @@ def check_answer(answer: bytes | None) -> None:
         assert not any(leak in document["errmsg"] for leak in LEAKS), document
 
 
-@pytest.mark.timeout(240)
 async def test_bytes_with_something_wrong(house: MongoHouse, seed: int) -> None:
     dice = random.Random(seed)
     frames = [frame_of(addressed(body)) for body in BODIES]
@@ -161,7 +160,6 @@ def mutated_frame(dice: random.Random, frame: bytes) -> bytes:
     return struct.pack("<iiii", 16 + len(content), dice.getrandbits(31), 0, op_code) + content
 
 
-@pytest.mark.timeout(240)
 async def test_commands_with_something_wrong(house: MongoHouse, seed: int) -> None:
     dice = random.Random(seed + 1)
 

@@ -125,7 +125,6 @@ async def fuzz(seed: int, count: int) -> None:
     await world.close()
 
 
-@pytest.mark.timeout(240)
 def test_mutated_queries(seed: int) -> None:
     print(f"--seed {seed}")
     uvloop.run(fuzz(seed, COUNT))

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable
 
-import pytest
 import uvloop
 from faults.client import ConnectionLost, Wire
 from fuzz.mutation import mutated_bytes
@@ -22,7 +21,7 @@ from armillary.net.http import Request, Response
 
 COUNT = 6_000
 AT_ONCE = 8  # connections
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 
@@ -57,7 +56,6 @@ def as_bytes(request: Request) -> bytes:
     return b"\r\n".join([*lines, b"Content-Length: %d\r\n\r\n" % len(request.body)]) + request.body
 
 
-@pytest.mark.timeout(120)
 def test_only_refusals(start_server: Callable[..., ServerProcess], seed: int) -> None:
     server = start_server("--durability", "relaxed")
     print(f"--seed {seed}")

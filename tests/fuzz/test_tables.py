@@ -181,7 +181,6 @@ TARGETS: dict[str, Target] = {
 }
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", TARGETS)
 def test_only_refusals(name: str, seed: int) -> None:
     uvloop.run(fuzz(name, seed))

@@ -298,7 +298,7 @@ def test_mongosh(server: ServerProcess, name: str, tmp_path: Path) -> None:
         env={**os.environ, "HOME": str(tmp_path), "NODE_NO_WARNINGS": "1"},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         check=False,
     )
     assert run.stdout.strip().startswith("{"), run.stdout + run.stderr

@@ -150,7 +150,7 @@ def test_javascripts_own_retries_succeed(enforcing: ServerProcess, client: str) 
         env={**os.environ, "TEST_ENDPOINT": enforcing.url, "TEST_KEY": enforcing.key, "NODE_NO_WARNINGS": "1"},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         check=False,
     )
     assert run.returncode == 0, run.stderr

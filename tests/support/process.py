@@ -60,7 +60,11 @@ class ServerProcess:
                 text=True,
             )
         server = cls(process, directory, Path(log))
-        line = server._first_line()
+        try:
+            line = server._first_line()
+        except BaseException:
+            server.kill()
+            raise
         if not line.startswith("ready "):
             server.kill()
             raise AssertionError(f"the server did not start: {line!r}\n{server.log}")

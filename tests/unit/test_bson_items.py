@@ -62,9 +62,7 @@ async def select(house: House, container: Container, text: str) -> list[Any]:
 # Ids.
 
 
-def test_ids_are_texts_and_back() -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+def test_ids_are_texts_and_back(seed: int) -> None:
     dice = random.Random(seed)
     for _ in range(5_000):
         value = random_id(dice)
@@ -75,9 +73,7 @@ def test_ids_are_texts_and_back() -> None:
             assert id_text(id_value(text)) == text
 
 
-def test_equal_ids_are_one_text_and_others_are_not() -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+def test_equal_ids_are_one_text_and_others_are_not(seed: int) -> None:
     dice = random.Random(seed)
     values = [random_id(dice) for _ in range(300)]
     for left in values:
@@ -116,9 +112,7 @@ def test_strings_that_look_like_other_ids_are_told_apart() -> None:
 # JSON.
 
 
-def test_values_are_json_and_back() -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+def test_values_are_json_and_back(seed: int) -> None:
     dice = random.Random(seed)
     for _ in range(5_000):
         value = random_value(dice)
@@ -154,9 +148,7 @@ def test_documents_keep_every_type_when_json_is_written_over_them() -> None:
 # In the store.
 
 
-async def test_five_thousand_documents_come_back_byte_for_byte(house: House) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_five_thousand_documents_come_back_byte_for_byte(house: House, seed: int) -> None:
     dice = random.Random(seed)
     container = await house.container()
     kept: dict[tuple[str, str], tuple[Any, bytes]] = {}

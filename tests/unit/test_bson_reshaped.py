@@ -108,9 +108,7 @@ class Both:
         assert count == len(self.known)
 
 
-async def test_both_doors_while_partitions_split_and_merge(shop: Shop) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_both_doors_while_partitions_split_and_merge(shop: Shop, seed: int) -> None:
     container = await shop.collection("pk")
     await shop.index(container, {"pk": 1, "n": 1})
     both = Both(shop, container, seed)

@@ -22,9 +22,7 @@ def sign(left: Any, right: Any) -> int:
     return (left > right) - (left < right)
 
 
-def test_bytes_are_in_the_order_of_values_and_none_begins_another() -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+def test_bytes_are_in_the_order_of_values_and_none_begins_another(seed: int) -> None:
     dice = random.Random(seed)
     values = [*NUMBERS, *[random_value(dice) for _ in range(800)]]
     known = [(order_key(value), order_bytes(value)) for value in values]
@@ -35,9 +33,7 @@ def test_bytes_are_in_the_order_of_values_and_none_begins_another() -> None:
             assert encoded == other or not encoded.startswith(other)
 
 
-def test_values_lie_in_their_class() -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+def test_values_lie_in_their_class(seed: int) -> None:
     dice = random.Random(seed)
     for _ in range(1_000):
         value = random_value(dice)
@@ -53,9 +49,7 @@ def terms(index: FieldIndex, document: dict[str, Any]) -> list[bytes]:
     return [term for name, term in index.terms(document) if name == index.term_name]
 
 
-def test_an_index_has_the_order_of_a_sort() -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+def test_an_index_has_the_order_of_a_sort(seed: int) -> None:
     dice = random.Random(seed)
     for key in ({"a": 1}, {"a": -1}, {"a": 1, "b": -1}, {"a.b": 1, "c": 1}):
         index = an_index(key)

@@ -49,9 +49,7 @@ async def present(container: Container, keys: Sequence[tuple[str, int]]) -> list
     return [each.document is not None for each in found]
 
 
-async def test_it_is_as_if_one_came_after_the_other(shop: Shop) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_it_is_as_if_one_came_after_the_other(shop: Shop, seed: int) -> None:
     dice = random.Random(seed)
     container = await shop.collection("pk", FOUR_RU)
     assert len(container.partitions) == 4

@@ -72,9 +72,7 @@ def test_fields_of_pipelines(stages: list[Any], expected: set[str] | None) -> No
     assert pipeline_fields(stages) == expected
 
 
-def test_random_filters_look_at_nothing_else() -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+def test_random_filters_look_at_nothing_else(seed: int) -> None:
     author = MongoAuthor(seed)
     documents = [author.document(number) for number in range(40)]
     known = 0
@@ -91,9 +89,7 @@ def test_random_filters_look_at_nothing_else() -> None:
     assert known > 300
 
 
-def test_random_documents_are_taken_apart_and_decoded_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+def test_random_documents_are_taken_apart_and_decoded_in_part(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     dice = random.Random(seed)
     monkeypatch.setattr(limits, "MONGO_PARTIAL_BYTES_MIN", 0)
     for _ in range(500):

@@ -127,9 +127,9 @@ async def all_of(reading: SortedReading, page_items: int = 23) -> list[dict[str,
 
 @pytest.mark.parametrize("kind", ["plain", "other"])
 @pytest.mark.parametrize("throughput_ru", [400, 18_000])
-async def test_filters_find_the_same_with_indexes_and_without(shop: Shop, throughput_ru: int, kind: str) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_filters_find_the_same_with_indexes_and_without(
+    shop: Shop, throughput_ru: int, kind: str, seed: int
+) -> None:
     container = await shop.collection("pk", throughput_ru)
     made = documents(seed, 150)
     await shop.insert(container, *made)
@@ -161,9 +161,7 @@ async def try_index(shop: Shop, container: Container, key: dict[str, Any], **opt
 
 @pytest.mark.parametrize("kind", ["none", "plain", "other"])
 @pytest.mark.parametrize("throughput_ru", [400, 18_000])
-async def test_sorts_are_those_of_the_language(shop: Shop, throughput_ru: int, kind: str) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_sorts_are_those_of_the_language(shop: Shop, throughput_ru: int, kind: str, seed: int) -> None:
     dice = random.Random(seed)
     container = await shop.collection("pk", throughput_ru)
     made = documents(seed, 150)
@@ -230,9 +228,7 @@ async def test_arrays_inside_arrays_are_found_with_an_index(shop: Shop) -> None:
         assert set(await found(shop, container, given)) == expected, given
 
 
-async def test_sorted_readings_go_on_over_splits_and_writes(shop: Shop) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_sorted_readings_go_on_over_splits_and_writes(shop: Shop, seed: int) -> None:
     container = await shop.collection("pk", 400)
     made = [{"_id": number, "pk": f"p{number % 50}", "n": number * 7919 % 1000} for number in range(1000)]
     await shop.insert(container, *made)

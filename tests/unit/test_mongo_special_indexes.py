@@ -103,9 +103,7 @@ async def found(house: MongoHouse, name: str, given: dict[str, Any]) -> list[Any
 
 
 @pytest.mark.parametrize("key", [{"loc": "2dsphere"}, {"kind": 1, "loc": "2dsphere"}])
-async def test_places_are_the_same_with_an_index(house: MongoHouse, key: dict[str, Any]) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_places_are_the_same_with_an_index(house: MongoHouse, key: dict[str, Any], seed: int) -> None:
     places = Places(seed)
     documents: list[dict[str, Any]] = [{"_id": number, "loc": places.value()} for number in range(90)]
     documents += [{"_id": "none"}, {"_id": "null", "loc": None}]
@@ -122,9 +120,7 @@ async def test_places_are_the_same_with_an_index(house: MongoHouse, key: dict[st
     assert await found(house, "with", {"loc": {"$geoWithin": {"$centerSphere": [[7, 46], 9]}}}) == []
 
 
-async def test_words_are_the_same_with_an_index(house: MongoHouse) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_words_are_the_same_with_an_index(house: MongoHouse, seed: int) -> None:
     dice = random.Random(seed)
 
     def text() -> str:

@@ -126,9 +126,7 @@ async def test_frames_that_are_not_plain_take_the_long_way(house: MongoHouse) ->
         assert house.door.answer_at_once(house.client, other) is None
 
 
-async def test_damaged_frames_are_answered_as_the_long_way_answers_them(house: MongoHouse) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_damaged_frames_are_answered_as_the_long_way_answers_them(house: MongoHouse, seed: int) -> None:
     dice = random.Random(seed)
     body = {"find": "c", "filter": FILTERS[1], "limit": 1, "lsid": LSID, "$db": "test"}
     frame = frame_of(body)

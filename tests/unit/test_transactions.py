@@ -159,9 +159,7 @@ async def test_new_rules_end_a_transaction(shop: Shop) -> None:
     await transaction.abort()
 
 
-async def test_random_transfers_keep_their_sum(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
+async def test_random_transfers_keep_their_sum(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     clock = SystemClock()
     engine = await RocksEngine.open(tmp_path, durability="relaxed")
