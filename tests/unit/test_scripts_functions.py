@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 
@@ -45,4 +46,17 @@ async def test_a_query_goes_on_when_the_process_was_ended_between_two_of_its_cal
     os.kill(process_id, signal.SIGKILL)  # as the kernel does when memory is short
     await asyncio.to_thread(os.waitid, os.P_PID, process_id, os.WEXITED | os.WNOWAIT)
     assert functions.call_function("double", [21]) == 42
+    caller.leave()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell what a process has computed")
+async def test_one_that_computes_in_a_step_of_the_engines_is_not_waited_for_as_long_as_one_that_does_not() -> None:
+    """Nothing interrupts sorting with the engine's own order, say, and everybody waits for a function."""
+    caller = Caller()
+    await caller.ready()
+    source = "function () { const one = 'x'.repeat(1e6); for (;;) one.split('').sort(); }"
+    functions = QueryFunctions(caller, {"sorts": source}.get)
+    functions.check_function("sorts")
+    with pytest.raises(Failure, match="longer than"):
+        functions.call_function("sorts", [])
     caller.leave()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import marshal
+import math
 import os
 import select
 import struct
@@ -23,6 +24,8 @@ from armillary.scripts.run import Role, Script, stopped, thrown
 
 _HEAD = struct.Struct(">IB")
 _PATIENCE = 30  # times the seconds of computing, which the engine counts: the machine may be busy
+_STEP = 3  # times the same: of computing in one step of the engine, which it does not interrupt
+_LOOK_S = 0.1
 
 
 class Caller:
@@ -59,7 +62,8 @@ class Caller:
         """A question and its answer; TIMED_OUT if there is none, and then the process is ended."""
         try:
             self._write(letter, body)
-            return self._read(limits.SCRIPT_FUNCTION_SECONDS_MAX * _PATIENCE)
+            most_s = limits.SCRIPT_FUNCTION_SECONDS_MAX
+            return self._read(most_s * _PATIENCE, most_s * _STEP)
         except (OSError, EOFError) as error:
             self.leave()
             raise Failure(Kind.TIMED_OUT, "interrupted" if isinstance(error, TimeoutError) else "lost") from None
@@ -93,25 +97,43 @@ class Caller:
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write(_HEAD.pack(len(body), letter[0]) + body)
 
-    def _read(self, seconds: float) -> tuple[bytes, bytes]:
-        length, letter = _HEAD.unpack(self._exactly(_HEAD.size, seconds))
+    def _read(self, seconds: float, computing_s: float = math.inf) -> tuple[bytes, bytes]:
+        """TimeoutError after so many seconds, or when the process has computed for so many meanwhile."""
+        length, letter = _HEAD.unpack(self._exactly(_HEAD.size, seconds, computing_s))
         if length > limits.SCRIPT_MESSAGE_BYTES_MAX:
             raise EOFError
-        return bytes([letter]), self._exactly(length, seconds)
+        return bytes([letter]), self._exactly(length, seconds, computing_s)
 
-    def _exactly(self, count: int, seconds: float) -> bytes:
+    def _exactly(self, count: int, seconds: float, computing_s: float) -> bytes:
         assert self._process is not None and self._process.stdout is not None
         file = self._process.stdout.fileno()
         parts = []
         while count:
-            if not select.select([file], [], [], seconds)[0]:
-                raise TimeoutError
+            self._await(file, seconds, computing_s)
             part = os.read(file, count)
             if not part:
                 raise EOFError
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
+
+    def _await(self, file: int, seconds: float, computing_s: float) -> None:
+        begun_s = None
+        while not select.select([file], [], [], min(seconds, _LOOK_S))[0]:
+            seconds -= _LOOK_S
+            computed_s = self._computed_s()
+            begun_s = computed_s if begun_s is None else begun_s
+            if seconds <= 0 or computed_s - begun_s > computing_s:
+                raise TimeoutError
+
+    def _computed_s(self) -> float:
+        """What the process has used of a processor. Where that is not told, time alone counts."""
+        try:
+            with open(f"/proc/{self.process_id}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def leave(self) -> None:
         """End the process. Another is started when somebody asks again."""
