@@ -9,6 +9,7 @@ import pytest
 from bson.int64 import Int64
 from support.mongo_house import MongoHouse
 
+from armillary.account import containers
 from armillary.account.account import Account, AccountSettings
 from armillary.account.check import check_account
 from armillary.clock import VirtualClock
@@ -334,4 +335,23 @@ async def test_streams_of_several_collections_go_on_behind_any_event(seed: int) 
     for place in dice.sample(range(39), 5):
         rest = await (await Stream(house, 1).open(resumeAfter=told[place]["_id"])).read()
         assert [each["documentKey"]["_id"] for each in rest] == list(range(place + 1, 40)), f"--seed {seed}, {place}"
+    await house.close()
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_a_collection_that_goes_at_another_door(is_made_again: bool) -> None:
+    """Deleted by the SQL door, or restored from a file: what is there then is another one."""
+    house = await MongoHouse.open()
+    await write(house, {"insert": "c", "documents": [{"_id": 1}]})
+    stream, of_all = await Stream(house).open(), await Stream(house, 1).open()
+    await containers.delete_container(house.account, house.account.container("test", "c"), None)
+    if is_made_again:
+        await write(house, {"insert": "c", "documents": [{"_id": 2}]})
+    told = await stream.read() or await stream.read()
+    assert [each["operationType"] for each in told] == ["drop", "invalidate"]
+    assert not stream.id or (not await stream.read() and not stream.id)
+    assert [each["documentKey"] for each in await of_all.read()] == ([{"_id": 2}] if is_made_again else [])
+    again = await Stream(house).open(startAfter=told[-1]["_id"])
+    await write(house, {"insert": "c", "documents": [{"_id": 3}]})
+    assert {"_id": 3} in [each["documentKey"] for each in await again.read()]
     await house.close()

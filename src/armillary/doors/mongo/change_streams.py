@@ -72,6 +72,7 @@ class ChangeStream:
         self._is_expanded = fields.flag("showExpandedEvents", False)
         self._pipeline, self._run = pipeline, run
         self._positions: dict[str, Position] = {}  # by the rid of a container
+        self._entered: set[str] = set()  # rids of what is watched
         self._names: dict[str, str] = {}  # of collections that were moved to another shard key, by former rid
         self._waiting: deque[Document] = deque()  # events of collections
         self._since_ms: int | None = None  # events before are not told
@@ -194,6 +195,7 @@ class ChangeStream:
     async def _enter(self, call: Call, container: Container, *, is_new: bool) -> None:
         rid = container.record.rid.hex()
         await watching.watch(call.account, container)
+        self._entered.add(rid)
         if rid in self._positions or container.record.state.get(FORMER_RID) in self._positions:
             return
         if not self._is_resumed and not is_new:
@@ -216,6 +218,9 @@ class ChangeStream:
     async def _documents_events(self, call: Call, count: int) -> list[Document]:
         found: list[tuple[int, int, Container, Told]] = []
         ends: dict[str, Position] = {}
+        if self._is_gone(call):
+            self._end(call)
+            return []
         for present in self._containers(call):
             container = self._due(call, present)
             rid = container.record.rid.hex()
@@ -242,6 +247,20 @@ class ChangeStream:
         self._positions |= ends
         self._token = self._made_token(found[-1][3].event.wall_ms if found else 0)
         return shown
+
+    def _is_gone(self, call: Call) -> bool:
+        """Whether the one collection that is watched was deleted at another door, or restored in its place."""
+        if self._collection is None or not self._entered:
+            return False
+        known = self._entered | self._positions.keys()
+        present = [each.record for each in self._containers(call)]
+        return not any(each.rid.hex() in known or each.state.get(FORMER_RID) in known for each in present)
+
+    def _end(self, call: Call) -> None:
+        """As when it is dropped here."""
+        self._announce(call, {"operationType": "drop", "ns": {"db": self._database, "coll": self._collection}})
+        self._announce(call, {"operationType": "invalidate"}, is_invalid=True)
+        self._is_over = True
 
     def _due(self, call: Call, container: Container) -> Container:
         """Of a collection that was moved to another shard key, what was done before the move comes first: it is in the
@@ -325,6 +344,9 @@ class ChangeStream:
         """Something happens to a collection or a database, perhaps to what is watched itself."""
         is_expanded = kind not in ("drop", "rename", "dropDatabase")
         if (is_expanded and not self._is_expanded) or self._is_over:
+            return
+        if self._is_gone(call):
+            self._end(call)
             return
         # What was done to documents comes first.
         for document in await self._documents_events(call, limits.MONGO_EVENTS_MAX):
