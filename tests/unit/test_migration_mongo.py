@@ -20,7 +20,7 @@ from armillary.account import migration
 from armillary.account.check import check_account
 from armillary.account.migration import FAILED, SWITCHED, Migration, Plan
 from armillary.doors.mongo.door import MongoDoor, MongoSettings
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
 
 
@@ -126,3 +126,28 @@ async def test_refusals(house: MongoHouse) -> None:
     assert len(house.account.containers) == 2
     moving = await moved(house, Plan("new", ("/email",)))
     assert moving.stage == SWITCHED, moving.failure
+
+
+async def test_a_switch_that_fails_and_the_next(house: MongoHouse) -> None:
+    """What is copied then is not told to those who watch."""
+    await done(house, {"insert": "c", "documents": [{"_id": each, "b": each} for each in range(3)]})
+    watched = await done(house, {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}})
+    source = house.account.container("test", "c")
+    rewrite = house.account.catalog.rewrite
+
+    async def failing(*_: Any, **__: Any) -> None:
+        house.account.catalog.rewrite = rewrite  # type: ignore[method-assign]
+        raise Failure(Kind.UNAVAILABLE, "The disk went away.")
+
+    house.account.catalog.rewrite = failing  # type: ignore[method-assign]
+    moving = await moved(house, Plan("new", ("/b",)))
+    assert moving.stage == FAILED and house.account.container("test", "c") is source
+    await done(house, {"insert": "c", "documents": [{"_id": 3, "b": 3}]})
+    moving = await moved(house, Plan("new", ("/b",)))
+    assert moving.stage == SWITCHED, moving.failure
+    await done(house, {"insert": "c", "documents": [{"_id": 4, "b": 4}]})
+    told: list[Any] = []
+    while len(told) < 2:
+        more = {"getMore": watched["cursor"]["id"], "collection": "c", "maxTimeMS": 0}
+        told += (await done(house, more))["cursor"]["nextBatch"]
+    assert [each["documentKey"]["_id"] for each in told] == [3, 4]

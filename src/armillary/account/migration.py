@@ -235,11 +235,16 @@ class Migration:
                 new.state.pop(MARK, None)
                 new.state[FORMER_KEY] = source.record.body.get("partitionKey")
                 new.state[FORMER_RID] = source.record.rid.hex()
-                await self._begin_keeping(new)
                 granted = access.moved_permissions(account, source.record, target.record, self.kept_as)
                 self.permissions_left = granted.left
                 changed = [replace(each, etag=etag, ts=ts) for each in granted.changed]
-                await account.catalog.rewrite([source.record, target.record, *granted.present], [old, new, *changed])
+                removed = [source.record, target.record, *granted.present]
+                try:
+                    await self._begin_keeping(new)
+                    await account.catalog.rewrite(removed, [old, new, *changed])
+                except Failure:
+                    target.adopt(target.record)  # a later attempt is to keep nothing of what it copies
+                    raise
                 target.adopt(new)
                 account.forget_names()
                 # Requests that have found the old container go to the new one: their clients read the name again.
