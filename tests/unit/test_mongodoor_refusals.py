@@ -67,6 +67,8 @@ async def house() -> AsyncIterator[MongoHouse]:
         ({"create": "d", "idIndex": {"key": {"_id": 1}, "sparse": True}}, 197),
         ({"create": "d", "idIndex": {"key": {"_id": 1}, "collation": {"locale": "en"}}}, 2),
         ({"createIndexes": "c", "indexes": [{"key": {"b": 1}, "name": "b", "prepareUnique": True}]}, 67),
+        ({"update": "c", "updates": [{"q": {}, "u": [{"$foo": 1}]}]}, 40324),
+        ({"update": "c", "updates": [{"q": {}, "u": [{"$set": {"a": 1}, "$unset": "b"}]}]}, 40323),
         ({"insert": "system.profile", "documents": [{}]}, 73),
         ({"update": "system.profile", "updates": [{"q": {}, "u": {"a": 1}}]}, 73),
         ({"delete": "system.profile", "deletes": [{"q": {}, "limit": 0}]}, 73),

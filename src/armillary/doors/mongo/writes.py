@@ -20,6 +20,7 @@ from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.wire import decode_document
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.pipeline import check_stages
 from armillary.model.bson_values import Document, encode, type_name
 from armillary.partition.operations import Operation, Outcome, Result
 from armillary.partition.records import Record
@@ -331,4 +332,6 @@ def statements_of(call: Call, name: str) -> list[Fields]:
                 raise refusal(9, f"The limit field in delete objects must be 0 or 1. Got {each.body['limit']}")
         elif "u" not in each.body:
             raise each.missing("u")
+        elif type(each.body["u"]) is list:
+            check_stages(each.body["u"])  # what is no pipeline fails the command, not its statement
     return statements

@@ -186,6 +186,12 @@ def compile_transform(given: Sequence[Any], context: Context) -> Transform:
     return transform
 
 
+def check_stages(given: Sequence[Any]) -> None:
+    """Whether these are stages at all."""
+    for stage in given:
+        _taken_apart(stage)
+
+
 def _taken_apart(stage: Any) -> tuple[str, Any]:
     if type(stage) is not dict:
         raise refusal(TYPE_MISMATCH, "Each element of the 'pipeline' array must be an object")
