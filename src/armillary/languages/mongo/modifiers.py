@@ -21,7 +21,7 @@ from armillary.languages.mongo.context import CLUSTER_TIME, NOW, Context
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, bad_value, refusal
 from armillary.languages.mongo.matching import compile_filter, compile_test, is_operators
-from armillary.languages.mongo.sorting import compile_sort_by
+from armillary.languages.mongo.sorting import compile_sort_by, element_key
 from armillary.model.bson_values import (
     INT64_MAX,
     INT64_MIN,
@@ -285,8 +285,7 @@ def _push_order(given: Any, context: Context) -> Callable[[Any], Any]:
                 raise bad_value(f"The $sort field is a dotted field but has an empty part: {path}")
             if whole_number(direction) not in (1, -1):
                 raise bad_value("The $sort element value must be either 1 or -1")
-        key = compile_sort_by(given, context.key).key
-        return lambda value: key(value if type(value) is dict else {})
+        return element_key(given, context.key)
     direction = whole_number(given)
     if direction not in (1, -1):
         raise bad_value(

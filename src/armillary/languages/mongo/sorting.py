@@ -92,6 +92,28 @@ def compile_sort_by(given: Any, key: Callable[[Any], Key], text: TextQuery | Non
     return Sort(fields, _key_of(fields, key, text), is_collated=key is not order_key)
 
 
+def element_key(given: Document, key: Callable[[Any], Key]) -> Callable[[Any], Any]:
+    """How elements of an array are put into the order of their fields: values as they are, and no array on the way is
+    looked into but by the places of its elements. Elements that are no documents have no fields."""
+    fields = compile_sort_by(given, key).fields
+
+    def of(element: Any) -> Any:
+        keys = [key(_field_of(element, each.path) if type(element) is dict else None) for each in fields]
+        return [Descending(found) if each.is_descending else found for found, each in zip(keys, fields, strict=True)]
+
+    return of
+
+
+def _field_of(value: Any, path: str) -> Any:
+    members = value if type(value) is dict else None
+    if type(value) is list:
+        members = {str(place): each for place, each in enumerate(value)}
+    if members is None or path in members:
+        return None if members is None else members[path]
+    name, _, rest = path.partition(".")
+    return _field_of(members.get(name), rest) if rest else None
+
+
 def _natural(given: Document) -> Sort:
     direction = whole_number(given["$natural"])
     if len(given) > 1:

@@ -25,7 +25,7 @@ from armillary.languages.mongo.expressions.compiling import (
 from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, is_nullish
 from armillary.languages.mongo.expressions.strings import bound
 from armillary.languages.mongo.memory import check_growth
-from armillary.languages.mongo.sorting import compile_sort_by
+from armillary.languages.mongo.sorting import element_key
 from armillary.model.bson_values import INT64_MAX, MISSING, is_number, shell_text, type_name
 
 KeyOf = Callable[[Any], Any]
@@ -312,8 +312,7 @@ def _sort_array(name: str, spec: Any, context: Context) -> Expression:
     if type(order) is dict:
         if not order:
             raise refusal(2942505, "The $sort pattern is empty when it should be a set of fields.")
-        by_fields = compile_sort_by(order, context.key).key
-        key = lambda value: by_fields(value if type(value) is dict else {})  # noqa: E731
+        key = element_key(order, context.key)
     elif as_int32(order) in (1, -1):
         is_reversed = as_int32(order) == -1
     elif type(order) in RANKS:
