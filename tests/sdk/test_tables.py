@@ -36,6 +36,7 @@ from azure.data.tables import (
     generate_table_sas,
 )
 from azure.data.tables.aio import TableServiceClient as AsyncTableServiceClient
+from control.conftest import Operator
 from support.process import ServerProcess, run_armillary
 
 _numbers = count(1)
@@ -371,12 +372,15 @@ def test_tables_go_on_while_they_split(server: ServerProcess, service: TableServ
 
 def test_tables_over_budget_are_asked_again(start_server: Callable[..., ServerProcess]) -> None:
     """The clients' own retries: every write is done in the end, though many were refused at first."""
-    enforcing = start_server("--durability", "relaxed", "--throughput", "enforce")
+    enforcing = start_server("--durability", "relaxed", "--throughput", "enforce", "--clock", "movable")
+    operator = Operator(enforcing)
+    operator.ask("POST", "clock", {"frozen": True})  # a second ends when it is over for the client
     refused: list[int] = []
 
     def note(response: Any) -> None:
         if response.http_response.status_code == 429:
             refused.append(429)
+            operator.ask("POST", "clock", {"advanceSeconds": 1})
 
     with TableServiceClient(address(enforcing), credential=credential(enforcing)) as service:
         table = service.create_table("busy")

@@ -82,7 +82,7 @@ async def test_a_range_that_is_gone(house: House, seed: int, name: str) -> None:
         await reshape(house, container, dice)
         more, token = await page(house, container, text, token)
         rows += more
-    assert len(container.map.ranges) > 1
+    assert min(each.id for each in container.map.ranges) > 0, "the range is gone"
     if "ORDER BY" not in text:
         expected, rows = sorted(expected), sorted(rows)  # whoever comes first, nobody comes twice
     if name == "any":
