@@ -17,15 +17,13 @@ from support.process import KEY
 PRELOADED, WRITERS = 200, 3
 
 
-class Device(threading.Thread):
-    """Creates, changes and deletes its own readings through a client of its own, and knows what there must be."""
+class Worker(threading.Thread):
+    """Creates, changes and deletes items of its own through a client of its own, and knows what there must be."""
 
-    def __init__(self, url: str, database: str, number: int, *, region: str | None = None) -> None:
+    def __init__(self, client: CosmosClient | MongoClient[Any], number: int) -> None:
         super().__init__(daemon=True)
-        self._client = CosmosClient(url, KEY)
-        self._container: ContainerProxy = self._client.get_database_client(database).get_container_client("readings")
-        self._prefix = f"w{number}"
-        self._more = {"region": region} if region is not None else {}
+        self._client = client
+        self._number = number
         self.items: dict[str, dict[str, Any]] = {}
         self.stopping = threading.Event()
         self.written_after = 0  # since somebody began to count
@@ -37,66 +35,65 @@ class Device(threading.Thread):
             count = 0
             while not self.stopping.is_set():
                 count += 1
-                item = {"id": f"{self._prefix}-{count}", "deviceId": f"d{count % 10}", "value": count, **self._more}
-                self._container.create_item(item)
-                self.items[item["id"]] = item
-                changed = {**item, "value": -count}
-                self._container.upsert_item(changed)
-                self.items[item["id"]] = changed
+                self.work(count)
                 self.written_after += self.is_counting
         except BaseException as error:
             self.failure = error
         finally:
             self._client.close()
 
+    def work(self, count: int) -> None:
+        raise NotImplementedError
 
-class Shop(threading.Thread):
+
+class Device(Worker):
+    def __init__(self, url: str, database: str, number: int, *, region: str | None = None) -> None:
+        client = CosmosClient(url, KEY)
+        super().__init__(client, number)
+        self._container: ContainerProxy = client.get_database_client(database).get_container_client("readings")
+        self._more = {"region": region} if region is not None else {}
+
+    def work(self, count: int) -> None:
+        item = {"id": f"w{self._number}-{count}", "deviceId": f"d{count % 10}", "value": count, **self._more}
+        self._container.create_item(item)
+        self.items[item["id"]] = item
+        changed = {**item, "value": -count}
+        self._container.upsert_item(changed)
+        self.items[item["id"]] = changed
+
+
+def mongo_client(operator: Operator) -> MongoClient[Any]:
+    address = operator.server.doors["mongo"].replace("//", f"//localhost:{quote(KEY, safe='')}@")
+    return MongoClient(address, directConnection=True)
+
+
+class Shop(Worker):
     """The same for a collection: single writes that the driver repeats by itself, many at once, and transactions."""
 
-    def __init__(self, address: str, number: int) -> None:
-        super().__init__(daemon=True)
-        user = f"localhost:{quote(KEY, safe='')}"
-        self._client: MongoClient[Any] = MongoClient(address.replace("//", f"//{user}@"), directConnection=True)
-        self._number = number
-        self.items: dict[str, dict[str, Any]] = {}
-        self.stopping = threading.Event()
-        self.written_after = 0
-        self.is_counting = False
-        self.failure: BaseException | None = None
+    def __init__(self, client: MongoClient[Any], number: int) -> None:
+        super().__init__(client, number)
+        self._orders = client["telemetry"]["readings"]
+        self._begin_session = client.start_session
 
-    def run(self) -> None:
-        try:
-            count = 0
-            while not self.stopping.is_set():
-                count += 1
-                self._once(count)
-                self.written_after += self.is_counting
-        except BaseException as error:
-            self.failure = error
-        finally:
-            self._client.close()
-
-    def _once(self, count: int) -> None:
-        orders = self._client["telemetry"]["readings"]
+    def work(self, count: int) -> None:
         rows = [
             {"_id": f"{self._number}-{count}-{each}", "deviceId": f"d{each}", "n": Int64(count)} for each in range(4)
         ]
-        orders.insert_many(rows)
+        self._orders.insert_many(rows)
         self.items |= {row["_id"]: row for row in rows}
         first, second, third, _ = rows
-        orders.update_one({"_id": first["_id"], "deviceId": "d0"}, {"$inc": {"n": 1}})
+        self._orders.update_one({"_id": first["_id"], "deviceId": "d0"}, {"$inc": {"n": 1}})
         self.items[first["_id"]] = {**first, "n": count + 1}
-        orders.delete_one({"_id": second["_id"], "deviceId": "d1"})
+        self._orders.delete_one({"_id": second["_id"], "deviceId": "d1"})
         del self.items[second["_id"]]
-        with self._client.start_session() as session:
+        with self._begin_session() as session:
             where = {"_id": third["_id"], "deviceId": "d2"}
-            session.with_transaction(lambda inside: orders.update_one(where, {"$set": {"done": True}}, session=inside))
+            change = {"$set": {"done": True}}
+            session.with_transaction(lambda inside: self._orders.update_one(where, change, session=inside))
         self.items[third["_id"]] = {**third, "done": True}
 
 
-def migrate_under_load(
-    operator: Operator, devices: Sequence[Device | Shop], *arguments: str
-) -> tuple[Any, dict[str, Any]]:
+def migrate_under_load(operator: Operator, devices: Sequence[Worker], *arguments: str) -> tuple[Any, dict[str, Any]]:
     """What the command says, and what the devices have written, before and after."""
     for device in devices:
         device.start()
@@ -166,14 +163,10 @@ def test_a_fixed_container_becomes_a_partitioned_one(start_operator: Start) -> N
 
 def test_a_collection_gets_a_shard_key(start_operator: Start) -> None:
     operator = start_operator()
-    address = operator.server.doors["mongo"]
-    shops = [Shop(address, number) for number in range(WRITERS)]
-    shops[0]._once(0)  # so that there is a collection
+    shops = [Shop(mongo_client(operator), number) for number in range(WRITERS)]
+    shops[0].work(0)  # so that there is a collection
     _, model = migrate_under_load(operator, shops)
-    client: MongoClient[Any] = MongoClient(
-        address.replace("//", f"//localhost:{quote(KEY, safe='')}@"), directConnection=True
-    )
-    with client:
+    with mongo_client(operator) as client:
         found = {each["_id"]: each for each in client["telemetry"]["readings"].find()}
         assert client["telemetry"].command("collStats", "readings")["sharded"]
     assert found == model
