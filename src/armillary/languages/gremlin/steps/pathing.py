@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from armillary.languages.gremlin.by import Bys, make_by
 from armillary.languages.gremlin.elements import Path, Tree
-from armillary.languages.gremlin.errors import compilation
+from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     WHOLE_PATH,
     Batch,
@@ -65,7 +65,7 @@ class PathStep(WaitingStep):
 
     async def _path(self, traverser: Traverser, run: Run) -> Path | None:
         path = self._cut(traverser.whole_path())
-        if path is None or not self.bys.each:
+        if not self.bys.each:
             return path
         objects = []
         for at, value in enumerate(path.objects):
@@ -75,19 +75,20 @@ class PathStep(WaitingStep):
             objects.append(result)
         return Path(objects, path.labels)
 
-    def _cut(self, path: Path) -> Path | None:
-        begin, end = 0, len(path.objects)
-        if self.begin is not None:
-            found = [at for at, labels in enumerate(path.labels) if self.begin in labels]
-            if not found:
-                return Path([], [])
-            begin = found[-1]
-        if self.end is not None:
-            found = [at for at, labels in enumerate(path.labels) if self.end in labels]
-            if not found:
-                return Path([], [])
-            end = found[-1] + 1
+    def _cut(self, path: Path) -> Path:
+        begin = 0 if self.begin is None else _place(path, self.begin, "from")
+        end = len(path.objects) if self.end is None else _place(path, self.end, "to") + 1
+        if self.end is not None and begin >= end:
+            raise execution(f"Could not isolate path because from comes after to: {self.begin}->{self.end}.")
         return Path(path.objects[begin:end], path.labels[begin:end])
+
+
+def _place(path: Path, label: str, side: str) -> int:
+    """The last that has the label."""
+    for at in range(len(path.labels) - 1, -1, -1):
+        if label in path.labels[at]:
+            return at
+    raise execution(f"Could not locate path {side}-label: {label}.")
 
 
 @builds("path", "simplePath", "cyclicPath")

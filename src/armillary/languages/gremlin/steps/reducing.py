@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from armillary.languages.gremlin import numbers
-from armillary.languages.gremlin.elements import BigInt, Float32, Long, Path, Tree
+from armillary.languages.gremlin.elements import BigInt, Float32, Long, Path, Set, Tree
 from armillary.languages.gremlin.errors import execution
 from armillary.languages.gremlin.pipeline import Batch, Flow, PlainStep, Scope, Step, after
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
@@ -121,7 +121,7 @@ class FoldStep(ReducingStep):
         self.operation = operation
 
     def initial(self) -> Any:
-        return [] if self.operation is None else self.seed
+        return list(self.seed or ()) if self.operation is None else self.seed
 
     def add(self, state: Any, batch: Batch, run: Run) -> Any:
         for each in batch:
@@ -143,6 +143,8 @@ def _fold(builder: Builder, arguments: Arguments) -> Step:
         return FoldStep()
     seed = arguments.take()
     operator = arguments.token(Operator)
+    if operator is Operator.addAll and isinstance(seed, list) and not isinstance(seed, Set):
+        return FoldStep(seed)  # whatever comes is one more
     return FoldStep(seed, numbers.OPERATIONS[operator])
 
 
