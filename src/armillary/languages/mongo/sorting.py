@@ -108,10 +108,10 @@ def _field_of(value: Any, path: str) -> Any:
     members = value if type(value) is dict else None
     if type(value) is list:
         members = {str(place): each for place, each in enumerate(value)}
-    if members is None or path in members:
-        return None if members is None else members[path]
+    if members is None:
+        return None
     name, _, rest = path.partition(".")
-    return _field_of(members.get(name), rest) if rest else None
+    return _field_of(members.get(name), rest) if rest else members.get(name)
 
 
 def _natural(given: Document) -> Sort:
