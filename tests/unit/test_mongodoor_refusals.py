@@ -198,3 +198,15 @@ async def test_one_index_of_words(house: MongoHouse) -> None:
     reply = await house.ask({"insert": "c", "documents": [{"t": "x", "language": "spanglish"}]})
     assert reply["writeErrors"][0]["code"] == 17262
     assert (await house.ask({"find": "c", "filter": {"$nor": [{"$text": {"$search": "x"}}]}}))["code"] == 2
+
+
+async def test_hashes_are_of_no_arrays(house: MongoHouse) -> None:
+    await house.ask({"createIndexes": "d", "indexes": [{"key": {"h.x": "hashed", "a": 1}, "name": "h"}]})
+    documents = [{"_id": 1, "h": {"x": 1}}, {"_id": 2, "h": [{"x": 1}]}, {"_id": 3, "h": {"x": []}}, {"_id": 4}]
+    documents.append({"_id": 5, "a": [1]})
+    reply = await house.ask({"insert": "d", "documents": documents, "ordered": False})
+    assert [(each["index"], each["code"]) for each in reply["writeErrors"]] == [(1, 16766), (2, 16766), (4, 16766)]
+    late = {"createIndexes": "d", "indexes": [{"key": {"h": "hashed"}, "name": "late"}]}
+    assert (await house.ask(late))["ok"] == 1.0
+    await house.ask({"insert": "e", "documents": [{"_id": 1, "h": [1]}]})
+    assert (await house.ask({**late, "createIndexes": "e"}))["code"] == 16766

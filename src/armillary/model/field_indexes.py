@@ -26,7 +26,7 @@ KEYS_NAME: Final = "keys:"  # begins what stands in place of a path
 SEVERAL_NAME: Final = "several:"
 SEVERAL_TERM: Final = b"\x01"
 WILDCARD: Final = "$**"
-_PARALLEL_ARRAYS: Final = 171
+_PARALLEL_ARRAYS, _HASHED_ARRAYS = 171, 16766
 _DIGEST_MARK: Final = b"\xff"
 _DIRECTIONS: Final = (1, -1, "hashed")
 
@@ -52,6 +52,7 @@ class FieldIndex:
     special: SpecialKeys | None = None  # the keys of an index of words or places
     # Of a unique index with a collation: the document with strings that are alike made the same.
     folds: Callable[[Document], Document] | None = None
+    is_hashed: bool = False  # one of its fields is: then it holds no arrays
 
     @classmethod
     def parse(
@@ -88,6 +89,7 @@ class FieldIndex:
             requires,
             special[1] if special is not None else None,
             folds,
+            "hashed" in key.values(),
         )
 
     @property
@@ -145,6 +147,9 @@ class FieldIndex:
         try:
             if self.special is not None:
                 return [*self.special(document)]
+            if self.is_hashed:
+                for path, _ in self.fields:
+                    _refuse_arrays(document, path)
             rows = rows_of(document, tuple([tuple(path.split(".")) for path, _ in self.fields]))
         except Failure as failure:
             failure.details = {**failure.details, "index": self.name}
@@ -249,6 +254,18 @@ def _followed(rest: Parts, value: Any) -> tuple[Parts, Any]:
             return (), MISSING
         rest = rest[1:]
     return rest, value
+
+
+def _refuse_arrays(document: Document, path: str) -> None:
+    value: Any = document
+    for part in path.split("."):
+        value = value.get(part) if type(value) is dict else None
+        if type(value) is list:
+            raise Failure(
+                Kind.BAD_REQUEST,
+                f"hashed indexes do not currently support array values. Found array at path: {path}",
+                details={"code": _HASHED_ARRAYS},
+            )
 
 
 def _is_index(part: str) -> bool:
