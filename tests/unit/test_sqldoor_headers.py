@@ -62,8 +62,8 @@ def test_small_numbers() -> None:
     assert [h.token_lifetime_s({b"x-ms-documentdb-expiry-seconds": b"%d" % n}) for n in (10, 86400)] == [10, 86400]
     for bad in (b"9", b"86401"):
         refused(h.token_lifetime_s, {b"x-ms-documentdb-expiry-seconds": bad})
-    assert h.continuation_limit_kb({}) is None
-    assert h.continuation_limit_kb({b"x-ms-documentdb-responsecontinuationtokenlimitinkb": b"1"}) == 1
+    for bad in (b"-1", b"x"):
+        refused(h.check_continuation_limit, {b"x-ms-documentdb-responsecontinuationtokenlimitinkb": bad})
 
 
 def test_choices() -> None:

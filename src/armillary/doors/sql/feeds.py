@@ -110,6 +110,7 @@ def _functions(call: Call, container: Container) -> QueryFunctions | None:
 
 def _options(call: Call, container: Container) -> FeedOptions:
     key_range = h.key_range(call.headers)
+    h.check_continuation_limit(call.headers)
     size = h.page_size(call.headers)
     if size is None:
         is_open = call.headers.get(b"x-ms-max-item-count") is not None  # -1: as many as you like
@@ -142,20 +143,6 @@ def _answer(
     if len(answer.lsns) == 1:
         range_id, lsn = answer.lsns[0]
         extra += [(b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id), (b"lsn", b"%d" % lsn)]
-    _check_length(call, answer)
     return call.answer_feed(
         answer.charge_ru, container.rid_text, ResourceType.ITEM.feed, answer.rows, answer.continuation, extra, parts
     )
-
-
-def _check_length(call: Call, answer: PageAnswer) -> None:
-    """A continuation is as long as it has to be: nothing in it could be left out for the client's sake."""
-    limit_kb = h.continuation_limit_kb(call.headers)
-    length = len(answer.continuation or "")
-    if limit_kb is not None and length > limit_kb * limits.KB:
-        failure = bad_request(
-            f"The continuation of this page has {length} bytes; {h.CONTINUATION_LIMIT.decode()} allows {limit_kb} KB. "
-            "Allow more, or ask for one partition at a time."
-        )
-        failure.charge_ru, failure.is_metered = answer.charge_ru, True  # the page was read, and paid for
-        raise failure
