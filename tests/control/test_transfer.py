@@ -87,6 +87,18 @@ def test_synthetic_keys_bad_rows_and_the_way_back(operator: Operator, name: str,
     assert len(stored(operator, f"{name}/csv")) == ROWS
 
 
+def test_of_rows_with_one_key_the_last_one_stays(operator: Operator, name: str, tmp_path: Path) -> None:
+    """In one page and over several, which are under way at once."""
+    items = [{"id": f"{number % 7}", "deviceId": f"{number % 14}", "value": number} for number in range(2000)]
+    more = [{"id": f"{number % 900}", "deviceId": "x", "value": number} for number in range(3000)]
+    write_lines(tmp_path / "in.jsonl", items + more)
+    said = transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/c", "--partition-key", "/deviceId")
+    assert (said["rows"], said["badRows"]) == (5000, 0)
+    last = {(item["deviceId"], item["id"]): item for item in items + more}
+    found = {(item["deviceId"], item["id"]): item for item in stored(operator, f"{name}/c")}
+    assert found == last
+
+
 def test_another_endpoint(operator: Operator, start_operator: Start, name: str, tmp_path: Path) -> None:
     write_lines(tmp_path / "in.jsonl", rows(1100))
     transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/here", "--partition-key", "/deviceId")

@@ -1,13 +1,15 @@
 """Writing rows to a container: upserts in bulk requests to the physical partition that each row belongs to, which is
 worked out here as the SDKs do. What is throttled or moved meanwhile is sent again; what the server refuses for good is
-a bad row. Upserts may be repeated, so whatever is unknown after a failure is simply done again.
+a bad row. Upserts may be repeated, so whatever is unknown after a failure is simply done again. Rows of one item are
+sent one after the other, so that the last one stays.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -46,6 +48,13 @@ class _Upsert(NamedTuple):
     epk: bytes
     text: bytes  # the operation as it stands in a request
 
+    @property
+    def item(self) -> _Item:
+        return self.epk, self.row.document["id"]
+
+
+_Item = tuple[bytes, str]  # what an upsert may overwrite
+
 
 class CosmosSink:
     is_ordered = False
@@ -59,6 +68,7 @@ class CosmosSink:
         self._ranges: list[Range] = []
         self._lows: list[bytes] = []
         self.rows_ahead = 0
+        self._busy: dict[_Item, asyncio.Event] = {}  # until whoever came last is done with it
 
     async def open(self, position: Position | None) -> None:
         self._key = await self._endpoint.key_definition(self._place)
@@ -80,6 +90,29 @@ class CosmosSink:
                 written.bad.append(bad_row(row.number, failure.message, row.document))
             except ValueError as error:
                 written.bad.append(bad_row(row.number, str(error), row.document))
+        async with self._in_turn([each.item for each in upserts]):
+            for wave in _waves(upserts):
+                await self._write_wave(wave, written)
+        self.rows_ahead -= written.rows
+        return Written(written.rows, written.charge_ru, written.bad)
+
+    @asynccontextmanager
+    async def _in_turn(self, items: Sequence[_Item]) -> AsyncIterator[None]:
+        """After the pages before this one that have rows of the same items."""
+        done = asyncio.Event()
+        earlier = [each for each in dict.fromkeys(map(self._busy.get, items)) if each is not None]
+        self._busy.update(dict.fromkeys(items, done))
+        try:
+            for each in earlier:
+                await each.wait()
+            yield
+        finally:
+            for item in items:
+                if self._busy.get(item) is done:
+                    del self._busy[item]
+            done.set()
+
+    async def _write_wave(self, upserts: list[_Upsert], written: _Tally) -> None:
         patience = Patience()
         while upserts:
             requests = self._requests(upserts)
@@ -91,8 +124,6 @@ class CosmosSink:
                     for upsert in upserts:
                         written.bad.append(bad_row(upsert.row.number, "Its partition is gone.", upsert.row.document))
                     break
-        self.rows_ahead -= written.rows
-        return Written(written.rows, written.charge_ru, written.bad)
 
     async def _read_ranges(self) -> None:
         self._ranges = await self._endpoint.ranges(self._place)
@@ -177,6 +208,19 @@ class CosmosSink:
             if upserts and not await patience.wait(pause_ms):
                 raise refusal(answer, self._endpoint.url)
         return moved
+
+
+def _waves(upserts: Iterable[_Upsert]) -> list[list[_Upsert]]:
+    """Of one item there is one in each: one wave, nearly always."""
+    waves: list[list[_Upsert]] = []
+    counts: dict[_Item, int] = {}
+    for upsert in upserts:
+        number = counts.get(upsert.item, 0)
+        counts[upsert.item] = number + 1
+        if number == len(waves):
+            waves.append([])
+        waves[number].append(upsert)
+    return waves
 
 
 class _Tally:
