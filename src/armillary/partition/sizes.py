@@ -11,7 +11,7 @@ _SIZE = struct.Struct(">QQ")
 class LogicalSize(NamedTuple):
     item_count: int
     size_bytes: int
-    key_text: str  # the partition key in its header form, e.g. ["LAX"]
+    key_text: str  # the partition key of its first item in its header form, e.g. ["LAX"]
 
 
 def pack_size(size: LogicalSize) -> bytes:
