@@ -270,6 +270,7 @@ BRAKE_SECONDS_MAX = 0.25
 BRAKE_OPEN_SECONDS = 0.03  # at least, between two of them
 RESHAPE_RETRY_SECONDS = 1.0  # after a failure such as a full disk
 RESHAPE_POLL_SECONDS = 0.05
+UNDECIDED_SECONDS_MAX = 5.0  # how long a client waits for a disk that failed during a change of the catalog
 RETIRED_SECONDS = 30.0  # how long the parents' stores are kept after a cut-over
 RETIRED_SECONDS_MAX = 900.0  # longer, while somebody reads them
 SNAPSHOTS_MAX = 64  # in memory: each keeps what was deleted since from being given back to the disk

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.containers import create_container, create_database, delete_container
@@ -16,6 +17,7 @@ from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
 from armillary.partition.partition import Partition
+from armillary.storage.directory import DataDirectory
 from armillary.storage.rocks import RocksEngine
 from armillary.storage.rocks_database import Database
 
@@ -111,4 +113,50 @@ async def test_whether_it_was_made_is_known_after_a_failed_sync(
         await create_container(account, database, {"id": "c", **BODY}, None)
     again = await Account.open(account.engine, account.clock)
     assert len(again.catalog.of_type(ResourceType.CONTAINER)) == 1
+    await again.close()
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_nobody_waits_for_a_disk_that_stays_full(
+    account: Account, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+) -> None:
+    """Changes are refused until it is known what became of the first; then memory is what is stored."""
+    monkeypatch.setattr(limits, "UNDECIDED_SECONDS_MAX", 0.2)
+    database = await create_database(account, {"id": "db"}, None)
+    doomed = await create_container(account, database, {"id": "c", **BODY}, None)
+    other = await create_container(account, database, {"id": "other", **BODY}, None)
+    sync, write = Database.sync, Database.write
+
+    def failing_sync(database: Database) -> None:
+        monkeypatch.setattr(Database, "sync", sync)
+        sync(database)
+        raise OSError("No space left on device")
+
+    def failing_write(database: Database, layer: object) -> None:
+        monkeypatch.setattr(Database, "write", write)
+        raise Exception("IO error: No space left on device")
+
+    monkeypatch.setattr(DataDirectory, "free_bytes", lambda directory: 0)
+    if is_stored:
+        monkeypatch.setattr(Database, "sync", failing_sync)
+    else:
+        monkeypatch.setattr(Database, "write", failing_write)
+    with pytest.raises(Failure, match="is not known"):
+        await delete_container(account, doomed, None)
+    with pytest.raises(Failure, match="is not known yet"):
+        await delete_container(account, other, None)
+    assert account.container("db", "c") is doomed
+    monkeypatch.undo()
+    pending = account.catalog._decisions._pending
+    assert pending is not None
+    await asyncio.wait([pending])
+    if is_stored:
+        with pytest.raises(Failure):
+            account.container("db", "c")
+        await create_container(account, database, {"id": "c", **BODY}, None)
+    else:
+        await delete_container(account, doomed, None)
+    await delete_container(account, other, None)
+    again = await Account.open(account.engine, account.clock)
+    assert [each.name for each in again.catalog.of_type(ResourceType.CONTAINER)] == (["c"] if is_stored else [])
     await again.close()

@@ -101,6 +101,7 @@ class Account:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.snapshots.close()
+        await self.catalog.close()
         await self.reshaper.close()
         await self.jail.close()
         self.function_caller.leave()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from armillary import limits
+from armillary.account.decisions import Decisions
 from armillary.account.reservations import UNFINISHED, Reservation, count, new_rid, new_store_number, store_key
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
@@ -105,6 +105,7 @@ class Catalog:
         self._store: Store = engine.store(CATALOG_STORE)
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._decisions: Decisions[Record] = Decisions(self._store, _entries)
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
         self._offers: dict[str, Record] = {}  # by the rid of what they are for
@@ -152,6 +153,9 @@ class Catalog:
 
     # Changing.
 
+    async def close(self) -> None:
+        await self._decisions.close()
+
     async def create(
         self,
         resource_type: ResourceType,
@@ -183,18 +187,19 @@ class Catalog:
                     )
                 return made
 
-            made = await self._stored(run)
-            try:
-                if prepare is not None:
-                    await prepare(made[0])
-            finally:
-                for record in made:
-                    self._enter(record)
-            return made[0]
+            async def enter(made: list[Record]) -> None:
+                try:
+                    if prepare is not None:
+                        await prepare(made[0])
+                finally:
+                    self._put_in_place((), made)
+
+            return (await self._decisions.write(run, enter))[0]
 
     async def reserve(self, fn: Callable[[Reservation], Reserved]) -> Reserved:
         """Numbers that nothing else will get, for what is put together first and entered with `rewrite` then."""
         async with self._lock:
+            self._decisions.check()
             return await self._store.write(lambda txn: fn(Reservation(txn, self._stamp)))
 
     async def rewrite(
@@ -231,44 +236,16 @@ class Catalog:
                     txn.put(store_key(_GARBAGE, number), b"")
                 return list(added)
 
-            await self._stored(run, removed)
-            for record in removed:
-                self._leave(record)
-            for record in added:
-                self._enter(record)
+            async def enter(made: list[Record]) -> None:
+                self._put_in_place(removed, made)
 
-    async def _stored(
-        self, run: Callable[[Txn], list[Record]], removed: Sequence[Record] = (), *, is_freeing: bool = False
-    ) -> list[Record]:
-        """Run a transaction that stores the records which it returns, and takes others out. Whatever the disk does, it
-        is known afterwards whether that took place: what is in memory is what is stored."""
-        wanted: list[Record] | None = None
+            await self._decisions.write(run, enter, removed, waits=True)  # who asked has more to do then
 
-        def noted(txn: Txn) -> list[Record]:
-            nonlocal wanted
-            wanted = run(txn)
-            return wanted
-
-        try:
-            return await self._store.write(noted, is_freeing=is_freeing)
-        except Failure:
-            if wanted is None:
-                raise  # it was refused
-            await self._find_out(removed, wanted)
-            return wanted
-
-    async def _find_out(self, removed: Sequence[Record], added: Sequence[Record]) -> None:
-        """After a failure of the disk only storage can tell whether a transaction took place: raises if it did not."""
-        wanted = {_record_key(record): None for record in removed} | {_record_key(each): each.pack() for each in added}
-        while True:
-            try:
-                # As a transaction: readers are shown what was before until storage has been opened again.
-                stored = await self._store.write(lambda txn: txn.get_many(list(wanted)), is_freeing=True)
-                break
-            except Failure:
-                await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
-        if stored != list(wanted.values()):
-            raise Failure(Kind.UNAVAILABLE, "Storage failed, and nothing was changed. Check the disk, then try again.")
+    def _put_in_place(self, removed: Iterable[Record], added: Iterable[Record]) -> None:
+        for record in removed:
+            self._leave(record)
+        for record in added:
+            self._enter(record)
 
     async def abandon(self, stores: Sequence[int] | None = None) -> None:
         """Reserved stores are not wanted after all; None: all that there are, when nobody fills any."""
@@ -339,10 +316,10 @@ class Catalog:
                 txn.put(_record_key(changed), changed.pack())
                 return [changed]
 
-            [changed] = await self._stored(run)
-            self._leave(present)
-            self._enter(changed)
-            return changed
+            async def enter(made: list[Record]) -> None:
+                self._put_in_place((present,), made)
+
+            return (await self._decisions.write(run, enter))[0]
 
     async def change_state(
         self, record: Record, change: Callable[[Body, NewStore], Body], *, garbage: Iterable[int] = ()
@@ -351,6 +328,7 @@ class Catalog:
         one, with a source of new store numbers, and may refuse by raising. `garbage`: stores that are not needed any
         more, for `collect_garbage`."""
         async with self._lock:
+            self._decisions.check()
             present = self.get(record.type, record.rid)
             if present is None:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
@@ -390,11 +368,12 @@ class Catalog:
                         txn.put(store_key(_GARBAGE, number), b"")
                 return []
 
-            await self._stored(run, doomed, is_freeing=True)
-            for each in doomed:
-                self._leave(each)
-            if on_deleted is not None:
-                on_deleted(doomed)  # before their stores are emptied: nobody may write there any more
+            async def forget(_: list[Record]) -> None:
+                self._put_in_place(doomed, ())
+                if on_deleted is not None:
+                    on_deleted(doomed)  # before their stores are emptied: nobody may write there any more
+
+            await self._decisions.write(run, forget, doomed, is_freeing=True)
         try:
             await self.collect_garbage()
         except Failure as failure:  # the deletion is done and durable: only the room comes back later
@@ -478,6 +457,11 @@ def check_etag(record: Record, if_match: str | None) -> None:
             Kind.PRECONDITION_FAILED,
             f"One of the specified pre-condition is not met: '{record.name}' has another etag. Read it again.",
         )
+
+
+def _entries(removed: Sequence[Record], added: Sequence[Record]) -> dict[bytes, bytes | None]:
+    """What is stored when these were removed and those added."""
+    return {_record_key(record): None for record in removed} | {_record_key(each): each.pack() for each in added}
 
 
 def _record_key(record: Record) -> bytes:
