@@ -35,9 +35,9 @@ types: .venv/.installed-dev
 imports: .venv/.installed-dev
 	.venv/bin/lint-imports --no-cache
 
-# Each file's tests stay together: they share servers.
+# Each file's tests stay together: they share servers. Seeds are fixed, so that a failure comes again.
 tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
-	.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
+	PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist loadfile --hypothesis-profile ci $(ARGS)
 
 bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, side by side with other servers
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
@@ -45,8 +45,9 @@ bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, sid
 		|| { echo "make bench needs wrk: install it (Debian, Ubuntu: apt-get install wrk)" >&2; exit 1; }
 	.venv/bin/python -m bench $(ARGS)
 
-soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests
-	.venv/bin/python -m pytest -m soak --timeout 0 $(ARGS)
+# ARGS="--seed NUMBER" and the PYTHONHASHSEED that is printed repeat a run.
+soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests, and all random ones from a new seed
+	PYTHONHASHSEED=$${PYTHONHASHSEED:-$$RANDOM} .venv/bin/python -m pytest -m "soak or seeded" --seed draw --timeout 0 $(ARGS)
 
 docs: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## write the documentation that is made from code and test results
 	.venv/bin/python -m armillary.tools.settings > docs/settings.md

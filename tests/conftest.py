@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,15 +15,25 @@ from support.process import ServerProcess
 pytest_plugins = ["support.compatibility"]
 
 
+SEED = 20_261_116  # of `make test`, which is to fail or to pass alike each time
+
+
+def seed_option(text: str) -> int:
+    return secrets.randbits(32) if text == "draw" else int(text)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, default=None, help="repeat a run of the random tests")
+    parser.addoption(
+        "--seed",
+        type=seed_option,
+        default=None,
+        help="what the random tests start from: a number, or 'draw' for a new one, as `make soak` does",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # one of several processes: the seed that was printed is for all
         config.option.seed = config.workerinput["seed"]
-    elif config.getoption("--seed") is None:
-        config.option.seed = secrets.randbits(32)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -31,13 +42,28 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"random tests: --seed {config.option.seed}"
+    given = config.option.seed
+    hashing = os.environ.get("PYTHONHASHSEED", "drawn")
+    return f"random tests: --seed {SEED if given is None else given}, PYTHONHASHSEED={hashing}"
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks every test that starts from a seed. Parametrised seeds are fixed numbers; --seed moves them along."""
+    shift = config.option.seed or 0
+    for item in items:
+        if "seed" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.seeded)
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if "seed" in parameters:
+            parameters["seed"] += shift
 
 
 @pytest.fixture(scope="session")
 def seed(request: pytest.FixtureRequest) -> int:
-    """Where randomness comes from: `random.Random(seed)`. Printed at the head of each run."""
-    return int(request.config.option.seed)
+    """Where randomness comes from: `random.Random(seed)`. Fixed, or --seed; printed at the head of each run."""
+    given = request.config.option.seed
+    return SEED if given is None else int(given)
 
 
 @pytest.fixture(scope="module")

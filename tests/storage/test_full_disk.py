@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class Journal:
     async def write(self, value_bytes: int = 50_000) -> None:
         self.next += 1
         key = b"%08d" % self.next
-        value = os.urandom(value_bytes)
+        value = random.Random(self.next).randbytes(value_bytes)
 
         def fn(txn: Txn) -> None:
             txn.put(key, value)

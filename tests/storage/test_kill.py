@@ -16,7 +16,7 @@ from armillary.storage.rocks import Durability, RocksEngine
 # Eight writers, each counting up in its own range; every transaction writes its number in three places and a large
 # value, so that a batch spans many blocks of the log. A number is printed once it is acknowledged.
 WORKER = """
-import asyncio, os, sys
+import asyncio, random, sys
 from armillary.storage.rocks import RocksEngine
 
 async def main(path, durability):
@@ -28,7 +28,7 @@ async def main(path, durability):
             number = int(txn.get(b"head%d" % name) or b"0") + 1
             text = b"%08d" % number
             txn.put(b"head%d" % name, text)
-            txn.put(b"a%d/%s" % (name, text), os.urandom(20_000))
+            txn.put(b"a%d/%s" % (name, text), random.Random(number).randbytes(20_000))
             txn.put(b"b%d/%s" % (name, text), text)
             txn.delete_range(b"b%d/" % name, b"b%d/%08d" % (name, number - 50))
             return number

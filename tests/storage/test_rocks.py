@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -250,7 +251,7 @@ async def test_dropping_gives_the_room_back(tmp_path: Path) -> None:
 
     def fill(txn: Txn) -> None:
         for number in range(200):
-            txn.put(b"%d" % number, os.urandom(20_000))
+            txn.put(b"%d" % number, random.Random(number).randbytes(20_000))
 
     for _ in range(10):
         await engine.store(1).write(fill)
@@ -286,7 +287,7 @@ async def test_damage_is_reported_and_never_skipped(tmp_path: Path, how: str) ->
 
     def fill(txn: Txn) -> None:
         for number in range(2000):
-            txn.put(b"%05d" % number, os.urandom(100))
+            txn.put(b"%05d" % number, random.Random(number).randbytes(100))
 
     await engine.store(1).write(fill)
     await engine.close()

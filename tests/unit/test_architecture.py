@@ -11,7 +11,13 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "armillary"
 MODULES = sorted(path for path in SOURCE.rglob("*.py"))
+TESTS = SOURCE.parents[1] / "tests"
 LINES_MAX = 500
+# Names that draw from the system, or from a generator that nothing has seeded.
+DRAWN = re.compile(
+    r"\bRandom\(\)|SystemRandom|\burandom\(|\bsecrets\.\w+\(|\buuid[14]\(|derandomize=False"
+    r"|(?<![\w.])random\.(?:random|choice|choices|randint|randrange|shuffle|sample|uniform|randbytes|getrandbits)\("
+)
 BANNED = re.compile(r"(^|_)(manager|helper|helpers|util|utils|common|misc|base|info|handler|impl)($|_)")
 SECRET = re.compile(r"(secret|signature|token|mac|digest|password)s?$|(^|_)key_text$")
 
@@ -59,6 +65,15 @@ def test_doors_compare_secrets_in_constant_time(module: Path) -> None:
             continue  # with a word of the protocol, not with a secret
         names = [getattr(side, "attr", getattr(side, "id", "")) for side in sides]
         assert not any(SECRET.search(name) for name in names), f"line {node.lineno}: use hmac.compare_digest"
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+def test_tests_draw_nothing_of_their_own(path: Path) -> None:
+    """Randomness of tests comes from `random.Random(seed)`, so that `make test` fails or passes alike each time."""
+    if path in {TESTS / "conftest.py", Path(__file__)}:  # where the seed is drawn, if asked to
+        return
+    found = DRAWN.findall(path.read_text("utf-8"))
+    assert not found, f"{found}: use random.Random(seed), with the fixture `seed` or a number of the test's own"
 
 
 def test_module_can_be_imported_alone_and_offers_what_it_says(module: Path) -> None:

@@ -137,7 +137,7 @@ def test_bindings_may_be_untyped() -> None:
 
 def test_frames_of_the_released_client() -> None:
     serializer = GraphBinarySerializersV1()
-    request_id = uuid.uuid4()
+    request_id = uuid.UUID(int=2**127 + 1)
     frame = serializer.serialize_message(
         request_id, RequestMessage("", "eval", {"gremlin": "g.V(x)", "bindings": {"x": 1}, "aliases": {"g": "g"}})
     )

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from bson.binary import Binary
@@ -71,7 +70,7 @@ async def test_everything_about_it_is_kept(house: MongoHouse) -> None:
     await done(house, {"createIndexes": "c", "indexes": wanted})
     watched = await done(house, {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}})
     watched_all = await done(house, {"aggregate": 1, "pipeline": [{"$changeStream": {}}], "cursor": {}})
-    session = {"id": Binary(uuid4().bytes, 4)}
+    session = {"id": Binary(b"session number 1", 4)}
     numbered = {"insert": "c", "documents": [{"_id": "once", "customer": "c1", "n": 9}], "lsid": session}
     await done(house, {**numbered, "txnNumber": Int64(1)})
     before, listed = await encoded(house, "c"), await done(house, {"listIndexes": "c"})
