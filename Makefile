@@ -39,8 +39,8 @@ imports: .venv/.installed-dev
 tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
 	PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist loadfile --hypothesis-profile ci $(ARGS)
 
-bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, side by side with other servers
-	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, side by side with other servers or, --compare REV, with another commit
+	@[[ "$(ARGS)" == *--compare* ]] || command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& apt-get -qq update && apt-get -qq install --yes wrk >/dev/null; } \
 		|| { echo "make bench needs wrk: install it (Debian, Ubuntu: apt-get install wrk)" >&2; exit 1; }
 	.venv/bin/python -m bench $(ARGS)

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bench import feed, gremlin, imports, load, mongo, queries, report, scripts, servers, snapshots, splits
+from bench import compare, feed, gremlin, imports, load, mongo, queries, report, scripts, servers, snapshots, splits
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
@@ -197,6 +198,10 @@ CONTESTS = ("read", "create", "upsert", "batch", "large", "query", "split")
 
 def main() -> None:
     options = _options()
+    if options.compare is not None:
+        comparison = compare.measure(options.compare, is_quick=options.quick, directory=options.directory, say=_say)
+        _keep("\n".join(comparison.lines()), comparison.to_json())
+        return
     plan = QUICK if options.quick else FULL
     begin_s = time.monotonic()
     wanted: list[str] = options.only or [*CONTESTS, *SECTIONS]
@@ -223,13 +228,17 @@ def main() -> None:
         skipped=benchmark.skipped,
         taken_s=time.monotonic() - begin_s,
     )
+    figures = report.to_json(
+        benchmark.results, idle, benchmark.query_figures, benchmark.split_figures, sections, benchmark.skipped
+    )
+    _keep(text, figures)
+
+
+def _keep(text: str, figures: dict[str, Any]) -> None:
     print(text)
     OUT.mkdir(exist_ok=True)
     stem = time.strftime("%Y%m%d-%H%M%S")
     (OUT / f"{stem}.txt").write_text(text + "\n")
-    figures = report.to_json(
-        benchmark.results, idle, benchmark.query_figures, benchmark.split_figures, sections, benchmark.skipped
-    )
     (OUT / f"{stem}.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
@@ -274,6 +283,7 @@ def _contend(benchmark: Benchmark, contests: list[str], directory: Path, cosmium
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about three minutes; 100,000 items instead of a million")
+    parser.add_argument("--compare", metavar="REV", help="the working tree beside this commit: 5 minutes, --quick one")
     parser.add_argument("--only", action="append", choices=[*CONTESTS, *SECTIONS], help="one contest; repeatable")
     parser.add_argument("--cosmium", type=Path, help="a cosmium server that is already built")
     parser.add_argument("--directory", type=Path, help="where data is written meanwhile (default: the temporary one)")

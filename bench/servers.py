@@ -108,9 +108,11 @@ class Server:
             self.process.stdout.close()
 
 
-def start_armillary(directory: Path, durability: str = "full", control_key: str = "") -> Server:
+def start_armillary(
+    directory: Path, durability: str = "full", control_key: str = "", environment: dict[str, str] | None = None
+) -> Server:
     arguments = ["serve", "--data", str(directory), "--sql-port", "0", "--durability", durability]
-    environment = {"ARMILLARY_CONTROL_KEY": control_key} if control_key else {}
+    environment = (environment or {}) | ({"ARMILLARY_CONTROL_KEY": control_key} if control_key else {})
     return _start_saying(f"armillary, {durability}", [sys.executable, "-m", "armillary", *arguments], environment)
 
 
