@@ -287,6 +287,11 @@ MERGE_PARTITION_RU_MAX = 3_000  # service: partitions with less throughput may b
 MERGE_STORAGE_SHARE_MAX = 0.4  # service: 20 of 50 GB
 HOLD_SECONDS_MAX = 30.0  # how long a writer waits for a cut-over, which takes milliseconds unless a test stops it
 
+# The meter of work (ours; armillary/work.py). A unit is about 100 ns of evaluating.
+WORK_SLICE_UNITS = 20_000  # between two turns of the event loop: about 2 ms
+WORK_UNIT_BYTES = 256  # of values that are made or compared as a whole, for one unit
+WORK_BYTES_MAX = 128 * MB  # of values that one evaluation holds while it makes them
+
 # Aggregation of MongoDB (its limits; it can go to disk beyond the first, which we cannot).
 MONGO_STAGE_BYTES_MAX = 100 * MB  # that a sort, a group or another stage that waits for its input holds
 MONGO_STAGES_MAX = 1_000

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from armillary import limits, work
 from armillary.errors import Failure, Kind
 from armillary.storage.engine import Engine, Store, Txn, View
 
@@ -304,3 +305,27 @@ async def test_closing_finishes_waiting_writes_and_refuses_later_ones(engine: En
     with pytest.raises(Failure):
         await store.read(lambda view: view.get(b"a"))
     await engine.close()  # twice is fine
+
+
+async def test_a_snapshot_stays_the_same_while_an_evaluation_gives_way(engine: Engine) -> None:
+    store = engine.store(1)
+
+    def fill(txn: Txn, value: bytes) -> None:
+        for number in range(100):
+            txn.put(b"%03d" % number, value)
+
+    def look(view: View) -> set[bytes]:
+        scan = view.scan(b"", b"\xff")
+        seen = set()
+        work.spend(limits.WORK_SLICE_UNITS + 1)
+        for _, value in scan:
+            work.spend(limits.WORK_SLICE_UNITS)
+            seen.add(value)
+        return seen
+
+    await store.write(lambda txn: fill(txn, b"old"))
+    looking = asyncio.create_task(store.evaluate(look))
+    await asyncio.sleep(0)
+    await store.write(lambda txn: fill(txn, b"new"))
+    assert await looking == {b"old"}
+    assert await store.evaluate(look) == {b"new"}

@@ -39,7 +39,7 @@ class Slice:
             is_out_of_time = clock.elapsed_s() > slice_end_s
             return is_out_of_time
 
-        page = await self.partition.read(lambda view: self.execution.step(view, max_items, max_bytes, is_due))
+        page = await self.partition.evaluate(lambda view: self.execution.step(view, max_items, max_bytes, is_due))
         return page, is_out_of_time
 
 

@@ -28,6 +28,7 @@ from armillary.partition.schema import Schema
 from armillary.partition.sizes import unpack_size
 from armillary.partition.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
+from armillary.work import Check
 
 T = TypeVar("T")
 Guard = Callable[[View], None]
@@ -91,6 +92,12 @@ class Partition:
         if self.is_dropped:
             raise _gone(self.range)
         return await self._store.read(fn)
+
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        """The same for what may work for long: it gives way wherever it spends units of work."""
+        if self.is_dropped:
+            raise _gone(self.range)
+        return await self._store.evaluate(fn, check)
 
     def item_count(self, view: View, epk: bytes | None) -> int:
         """How many items there are, or are in a logical partition."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
+from armillary.work import Check
+
 T = TypeVar("T")
 
 
@@ -61,6 +63,10 @@ class Loader(Protocol):
 class Store(Protocol):
     async def read(self, fn: Callable[[View], T]) -> T:
         """Run `fn` on a snapshot that holds everything acknowledged so far, and nothing that is not durable."""
+
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        """The same for a function that may work for long: it is executed by `work.run` and gives way to others
+        wherever it spends units. The snapshot stays the same throughout; `check` may end it at every such point."""
 
     def at_hand(self) -> View | None:
         """The snapshot that `read` would use, if it can be had without waiting: for point reads, which are so short

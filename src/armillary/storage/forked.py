@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, Self, TypeVar
 
+from armillary import work
 from armillary.storage.engine import Kept, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
+from armillary.work import Check
 
 T = TypeVar("T")
 
@@ -22,6 +24,10 @@ class ForkedStore:
 
     async def read(self, fn: Callable[[View], T]) -> T:
         return fn(self._txn(Layer()))
+
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        view = self._txn(Layer())
+        return await work.run(lambda: fn(view), check)
 
     def at_hand(self) -> View | None:
         return self._txn(Layer())

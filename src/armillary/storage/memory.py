@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
+from armillary import work
 from armillary.errors import Failure, Kind
 from armillary.storage.engine import Kept, Loader, T, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
+from armillary.work import Check
 
 _CHUNK_KEYS_MAX: Final = 2000
 _NOTHING: Final = Layer()
@@ -59,6 +61,10 @@ class MemoryStore:
         self._engine.check_open()
         return fn(self._map)
 
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        self._engine.check_open()
+        return await self._map.evaluate(fn, check)
+
     def at_hand(self) -> View | None:
         self._engine.check_open()
         return self._map
@@ -67,7 +73,7 @@ class MemoryStore:
         self._engine.check_open()
         layer = Layer()
         result = fn(self._txn(layer))
-        self._map.apply(layer)
+        self._map = self._map.changed(layer)
         return result
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
@@ -75,7 +81,7 @@ class MemoryStore:
         layers = [Layer() for _ in parts]
         results = [fn(store._txn(layer)) for (store, fn), layer in zip(parts, layers, strict=True)]
         for (store, _), layer in zip(parts, layers, strict=True):
-            store._map.apply(layer)
+            store._map = store._map.changed(layer)
         return results
 
     def _txn(self, layer: Layer) -> OverlayTxn:
@@ -118,6 +124,7 @@ class SortedMap:
         self._chunks: list[list[bytes]] = []  # none empty; every key of one is below every key of the next
         self._lasts: list[bytes] = []  # the last key of each chunk
         self.get = self._values.get  # the dict's own method: a call less on every read
+        self._evaluations = 0  # that are reading this state and may have given way
 
     def copy_from(self, other: SortedMap) -> None:
         self._values = other._values.copy()  # a third of the time of filling one
@@ -138,6 +145,22 @@ class SortedMap:
         if key not in self._values:
             self._insert(key)
         self._values[key] = value
+
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        self._evaluations += 1
+        try:
+            return await work.run(lambda: fn(self), check)
+        finally:
+            self._evaluations -= 1
+
+    def changed(self, layer: Layer) -> SortedMap:
+        """The map after some writes: this one, or a copy while evaluations go on reading the state they began with."""
+        changed = self
+        if self._evaluations and not layer.is_empty():
+            changed = SortedMap()
+            changed.copy_from(self)
+        changed.apply(layer)
+        return changed
 
     def apply(self, layer: Layer) -> None:
         for low, high in layer.cleared:

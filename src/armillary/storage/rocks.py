@@ -14,23 +14,22 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from armillary import limits
 from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
-from armillary.storage.engine import Kept, Loader, T, Txn, View
+from armillary.storage.engine import T, Txn
 from armillary.storage.overlay import Layer, OverlayTxn
-from armillary.storage.rocks_database import Database, KeptView, PinnedView, Version, VersionView, is_stall, translated
-from armillary.storage.rocks_loader import RocksLoader
+from armillary.storage.rocks_database import Database, Version, is_stall, translated
+from armillary.storage.rocks_store import RocksStore, prefix_of
 
 Durability = Literal["full", "relaxed"]
-_PREFIX_BYTES: Final = 4
 _log = logging.getLogger(__name__)
 
 
@@ -112,10 +111,10 @@ class RocksEngine:
     def store(self, number: int) -> RocksStore:
         # The last number stays unused so that every store has a first key after it.
         assert 0 <= number < 2**32 - 1, "a store is numbered with four bytes"
-        return RocksStore(self, _prefix(number))
+        return RocksStore(self, prefix_of(number))
 
     async def drop(self, number: int) -> None:
-        low, high = _prefix(number), _prefix(number + 1)
+        low, high = prefix_of(number), prefix_of(number + 1)
         await self.submit(b"", lambda txn: txn.delete_range(low, high), is_freeing=True)
         # The room comes back by compaction, which would not happen by itself while little is written.
         if self._database is not None and not self._is_closing:
@@ -389,56 +388,6 @@ class RocksEngine:
         self._waiting.clear()
         self._waiting.extend(kept)
         _refuse(refused, failure)
-
-
-class RocksStore:
-    """One numbered store: its keys behind four bytes of number."""
-
-    __slots__ = ("_engine", "_prefix")
-
-    def __init__(self, engine: RocksEngine, prefix: bytes) -> None:
-        self._engine = engine
-        self._prefix = prefix
-
-    async def read(self, fn: Callable[[View], T]) -> T:
-        version = self._engine.published
-        if version is None:
-            version = await self._engine.readable()
-        try:
-            return fn(VersionView(version, self._prefix))
-        except Exception as error:
-            failure = translated(error)
-            if failure is None:
-                raise
-            raise failure from error
-
-    def at_hand(self) -> View | None:
-        version = self._engine.published
-        return None if version is None else VersionView(version, self._prefix)
-
-    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
-        return await self._engine.submit(self._prefix, fn, is_freeing)
-
-    async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
-        def run(txn: Txn) -> list[T]:
-            assert isinstance(txn, OverlayTxn)
-            return [fn(txn.at(store._prefix)) for store, fn in parts]
-
-        return await self._engine.submit(b"", run)
-
-    def keep(self) -> Kept:
-        return KeptView(self._engine.writable().keep(), self._prefix)
-
-    async def pin(self) -> Kept:
-        version = self._engine.published
-        return PinnedView(await self._engine.readable() if version is None else version, self._prefix)
-
-    def loader(self) -> Loader:
-        return RocksLoader(self._engine.load_path, self._engine.writable, self._prefix)
-
-
-def _prefix(number: int) -> bytes:
-    return number.to_bytes(_PREFIX_BYTES, "big")
 
 
 def _open(directory: DataDirectory) -> Database:

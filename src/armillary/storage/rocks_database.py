@@ -73,29 +73,12 @@ class Database:
 
     def scan(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Iterator[Pair]:
         """The newest state. `skip` leading bytes are left off the keys."""
-        scan = self._scan(low, high, reverse, skip)
+        options = rocksdict.ReadOptions()
+        options.set_iterate_upper_bound(high)
+        # Made here and not at the first step: what is read may give way before that, and others write meanwhile.
+        scan = _scan(self._rdict.iter(options), options, low, high, reverse, skip)
         self._scans.add(scan)
         return scan
-
-    def _scan(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Generator[Pair, None, None]:
-        options = rocksdict.ReadOptions()
-        options.set_iterate_upper_bound(high)  # the iterator points into `high`: this frame keeps it alive
-        iterator = self._rdict.iter(options)
-        key_of, value_of = iterator.key, iterator.value
-        # Stepping an iterator that is not valid is undefined: every step below follows a key that was there.
-        if reverse:
-            iterator.seek_to_last()
-            step = iterator.prev
-            while (key := key_of()) is not None and key >= low:
-                yield key[skip:], value_of()
-                step()
-        else:
-            iterator.seek(low)
-            step = iterator.next
-            while (key := key_of()) is not None:
-                yield key[skip:], value_of()
-                step()
-        iterator.status()
 
     def keep(self) -> KeptState:
         kept = KeptState(self._rdict.iter())
@@ -146,6 +129,27 @@ class Database:
         del self._rdict
 
 
+def _scan(
+    iterator: rocksdict.RdictIter, options: rocksdict.ReadOptions, low: bytes, high: bytes, reverse: bool, skip: int
+) -> Generator[Pair, None, None]:
+    """The iterator points into `options` and `high`: this frame keeps them alive."""
+    key_of, value_of = iterator.key, iterator.value
+    # Stepping an iterator that is not valid is undefined: every step below follows a key that was there.
+    if reverse:
+        iterator.seek_to_last()
+        step = iterator.prev
+        while (key := key_of()) is not None and key >= low:
+            yield key[skip:], value_of()
+            step()
+    else:
+        iterator.seek(low)
+        step = iterator.next
+        while (key := key_of()) is not None:
+            yield key[skip:], value_of()
+            step()
+    iterator.status()
+
+
 class Version:
     """A state of the database between two writes, kept readable while later ones are written.
 
@@ -177,6 +181,8 @@ class Version:
         if low >= high:
             return iter(())
         if self._iterator is None:
+            if self.is_released:
+                raise Failure(Kind.UNAVAILABLE, _GONE)
             return self._database.scan(low, high, reverse, skip)
         return self._scan_in_chunks(low, high, reverse, skip)
 
@@ -196,7 +202,8 @@ class Version:
 
     def _chunk_up(self, low: bytes, high: bytes, rows: int) -> list[Pair]:
         iterator = self._iterator
-        assert iterator is not None
+        if iterator is None:
+            raise Failure(Kind.UNAVAILABLE, _GONE)
         chunk: list[Pair] = []
         iterator.seek(low)
         while (key := iterator.key()) is not None and key < high and len(chunk) < rows:
@@ -208,7 +215,8 @@ class Version:
 
     def _chunk_down(self, low: bytes, high: bytes, rows: int) -> list[Pair]:
         iterator = self._iterator
-        assert iterator is not None
+        if iterator is None:
+            raise Failure(Kind.UNAVAILABLE, _GONE)
         chunk: list[Pair] = []
         iterator.seek_for_prev(high)
         if iterator.key() == high:
@@ -290,6 +298,8 @@ class VersionView:
         except Exception as error:
             if error.args == _MISS:  # the binding's way of saying so
                 return None
+            if self._version.is_released:
+                raise Failure(Kind.UNAVAILABLE, _GONE) from None
             raise translated(error) or error from error
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:

@@ -19,6 +19,7 @@ from armillary.clock import VirtualClock
 from armillary.storage.engine import Kept, Loader, T, Txn, View
 from armillary.storage.memory import KeptMap, SortedMap
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
+from armillary.work import Check
 
 _NOTHING = Layer()
 RUN_CHANCE, SYNC_CHANCE, READER_WAITS_CHANCE = 0.5, 0.4, 0.15
@@ -210,6 +211,10 @@ class SimulatedStore:
         await self._engine.reader_waits()
         return fn(self._engine.durable[self._number])
 
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        await self._engine.reader_waits()
+        return await self._engine.durable[self._number].evaluate(fn, check)
+
     def at_hand(self) -> View | None:
         return self._engine.at_hand(self._number)
 
@@ -254,7 +259,7 @@ def _apply(maps: dict[int, SortedMap], layers: Sequence[tuple[int, Layer | None]
         if layer is None:
             maps[number] = SortedMap()
         else:
-            maps[number].apply(layer)
+            maps[number] = maps[number].changed(layer)
 
 
 def _copy(stored: SortedMap) -> SortedMap:

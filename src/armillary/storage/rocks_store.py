@@ -1,0 +1,81 @@
+"""One numbered store of the embedded engine: its keys in the engine's RocksDB behind four bytes of number. Which
+version readers see, and when a write becomes durable, is decided in `rocks.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Self
+
+from armillary import work
+from armillary.storage.engine import Kept, Loader, T, Txn, View
+from armillary.storage.overlay import OverlayTxn
+from armillary.storage.rocks_database import KeptView, PinnedView, VersionView, translated
+from armillary.storage.rocks_loader import RocksLoader
+from armillary.work import Check
+
+if TYPE_CHECKING:
+    from armillary.storage.rocks import RocksEngine
+
+_PREFIX_BYTES: Final = 4
+
+
+class RocksStore:
+    __slots__ = ("_engine", "_prefix")
+
+    def __init__(self, engine: RocksEngine, prefix: bytes) -> None:
+        self._engine = engine
+        self._prefix = prefix
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        version = self._engine.published
+        if version is None:
+            version = await self._engine.readable()
+        try:
+            return fn(VersionView(version, self._prefix))
+        except Exception as error:
+            failure = translated(error)
+            if failure is None:
+                raise
+            raise failure from error
+
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        version = self._engine.published
+        if version is None:
+            version = await self._engine.readable()
+        view = VersionView(version, self._prefix)
+        try:
+            return await work.run(lambda: fn(view), check)
+        except Exception as error:
+            failure = translated(error)
+            if failure is None:
+                raise
+            raise failure from error
+
+    def at_hand(self) -> View | None:
+        version = self._engine.published
+        return None if version is None else VersionView(version, self._prefix)
+
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
+        return await self._engine.submit(self._prefix, fn, is_freeing)
+
+    async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
+        def run(txn: Txn) -> list[T]:
+            assert isinstance(txn, OverlayTxn)
+            return [fn(txn.at(store._prefix)) for store, fn in parts]
+
+        return await self._engine.submit(b"", run)
+
+    def keep(self) -> Kept:
+        return KeptView(self._engine.writable().keep(), self._prefix)
+
+    async def pin(self) -> Kept:
+        version = self._engine.published
+        return PinnedView(await self._engine.readable() if version is None else version, self._prefix)
+
+    def loader(self) -> Loader:
+        return RocksLoader(self._engine.load_path, self._engine.writable, self._prefix)
+
+
+def prefix_of(number: int) -> bytes:
+    return number.to_bytes(_PREFIX_BYTES, "big")

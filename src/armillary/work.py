@@ -1,0 +1,185 @@
+"""The meter of work. Every evaluator spends units for the size of what it does (elements compared, bytes made) with
+`spend` and `make`, so that one large item costs what it is worth. An evaluation that runs inside `run` gives the event
+loop its turn whenever a slice of units is used up, wherever in its call stack it is, and continues afterwards; memory
+is counted while values are made, and refused before it is taken.
+
+`run` executes a plain synchronous function in a greenlet. Switching back to the event loop needs no cooperation from
+the frames in between, so generated query code, library functions and sort keys can all spend. The same mechanism lets
+such code wait for an answer (`wait`), for example of a user-defined function in another process.
+
+A function that gives way is not atomic: it may read only what cannot change meanwhile (a snapshot, its own values).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from greenlet import getcurrent, greenlet
+
+from armillary import limits
+from armillary.errors import Failure, Kind
+
+T = TypeVar("T")
+Check = Callable[[], None]  # called before a run continues; raises to end it, for example when a deadline has passed
+
+_SLICE = limits.WORK_SLICE_UNITS
+_left = _SLICE  # units until the next turn of the event loop
+_overrun = 0  # units spent outside of runs since the event loop had its last turn
+longest_units = 0  # the most that was spent between two turns: what tests of fairness look at
+
+
+class Run(greenlet):  # type: ignore[misc] # the library has no types
+    """One evaluation in progress. `made_bytes` is what its values take that are not given back yet."""
+
+    made_bytes = 0
+
+
+def spend(units: int) -> None:
+    """Count work, about 100 ns a unit. May give way: see the module's description."""
+    global _left
+    _left -= units
+    if _left < 0:
+        _give_way()
+
+
+def make(size_bytes: int) -> None:
+    """Count memory before a value of so many bytes is made, and the work of making it."""
+    run_now = getcurrent()
+    if run_now.__class__ is Run:
+        assert isinstance(run_now, Run)
+        run_now.made_bytes += size_bytes
+        if run_now.made_bytes > limits.WORK_BYTES_MAX:
+            raise too_much_memory()
+    elif size_bytes > limits.WORK_BYTES_MAX:
+        raise too_much_memory()
+    spend(size_bytes // limits.WORK_UNIT_BYTES)
+
+
+def made() -> int:
+    """The memory that the evaluation has counted: to be handed to `release` when what was made since is dropped."""
+    run_now = getcurrent()
+    return run_now.made_bytes if isinstance(run_now, Run) else 0
+
+
+def release(before_bytes: int) -> None:
+    """Count nothing that was made since `made` answered `before_bytes`."""
+    run_now = getcurrent()
+    if isinstance(run_now, Run):
+        run_now.made_bytes = before_bytes
+
+
+def too_much_memory() -> Failure:
+    return Failure(
+        Kind.TOO_LARGE,
+        f"The values that this request computes take more than {limits.WORK_BYTES_MAX // limits.MB} MB of memory. "
+        "Ask for less at once, or make shorter strings and arrays.",
+    )
+
+
+def can_wait() -> bool:
+    """Whether this code is executed by `run`."""
+    return isinstance(getcurrent(), Run)
+
+
+def wait(awaitable: Awaitable[T]) -> T:
+    """Wait for something in the middle of synchronous code that is executed by `run`."""
+    run_now = getcurrent()
+    if not isinstance(run_now, Run) or run_now.parent is None:
+        raise RuntimeError("only code that work.run executes can wait")
+    return run_now.parent.switch(awaitable)  # type: ignore[no-any-return]
+
+
+async def run(fn: Callable[[], T], check: Check | None = None) -> T:
+    """Execute a synchronous function; the event loop has its turn whenever a slice of work is used up."""
+    worker = Run(fn)
+    _begin_slice()
+    asked = worker.switch()
+    while not worker.dead:
+        try:
+            if asked is None:
+                await _turn()
+                if check is not None:
+                    check()
+                answer = None
+            else:
+                answer = await asked
+        except BaseException as error:  # cancelled, out of time, or the failure of what was waited for
+            _begin_slice()
+            asked = worker.throw(error)
+        else:
+            _begin_slice()
+            asked = worker.switch(answer)
+    return asked  # type: ignore[no-any-return]
+
+
+def _begin_slice() -> None:
+    global _left
+    _left = _SLICE
+
+
+def _give_way() -> None:
+    global _left, _overrun, longest_units
+    spent = _SLICE - _left
+    run_now = getcurrent()
+    if isinstance(run_now, Run) and run_now.parent is not None:
+        longest_units = max(longest_units, spent)
+        run_now.parent.switch(None)
+        return
+    # Nothing here can switch to the event loop. The units are added up until its next turn, for tests to see.
+    _left = _SLICE
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if not _overrun:
+        loop.call_soon(_end_overrun)
+    _overrun += spent
+    longest_units = max(longest_units, _overrun)
+
+
+def _end_overrun() -> None:
+    global _overrun
+    _overrun = 0
+
+
+class _Turns:
+    """Runs that wait for their next slice: one of them continues in each iteration of the event loop, so that ten
+    heavy requests delay the others no more than one does."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._call_soon = loop.call_soon
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_scheduled = False
+
+    def wait(self, future: asyncio.Future[None]) -> asyncio.Future[None]:
+        self._waiting.append(future)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._call_soon(self._next)
+        return future
+
+    def _next(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            future = waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                break
+        self._is_scheduled = bool(waiting)
+        if waiting:
+            self._call_soon(self._next)
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+
+def _turn() -> asyncio.Future[Any]:
+    loop = asyncio.get_running_loop()
+    turns = _turns.get(loop)
+    if turns is None:
+        turns = _turns[loop] = _Turns(loop)
+    return turns.wait(loop.create_future())

@@ -1,0 +1,158 @@
+"""The meter of work: evaluations give way, in turn, can wait, can be ended, and count the memory they make."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cmp_to_key
+
+import pytest
+
+from armillary import limits, work
+from armillary.errors import Failure, Kind
+
+
+def busy(slices: int) -> int:
+    for _ in range(slices * 100):
+        work.spend(limits.WORK_SLICE_UNITS // 100 + 1)
+    return slices
+
+
+async def test_short_functions_are_answered_without_a_turn_of_the_loop() -> None:
+    with pytest.raises(StopIteration) as ended:
+        work.run(lambda: 7).send(None)
+    assert ended.value.value == 7
+
+
+async def test_long_functions_give_way_in_slices() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    assert await work.run(lambda: busy(50)) == 50
+    counting.cancel()
+    assert turns >= 50
+
+
+async def test_functions_called_by_c_code_give_way_too() -> None:
+    def compare(first: int, second: int) -> int:
+        work.spend(limits.WORK_SLICE_UNITS // 2)
+        return first - second
+
+    assert await work.run(lambda: sorted([3, 1, 2, 9, 5], key=cmp_to_key(compare))) == [1, 2, 3, 5, 9]
+
+
+async def test_one_run_continues_in_each_iteration_of_the_loop() -> None:
+    order: list[tuple[int, str]] = []
+    iteration = 0
+
+    async def count() -> None:
+        nonlocal iteration
+        while True:
+            iteration += 1
+            await asyncio.sleep(0)
+
+    def note(name: str) -> None:
+        for _ in range(10):
+            order.append((iteration, name))
+            work.spend(limits.WORK_SLICE_UNITS + 1)
+
+    counting = asyncio.create_task(count())
+    await asyncio.gather(*(work.run(lambda name=name: note(name)) for name in "abcd"))  # type: ignore[misc]
+    counting.cancel()
+    continued = [at for at, _ in order if at > order[0][0] + 1]
+    assert len(continued) == len(set(continued)), "two evaluations continued in one iteration"
+
+
+async def test_a_check_ends_a_run_and_its_frames_are_left_in_order() -> None:
+    left: list[str] = []
+
+    def endless() -> None:
+        try:
+            while True:
+                work.spend(1_000)
+        finally:
+            left.append("left")
+
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise Failure(Kind.TIMED_OUT, "too long")
+
+    with pytest.raises(Failure, match="too long"):
+        await work.run(endless, check)
+    assert (calls, left) == (5, ["left"])
+
+
+async def test_a_cancelled_request_ends_its_run() -> None:
+    left: list[str] = []
+
+    def endless() -> None:
+        try:
+            while True:
+                work.spend(1_000)
+        finally:
+            left.append("left")
+
+    task = asyncio.create_task(work.run(endless))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert left == ["left"]
+
+
+async def test_synchronous_code_can_wait_for_an_answer() -> None:
+    async def answer(value: int) -> int:
+        await asyncio.sleep(0)
+        return value + 1
+
+    async def failure() -> int:
+        await asyncio.sleep(0)
+        raise Failure(Kind.BAD_REQUEST, "no")
+
+    def ask() -> list[int]:
+        answers = [work.wait(answer(number)) for number in range(3)]
+        with pytest.raises(Failure, match="no"):
+            work.wait(failure())
+        return answers
+
+    assert await work.run(ask) == [1, 2, 3]
+    assert not work.can_wait()
+    asked = answer(1)
+    with pytest.raises(RuntimeError):
+        work.wait(asked)
+    asked.close()
+
+
+async def test_memory_is_refused_before_it_is_taken() -> None:
+    def hold() -> None:
+        for _ in range(1_000):
+            work.make(limits.MB)
+
+    def drop() -> None:
+        for _ in range(1_000):
+            before = work.made()
+            work.make(limits.MB)
+            work.release(before)
+
+    with pytest.raises(Failure) as refused:
+        await work.run(hold)
+    assert refused.value.kind is Kind.TOO_LARGE
+    await work.run(drop)
+    with pytest.raises(Failure):
+        work.make(limits.WORK_BYTES_MAX + 1)
+
+
+async def test_work_outside_of_runs_is_seen() -> None:
+    before, work.longest_units = work.longest_units, 0
+    busy(30)
+    assert work.longest_units >= 29 * limits.WORK_SLICE_UNITS
+    work.longest_units = before
