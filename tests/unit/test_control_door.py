@@ -20,6 +20,7 @@ from armillary.clock import MovableClock, VirtualClock
 from armillary.doors.control.door import REQUESTS, ControlDoor
 from armillary.doors.control.errors import STATUSES, error_response
 from armillary.errors import Failure, Kind
+from armillary.net.hosts import HostNames
 from armillary.net.http import Request, Response
 from armillary.storage.memory import MemoryEngine
 
@@ -139,7 +140,7 @@ async def test_without_a_key_there_is_only_health(desk: Desk) -> None:
 
 
 async def test_a_public_server_takes_any_host_with_the_key(desk: Desk) -> None:
-    desk.door = ControlDoor(desk.account, KEY, is_public=True)
+    desk.door = ControlDoor(desk.account, KEY, hosts=HostNames(is_public=True, is_key_known=False))
     assert (await desk.send("GET", "databases", host="db.internal:8081")).status == 200
     assert (await desk.send("GET", "databases", host="db.internal:8081", authorization="")).status == 401
     assert (await desk.send("GET", "databases", host="db.internal", origin="http://evil.example")).status == 403

@@ -68,6 +68,8 @@ HANG_UP = Response(0)
 # Answers a request. It is started without a Task (see eager.py): before it has first waited for something, there is no
 # current task, so whatever needs one (asyncio.timeout, TaskGroup) comes after an `await asyncio.sleep(0)`.
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+# Whether a page of another origin may send a request with this method and these headers.
+AllowsOrigin = Callable[[str, dict[bytes, bytes]], bool]
 # The door's form of an answer to what never became a request: status and a sentence.
 Refuse = Callable[[int, str], Response]
 # The door's form of an answer to a request on which its handler broke.
@@ -85,6 +87,11 @@ class Patience:
     idle_s: float = limits.IDLE_SECONDS_MAX
     linger_s: float = limits.LINGER_SECONDS
     sweep_s: float = 1.0
+
+
+def allows_no_origin(method: str, headers: dict[bytes, bytes]) -> bool:
+    """The rule of doors that have no settings for cross-origin requests."""
+    return False
 
 
 def refuse_as_json(status: int, message: str) -> Response:

@@ -11,14 +11,25 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.net.connection import Connection
-from armillary.net.http import Handler, Headers, OnCrash, Patience, Refuse, crash_as_json, refuse_as_json
+from armillary.net.hosts import ANY_HOST, HostNames
+from armillary.net.http import (
+    AllowsOrigin,
+    Handler,
+    Headers,
+    OnCrash,
+    Patience,
+    Refuse,
+    allows_no_origin,
+    crash_as_json,
+    refuse_as_json,
+)
 from armillary.net.service import Roster, Service, log
 
 _HANDSHAKE: Final = 0x16  # the record type that opens TLS
@@ -207,6 +218,9 @@ async def listen(
     refuse: Refuse = refuse_as_json,
     on_crash: OnCrash = crash_as_json,
     constant_headers: Headers = (),
+    hosts: HostNames = ANY_HOST,
+    allows_origin: AllowsOrigin = allows_no_origin,
+    open_targets: Collection[bytes] = (),
     patience: Patience | None = None,
     connections_max: int = limits.CONNECTIONS_MAX,
     clock: Clock | None = None,
@@ -218,6 +232,9 @@ async def listen(
         refuse=refuse,
         on_crash=on_crash,
         constant_headers=constant_headers,
+        hosts=hosts,
+        allows_origin=allows_origin,
+        open_targets=open_targets,
         patience=patience,
         connections_max=connections_max,
         clock=clock,

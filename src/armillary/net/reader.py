@@ -14,6 +14,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from armillary import limits
 from armillary.net import head
 from armillary.net.answers import CLOSES
+from armillary.net.hosts import FOREIGN_HOST, FOREIGN_ORIGIN, SIMPLE_MEDIA, SIMPLE_MEDIA_TYPES
 from armillary.net.http import Request
 from armillary.net.service import Service, log
 
@@ -100,6 +101,21 @@ class Reader:
         self.refusal = refusal
         raise _Refused
 
+    def _check_host(self, read: head.Head) -> None:
+        """Once for each name: the host that was found to be ours is remembered."""
+        if self._service.hosts.is_ours(read.host.decode("latin-1")):
+            self._host = read.host
+        elif read.target not in self._service.open_targets:
+            self._refuse((403, FOREIGN_HOST))
+
+    def _check_origin(self, read: head.Head) -> None:
+        hosts = self._service.hosts
+        origin = read.headers[b"origin"].decode("latin-1")
+        if hosts.takes_all or hosts.is_own_origin(origin, read.host.decode("latin-1")):
+            return
+        if not self._service.allows_origin(read.method, read.headers):
+            self._refuse((403, FOREIGN_ORIGIN))
+
     # What the parser calls, in this order.
 
     def on_message_begin(self) -> None:
@@ -135,8 +151,16 @@ class Reader:
         read = head.read(self._parser, self._target, self._headers, self._head_bytes > 0, self._host)
         if not isinstance(read, head.Head):
             self._refuse(read)
+        if read.host != self._host:
+            self._check_host(read)
+        headers = read.headers
+        if b"origin" in headers:
+            self._check_origin(read)
+        if (read.body_bytes or b"transfer-encoding" in headers) and b"content-type" in headers:
+            media_type = headers[b"content-type"].partition(b";")[0].strip().lower()
+            if media_type in SIMPLE_MEDIA_TYPES:
+                self._refuse((415, SIMPLE_MEDIA))
         self._head = read
-        self._host = read.host
         self._headers = {}
         self.stage = BODY
         self.since_s = self._service.now_s

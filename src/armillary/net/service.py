@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import Final, Protocol
 
 from armillary import limits
 from armillary.clock import Clock, SystemClock
 from armillary.net.answers import Answers
+from armillary.net.hosts import ANY_HOST, HostNames
 from armillary.net.http import (
+    AllowsOrigin,
     Handler,
     Headers,
     OnCrash,
@@ -22,6 +25,7 @@ from armillary.net.http import (
     Refuse,
     Request,
     Response,
+    allows_no_origin,
     crash_as_json,
     refuse_as_json,
 )
@@ -133,12 +137,18 @@ class Service(Roster):
         refuse: Refuse = refuse_as_json,
         on_crash: OnCrash = crash_as_json,
         constant_headers: Headers = (),
+        hosts: HostNames = ANY_HOST,
+        allows_origin: AllowsOrigin = allows_no_origin,
+        open_targets: Collection[bytes] = (),
         patience: Patience | None = None,
         connections_max: int = limits.CONNECTIONS_MAX,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(patience=patience, connections_max=connections_max, clock=clock)
         self.handler = handler
+        self.hosts = hosts
+        self.allows_origin = allows_origin
+        self.open_targets = open_targets  # answered whatever host they are for
         self.refuse = refuse
         self._on_crash = on_crash
         self.answers = Answers(constant_headers, self._clock.now_s())

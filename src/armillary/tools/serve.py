@@ -21,8 +21,8 @@ from armillary import __version__
 from armillary.account.account import Account, AccountSettings
 from armillary.account.credentials import Credentials
 from armillary.clock import Clock, MovableClock, SystemClock
+from armillary.doors.control.door import OPEN_TARGETS, ControlDoor
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
-from armillary.doors.control.door import ControlDoor
 from armillary.doors.gremlin.authentication import Keys as GremlinKeys
 from armillary.doors.gremlin.connection import Connection as GremlinConnection
 from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
@@ -36,6 +36,7 @@ from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure
 from armillary.net.certificate import development_context
+from armillary.net.hosts import HostNames
 from armillary.net.http import Patience
 from armillary.net.listen import Listener, listen, listen_for_frames
 from armillary.net.reception import Reception
@@ -45,7 +46,7 @@ from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.control_file import Control, local_host, write_control
 from armillary.tools.control_file import control_key as made_key
-from armillary.tools.settings import GREMLIN_PORT, MONGO_PORT, TABLE_PORT, Settings
+from armillary.tools.settings import GREMLIN_PORT, MONGO_PORT, TABLE_PORT, WELL_KNOWN_KEY, Settings
 from armillary.tools.trust import certificate_hosts
 
 log = logging.getLogger("armillary")
@@ -146,13 +147,14 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock, cred
     """The SQL door, and under a prefix of its own on the same port the control door."""
     sql = SqlDoor(account, _account_keys(credentials), accepts_aad=settings.accepts_aad, signing_clock=machine)
     credentials.on_change.append(lambda: sql.use_keys(_account_keys(credentials)))
+    hosts = host_names(settings)
     control_key = settings.control_key
     if control_key is None and not settings.is_in_memory:
         control_key = made_key(settings.directory, machine)
     control = ControlDoor(
         account,
         control_key,
-        is_public=settings.is_public,
+        hosts=hosts,
         clock=account.clock if isinstance(account.clock, MovableClock) else None,
         credentials=credentials,
     )
@@ -165,6 +167,8 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock, cred
         refuse=sql.refuse,
         on_crash=reception.on_crash,
         constant_headers=sql.constant_headers,
+        hosts=hosts,
+        open_targets=OPEN_TARGETS,
         clock=machine,
     )
     control.connection_count = lambda: listener.service.connection_count
@@ -199,6 +203,8 @@ async def _open_table_door(
             refuse=door.refuse,
             on_crash=door.on_crash,
             constant_headers=door.constant_headers,
+            hosts=host_names(settings),
+            allows_origin=door.allows_origin,
             clock=machine,
         ),
     )
@@ -252,13 +258,18 @@ async def _open_gremlin_door(
     options = GremlinSettings(creates=settings.gremlin_create)
     door = GremlinDoor(account, keys, options, tokens)
     roster = Roster(clock=machine)
+    hosts = host_names(settings)
     return await _usual_port(
         settings,
         "Gremlin",
         settings.gremlin_port,
         GREMLIN_PORT,
         lambda port: listen_for_frames(
-            settings.host, port, roster, lambda: GremlinConnection(door, roster), tls=lambda: _tls(settings, machine)
+            settings.host,
+            port,
+            roster,
+            lambda: GremlinConnection(door, roster, hosts),
+            tls=lambda: _tls(settings, machine),
         ),
     )
 
@@ -284,6 +295,11 @@ def _keys(settings: Settings) -> tuple[str | None, ...]:
 
 def _account_keys(credentials: Credentials) -> AccountKeys:
     return AccountKeys(*credentials.owners, *credentials.readers)
+
+
+def host_names(settings: Settings) -> HostNames:
+    """The names that requests may be for, at every door."""
+    return HostNames(is_public=settings.is_public, is_key_known=WELL_KNOWN_KEY in _keys(settings))
 
 
 def _scheme(door: str) -> str:

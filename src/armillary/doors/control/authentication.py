@@ -8,19 +8,19 @@ refused, and on a loopback address those for a foreign Host.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections.abc import Mapping
 
 from armillary.errors import Failure, Kind
+from armillary.net.hosts import FOREIGN_HOST, FOREIGN_ORIGIN, HostNames
 
 _SCHEME = b"bearer "
 
 
 class ControlGuard:
-    def __init__(self, key: str | None, *, is_public: bool) -> None:
+    def __init__(self, key: str | None, hosts: HostNames) -> None:
         """`key` None: nothing but the health of the server is to be had."""
         self._key = key.encode() if key is not None else None
-        self._is_public = is_public
+        self._hosts = hosts
 
     def check(self, headers: Mapping[bytes, bytes]) -> None:
         self._check_place(headers)
@@ -36,22 +36,9 @@ class ControlGuard:
             raise Failure(Kind.UNAUTHORIZED, "The control key is wrong. It is not one of the account's keys.")
 
     def _check_place(self, headers: Mapping[bytes, bytes]) -> None:
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        if not self._is_public and not _is_loopback(host):
-            raise Failure(
-                Kind.FORBIDDEN, "The request is for another host than this machine. Use localhost or 127.0.0.1."
-            )
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self._hosts.is_ours(host):
+            raise Failure(Kind.FORBIDDEN, FOREIGN_HOST)
         origin = headers.get(b"origin")
-        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
-            raise Failure(Kind.FORBIDDEN, "The request comes from a page of another origin.")
-
-
-def _is_loopback(host: str) -> bool:
-    """Of a Host header: a name or address, with or without port."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name.rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+        if origin is not None and not self._hosts.is_own_origin(origin.decode("latin-1"), host):
+            raise Failure(Kind.FORBIDDEN, FOREIGN_ORIGIN)

@@ -31,11 +31,13 @@ from armillary.doors.control.authentication import ControlGuard
 from armillary.doors.control.call import Action, Call, Routes, read_target
 from armillary.doors.control.errors import error_response
 from armillary.errors import Failure, Kind
+from armillary.net.hosts import HostNames
 from armillary.net.http import Request, Response
 
 log = logging.getLogger(__name__)
 
 PREFIX: Final = b"/_armillary"
+OPEN_TARGETS: Final = frozenset((PREFIX + b"/health", PREFIX + b"/ready"))  # see _OPEN
 
 
 class ControlDoor:
@@ -44,7 +46,7 @@ class ControlDoor:
         account: Account,
         key: str | None,
         *,
-        is_public: bool = False,
+        hosts: HostNames | None = None,
         clock: MovableClock | None = None,
         credentials: Credentials | None = None,
         connection_count: Callable[[], int] = lambda: 0,
@@ -55,7 +57,7 @@ class ControlDoor:
         self.credentials = credentials
         self.transfers = snapshots.Transfers()
         self.begun_s = account.clock.elapsed_s()
-        self._guard = ControlGuard(key, is_public=is_public)
+        self._guard = ControlGuard(key, hosts or HostNames())
 
     async def answer(self, request: Request) -> Response:
         try:

@@ -13,16 +13,18 @@ import re
 from collections import deque
 from collections.abc import Coroutine
 from contextvars import copy_context
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request
+from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from armillary import limits
 from armillary.doors.gremlin.client import Client
 from armillary.net.eager import resume
+from armillary.net.hosts import ANY_HOST, FOREIGN_HOST, FOREIGN_ORIGIN, HostNames
 from armillary.net.service import Roster, log
 
 if TYPE_CHECKING:
@@ -39,8 +41,9 @@ _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
 
-    def __init__(self, door: GremlinDoor, roster: Roster) -> None:
+    def __init__(self, door: GremlinDoor, roster: Roster, hosts: HostNames = ANY_HOST) -> None:
         self._door = door
+        self._hosts = hosts
         self._roster = roster
         self._loop = roster.loop
         self._socket = ServerProtocol(max_size=limits.GREMLIN_MESSAGE_BYTES_MAX, logger=_QUIET)
@@ -114,9 +117,20 @@ class Connection(asyncio.Protocol):
                 self._take(event)
             elif isinstance(event, Request):
                 self.client.reads_properties = _OLD_DRIVER.search(event.headers.get("User-Agent", "")) is None
-                self._socket.send_response(self._socket.accept(event))
+                self._socket.send_response(self._answer_to(event))
         self._flush()
         self._serve()
+
+    def _answer_to(self, request: Request) -> Response:
+        """A browser opens WebSockets to any site for any page, and leaves it to the server to look at the origin."""
+        headers = request.headers
+        hosts, origins = headers.get_all("Host"), headers.get_all("Origin")
+        if not self._hosts.takes_all:
+            if len(hosts) != 1 or not self._hosts.is_ours(hosts[0]):
+                return self._socket.reject(HTTPStatus.FORBIDDEN, FOREIGN_HOST)
+            if any(not self._hosts.is_own_origin(origin, hosts[0]) for origin in origins):
+                return self._socket.reject(HTTPStatus.FORBIDDEN, FOREIGN_ORIGIN)
+        return self._socket.accept(request)
 
     def _take(self, frame: Frame) -> None:
         """A piece of a message. Pings and closings are answered by the library."""

@@ -138,8 +138,10 @@ def _explains(request: Request) -> bool:
 
 
 _KIND_OF_STATUS = {
+    403: Kind.FORBIDDEN,
     408: Kind.TIMED_OUT,
     413: Kind.TOO_LARGE,
+    415: Kind.UNSUPPORTED_MEDIA,
     503: Kind.UNAVAILABLE,
 }
 

@@ -46,6 +46,11 @@ def added_headers(headers: Mapping[bytes, bytes], method: str, rules: Rules) -> 
     return []
 
 
+def allows(headers: Mapping[bytes, bytes], method: str, rules: Rules) -> bool:
+    origin = headers[b"origin"].decode("latin-1")
+    return any(_allows(rule, origin, method) for rule in rules)
+
+
 def _allows(rule: Mapping[str, str], origin: str, method: str) -> bool:
     return _matches(_listed(rule["AllowedOrigins"]), origin) and method in _listed(rule["AllowedMethods"].upper())
 

@@ -97,6 +97,11 @@ class TableDoor:
     def accounts_of(self, headers: dict[bytes, bytes]) -> frozenset[str]:
         return self._authenticator.names_of(headers)
 
+    def allows_origin(self, method: str, headers: dict[bytes, bytes]) -> bool:
+        """Whether the service's properties let a page of this origin send a request. A preflight is answered by
+        them in any case."""
+        return method == "OPTIONS" or cors.allows(headers, method, service.cors_rules(self.account))
+
     # What answers share.
 
     def shared_headers(self, headers: dict[bytes, bytes], request_id: str) -> HeaderList:
@@ -157,7 +162,13 @@ class TableDoor:
         return self._refusal(Failure(Kind.INTERNAL, message), request_id, {})
 
 
-_KIND_OF_STATUS: Final = {408: Kind.TIMED_OUT, 413: Kind.TOO_LARGE, 503: Kind.UNAVAILABLE}
+_KIND_OF_STATUS: Final = {
+    403: Kind.FORBIDDEN,
+    408: Kind.TIMED_OUT,
+    413: Kind.TOO_LARGE,
+    415: Kind.UNSUPPORTED_MEDIA,
+    503: Kind.UNAVAILABLE,
+}
 
 
 def _action(request: Request, address: Address) -> Action:
