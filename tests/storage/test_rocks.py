@@ -354,11 +354,12 @@ async def test_an_unknown_format_is_refused_untouched(tmp_path: Path) -> None:
         await RocksEngine.open(path)
     assert caught.value.kind is Kind.CORRUPT
     (path / "FORMAT").write_text("armillary 1\n")  # change log without item numbers: older, and refused as clearly
-    with pytest.raises(Failure, match="format 1; this version of Armillary reads format 2") as caught:
+    with pytest.raises(Failure, match="format 1; this version of Armillary reads formats 2 to 3") as caught:
         await RocksEngine.open(path)
     assert caught.value.kind is Kind.UNSUPPORTED
-    (path / "FORMAT").write_text("armillary 2\n")
+    (path / "FORMAT").write_text("armillary 2\n")  # read, and made one of today
     await (await RocksEngine.open(path)).close()
+    assert (path / "FORMAT").read_text() == "armillary 3\n"
 
 
 async def test_a_strange_directory_is_refused_untouched(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
 from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence
 from armillary.partition.upkeep import Look
-from armillary.storage.engine import Engine, View
+from armillary.storage.engine import Engine, Txn, View
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 
@@ -155,6 +155,107 @@ async def test_what_grows_and_what_shrinks_it() -> None:
     await engine.close()
 
 
+FIRST = {"id": "first", "pk": "x", "kind": 1, "total": 1}
+# What is written at once into a partition that was emptied: each lacks a path that the one before it has.
+AT_ONCE = [{"id": "1", "pk": "x", "kind": 2, "due": 5}, {"id": "2", "pk": "x", "kind": 1, "total": 2}]
+
+
+def creating(container: Container, clock: VirtualClock) -> list[Any]:
+    return [items.create(container, each, ItemOptions(), clock) for each in AT_ONCE]
+
+
+def in_batches(container: Container, clock: VirtualClock) -> list[Any]:
+    """The partition is emptied and filled by one transaction, while the other is under way."""
+    members = [Member(Verb.DELETE, item_id="first"), Member(Verb.CREATE, document=AT_ONCE[0])]
+    return [
+        items.batch(container, ("x",), members, ItemOptions(), clock),
+        items.create(container, AT_ONCE[1], ItemOptions(), clock),
+    ]
+
+
+def expiring(container: Container, clock: VirtualClock) -> list[Any]:
+    """The one item has expired and is in the way: a create takes it out first."""
+    clock.advance(100)
+    again = {**AT_ONCE[0], "id": "first"}
+    return [
+        items.create(container, again, ItemOptions(), clock),
+        items.create(container, AT_ONCE[1], ItemOptions(), clock),
+    ]
+
+
+@pytest.mark.parametrize("way", [creating, in_batches, expiring])
+async def test_two_writes_at_once_into_an_emptied_partition(engine: Engine, way: Any) -> None:
+    clock = VirtualClock()
+    account = await Account.open(engine, clock)
+    container = await a_container(account)
+    if way is expiring:
+        await containers.replace_container(account, container, {**container.record.body, "defaultTtl": 50}, None)
+        await until(lambda: not container.is_restating, "all items follow the policy")
+    await items.create(container, FIRST, ItemOptions(), clock)
+    if way is creating:
+        await items.delete(container, "first", ItemOptions(key=("x",)))
+    await asyncio.gather(*way(container, clock))
+    partition = the_partition(container)
+    for path in ("/due", "/total"):
+        assert not await partition.read(lambda view, path=path: partition.is_everywhere(view, path))
+    assert await partition.read(lambda view: partition.is_everywhere(view, "/kind"))
+    assert [problem async for problem in check_account(engine, clock)] == []
+    await account.close()
+
+
+async def test_a_write_beside_the_beginning_and_the_end_of_a_look(engine: Engine) -> None:
+    """Both change what is stored before the partition knows of it."""
+    clock = VirtualClock()
+    account = await Account.open(engine, clock)
+    container = await a_container(account)
+    partition = the_partition(container)
+    await items.create(container, {"id": "0", "pk": "x", "a": 1, "b": 1}, ItemOptions(), clock)
+    await items.create(container, {"id": "1", "pk": "x", "a": 1}, ItemOptions(), clock)
+    await items.delete(container, "1", ItemOptions(key=("x",)))
+    begun, _ = await asyncio.gather(
+        partition.begin_look(), items.create(container, {"id": "2", "pk": "x", "a": 1}, ItemOptions(), clock)
+    )
+    assert begun is not None
+    found = frozenset(await truth(partition)) | {"/b"}  # as if the item was read before the other was written
+    lacking = {"id": "3", "pk": "x", "a": 1}
+    await asyncio.gather(partition.end_look(begun, found), items.create(container, lacking, ItemOptions(), clock))
+    assert (await known(partition)).paths == ALWAYS | {"/a"}
+    await account.close()
+
+
+async def test_a_presence_of_an_older_format_is_not_trusted_until_all_items_were_looked_at(engine: Engine) -> None:
+    """Versions before format 3 could store a path that not all items have; their heads name no generation."""
+    clock = VirtualClock()
+    account = await Account.open(engine, clock)
+    container = await a_container(account)
+    for number in range(30):
+        await items.create(container, {"id": str(number), "pk": "x", "a": 1}, ItemOptions(), clock)
+    await account.close()
+    store = engine.store(container.map.ranges[0].store)
+    wrong = Presence(7, container.schema.rules.number, 0, frozenset(ALWAYS | {"/a", "/b"}))
+
+    def age(txn: Txn) -> None:
+        head = txn.get(layout.HEAD_KEY)
+        assert head is not None
+        txn.put(layout.HEAD_KEY, head[:36])
+        txn.put(PRESENCE_KEY, wrong.pack())
+
+    await store.write(age)
+    assert [problem async for problem in check_account(engine, clock)] == [], "what is not trusted is no problem"
+    account = await Account.open(engine, clock)
+    container = account.container("db", "c")
+    partition = the_partition(container)
+    assert partition.wants_look
+    await items.upsert(container, {"id": "1", "pk": "x", "a": 1, "b": 1}, ItemOptions(), clock)
+    for path in ("/a", "/b"):
+        assert not await partition.read(lambda view, path=path: partition.is_everywhere(view, path))
+    await look(container)
+    assert (await known(partition)).paths == ALWAYS | {"/a"}
+    assert (await known(partition)).generation > wrong.generation
+    assert [problem async for problem in check_account(engine, clock)] == []
+    await account.close()
+
+
 async def test_a_store_of_before_is_looked_at_once_it_is_opened() -> None:
     engine, clock = MemoryEngine(), VirtualClock()
     account = await Account.open(engine, clock)
@@ -176,7 +277,8 @@ async def test_a_store_of_before_is_looked_at_once_it_is_opened() -> None:
     while not await begun.go_on(10):
         pass
     assert await partition.read(lambda view: partition.is_everywhere(view, "/a"))
-    wrong = Presence(9, container.schema.rules.number, 0, frozenset(["/a", "/b"]))
+    generation = (await partition.read(partition.head_in)).presence_generation
+    wrong = Presence(generation, container.schema.rules.number, 0, frozenset(["/a", "/b"]))
     await store.write(lambda txn: txn.put(PRESENCE_KEY, wrong.pack()))
     problems = [problem async for problem in check_account(engine, clock)]
     assert len(problems) == 31 and all("/b" in problem for problem in problems)

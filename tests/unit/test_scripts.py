@@ -92,6 +92,27 @@ def documents(count: int, key: str = "a") -> list[dict[str, Any]]:
     return [{"id": str(number), "pk": key, "n": number} for number in range(count)]
 
 
+async def test_a_path_that_others_number_meanwhile(house: House) -> None:
+    """The path is new to the script's layer and is then given a number in the store: the script goes on by its own."""
+    container = await house.container()
+    body = """function () {
+        __.createDocument(__.getSelfLink(), {id: "one", pk: "a", fresh: 7}, () => {
+            __.createDocument(__.getSelfLink(), {id: "two", pk: "a", fresh: 7}, () => {
+                __.queryDocuments(__.getSelfLink(), "SELECT VALUE c.id FROM c WHERE c.fresh = 7", (_, ids) => {
+                    __.response.setBody(ids);
+                });
+            });
+        });
+    }"""
+
+    async def happen(count: int) -> None:
+        if count == 2:
+            await house.put(container, {"id": "x", "pk": "b", "fresh": 7})
+
+    await use(house, happen)
+    assert await run(house, container, body) == ["one", "two"]
+
+
 async def test_own_writes_are_seen(house: House) -> None:
     container = await house.container()
     await house.put(container, *documents(3), {"id": "x", "pk": "b", "n": 9})

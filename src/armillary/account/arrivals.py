@@ -29,7 +29,7 @@ from armillary.model.frames import HEADER, PAIRS, RECORD, STORE, Frame, FrameRea
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType, item_rid_text, rid_text
 from armillary.partition import log
-from armillary.storage.directory import FORMAT_VERSION
+from armillary.storage.directory import FORMATS_READ
 from armillary.storage.engine import Loader, Txn
 
 _BETWEEN_CONTAINERS = (MARK, FORMER_RID)  # what containers say of others by their rids
@@ -115,10 +115,10 @@ class Arrival:
             self._moving.put(unpack_pairs(frame.payload))
 
     def _take_header(self, header: Body) -> None:
-        if header["stores"] != FORMAT_VERSION:
+        if header["stores"] not in FORMATS_READ:
             raise bad_request(
-                f"The snapshot is of stores of format {header['stores']}; this version of Armillary has "
-                f"{FORMAT_VERSION}."
+                f"The snapshot is of stores of format {header['stores']}; this version of Armillary reads formats "
+                f"{FORMATS_READ[0]} to {FORMATS_READ[-1]}."
             )
         scope = tuple(header["scope"])
         target = self._target

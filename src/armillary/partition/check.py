@@ -16,7 +16,7 @@ from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
 from armillary.partition import log, versions
 from armillary.partition.events import unpack_event
-from armillary.partition.presence import NOTHING, load_presence
+from armillary.partition.presence import NOTHING, load_presence, trusted_presence
 from armillary.partition.records import unpack_record
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import unpack_size
@@ -50,7 +50,7 @@ class _Check:
         self._schema = schema
         self._range = key_range
         self._head = log.load_head(view, first_item_number(key_range.id), 0)
-        self._presence = load_presence(view) or NOTHING
+        self._presence = trusted_presence(view, self._head) or NOTHING
         self._paths: dict[str, int] = {}
         self._counts: Counter[bytes] = Counter()
         self._expected: Counter[bytes] = Counter()
@@ -59,6 +59,7 @@ class _Check:
     def run(self) -> Iterator[str]:
         yield from self._check_spaces()
         yield from self._check_paths()
+        yield from self._check_presence()
         size_bytes = 0
         for key, stored in self._view.scan(layout.ITEMS, layout.space_end(layout.ITEMS)):
             number = int.from_bytes(key[1:], "big")
@@ -103,6 +104,13 @@ class _Check:
             if number >= self._head.next_path:
                 yield f"index path {path} has the number {number}, which is yet to be given"
             owners[number] = path
+
+    def _check_presence(self) -> Iterator[str]:
+        """A head without a generation is of an older format, or of a partition that nothing is known of."""
+        named, stored = self._head.presence_generation, load_presence(self._view)
+        if named and (stored is None or stored.generation != named):
+            found = stored.generation if stored is not None else None
+            yield f"the head names generation {named} of the paths that all items have, stored is {found}"
 
     def _check_item(
         self, number: int, header: ItemHeader, payload: bytes, document: dict[str, object]

@@ -18,7 +18,8 @@ from armillary.model import layout
 from armillary.model.encoding import epk_of, unpack_header
 from armillary.storage.engine import View
 
-_HEAD = struct.Struct(">QQQQI")
+_HEAD = struct.Struct(">QQQQII")
+_HEAD_2 = struct.Struct(">QQQQI")  # of format 2, without the generation
 _TOMBSTONE = struct.Struct(">BIB")  # kind, when, bytes of the epk
 
 ITEM_WRITTEN, ITEM_DELETED, ITEM_EXPIRED = 0, 1, 2
@@ -32,9 +33,12 @@ class Head:
     item_count: int
     size_bytes: int
     next_path: int
+    presence_generation: int = 0  # of the set of paths that all items have (presence.py); 0: none is to be trusted
 
     def pack(self) -> bytes:
-        return _HEAD.pack(self.lsn, self.next_number, self.item_count, self.size_bytes, self.next_path)
+        return _HEAD.pack(
+            self.lsn, self.next_number, self.item_count, self.size_bytes, self.next_path, self.presence_generation
+        )
 
 
 def new_head(first_number: int, first_lsn: int) -> Head:
@@ -50,7 +54,7 @@ def load_head(view: View, first_number: int, first_lsn: int) -> Head:
 
 
 def unpack_head(stored: bytes) -> Head:
-    return Head(*_HEAD.unpack(stored))
+    return Head(*(_HEAD if len(stored) == _HEAD.size else _HEAD_2).unpack(stored))
 
 
 class Change(NamedTuple):

@@ -21,7 +21,15 @@ from armillary.partition.capped import CappedWriter
 from armillary.partition.log_times import LogTimes
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome
-from armillary.partition.presence import LOOKING, NOTHING, PRESENCE_KEY, RESTATING, Presence, load_presence
+from armillary.partition.presence import (
+    LOOKING,
+    NOTHING,
+    PRESENCE_KEY,
+    RESTATING,
+    Presence,
+    last_generation,
+    trusted_presence,
+)
 from armillary.partition.records import Record, Records, check_new, put_record
 from armillary.partition.rewind import Rewinder
 from armillary.partition.schema import Schema
@@ -64,7 +72,6 @@ class Partition:
         self.on_grown: Callable[[Partition], None] | None = None
         self.restated_count = 0  # items that a running change of rules has reached
         self._presence: Presence | None = None  # as last acknowledged
-        self._is_look_beginning = False
         self.wants_look = False  # a look at all items may tell more about the paths that all have
         self.meter = Meter(clock)
         # Whoever asks something of a partition calls these two, before and after.
@@ -72,10 +79,10 @@ class Partition:
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
-        self._presence = await self._store.read(load_presence)
+        self._presence = await self._store.read(lambda view: trusted_presence(view, self.head_in(view)))
         await self._store.read(self.records.load)
         self.versions_number = await self._store.read(versions.begun_number)
-        # Written before there was a presence, or a look was under way when the server stopped.
+        # Written by a version whose presence is not to be trusted, or a look was under way when the server stopped.
         self.wants_look = self.head.item_count > 0 and (self._presence is None or self._presence.stage == LOOKING)
 
     @property
@@ -115,7 +122,7 @@ class Partition:
 
     def is_everywhere(self, view: View, path: str) -> bool:
         """Whether every item has a path. A wrong "no" is possible and harmless."""
-        known = load_presence(view)
+        known = trusted_presence(view, self.head_in(view))
         if known is None or known.rules_number != self._schema.rules.number:
             return False
         if path in known.paths:
@@ -210,18 +217,24 @@ class Partition:
 
         def run(txn: Txn) -> Writer:
             self._check_open()
-            presence = None if self._is_look_beginning else self._presence
-            rewinder = Rewinder(txn, self._schema, self.head_in(txn), self._paths, presence, self._clock.now_s())
+            head, now_s = self.head_in(txn), self._clock.now_s()
+            rewinder = Rewinder(txn, self._schema, head, self._paths, self._presence, now_s)
             rewinder.rewind(past, past_head)
             return rewinder
 
         self._remember(await self._store.write(run))
         self.times = LogTimes()  # entries came back in between
 
-    def rehearse(self, txn: Txn, operation: Operation) -> Outcome:
+    def rehearse(self, txn: Txn, operation: Operation, paths: PathPrefixes) -> Outcome:
         """What an operation would do, done to a transaction that is not the store's: scripts see their own writes
-        before any of them happens."""
-        return self._run_one(txn, operation)[0]
+        before any of them happens. `paths` is what such a transaction knows of its paths, to which this adds; the
+        partition's own memory is of what is durable, where the same path may have got another number meanwhile."""
+        self._check_open()
+        writer = self._kind(txn, self._schema, self.head_in(txn), paths, None, self._clock.now_s())
+        outcome = writer.apply(operation)
+        writer.finish()
+        paths.update(writer.new_paths)
+        return outcome
 
     def head_in(self, view: View) -> log.Head:
         """The head that a snapshot holds."""
@@ -254,9 +267,11 @@ class Partition:
     def _writer(self, txn: Txn) -> Writer:
         self._check_open()
         head = log.load_head(txn, self._first_number, self._first_lsn)
-        presence = None if self._is_look_beginning else self._presence
-        kind = Writer if self._schema.cap is None else CappedWriter
-        return kind(txn, self._schema, head, self._paths, presence, self._clock.now_s())
+        return self._kind(txn, self._schema, head, self._paths, self._presence, self._clock.now_s())
+
+    @property
+    def _kind(self) -> type[Writer]:
+        return Writer if self._schema.cap is None else CappedWriter
 
     def _remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.
@@ -426,10 +441,11 @@ class Partition:
         def run(txn: Txn) -> Presence | None:
             self._check_open()
             txn.put(RULES_KEY, rules_number.to_bytes(2, "big"))
-            known = load_presence(txn)
+            head = self.head_in(txn)
+            known = trusted_presence(txn, head)
             if known is None or known.rules_number != rules_number or known.stage != RESTATING:
                 return None
-            return self._put_presence(txn, known.ended(None, self.head.lsn))
+            return _put_presence(txn, head, known.ended(None, head.lsn))
 
         ended = await self._store.write(run)
         if ended is not None:
@@ -443,19 +459,15 @@ class Partition:
 
         def run(txn: Txn) -> Presence | None:
             self._check_open()
-            known = load_presence(txn) or NOTHING
+            head = self.head_in(txn)
+            known = trusted_presence(txn, head) or NOTHING._replace(generation=last_generation(txn, head))
             if known.stage == RESTATING:
                 return None
-            return self._put_presence(txn, known.begun(self._schema.rules.number))
+            return _put_presence(txn, head, known.begun(self._schema.rules.number))
 
-        # Whoever writes before this is acknowledged must not go by what was known.
-        self._is_look_beginning = True
-        try:
-            begun = await self._store.write(run)
-            if begun is not None:
-                self._presence = begun
-        finally:
-            self._is_look_beginning = False
+        begun = await self._store.write(run)
+        if begun is not None:
+            self._remember_presence(begun)
         self.wants_look = False
         return begun
 
@@ -464,18 +476,22 @@ class Partition:
 
         def run(txn: Txn) -> Presence | None:
             self._check_open()
-            known = load_presence(txn)
+            head = self.head_in(txn)
+            known = trusted_presence(txn, head)
             if known is None or known.generation != begun.generation:
                 return None  # the rules changed meanwhile, or there was a new first item
-            return self._put_presence(txn, known.ended(found, self.head.lsn))
+            return _put_presence(txn, head, known.ended(found, head.lsn))
 
         ended = await self._store.write(run)
         if ended is not None:
             self._remember_presence(ended)
 
-    def _put_presence(self, txn: Txn, presence: Presence) -> Presence:
-        txn.put(PRESENCE_KEY, presence.pack())
-        return presence
+
+def _put_presence(txn: Txn, head: log.Head, presence: Presence) -> Presence:
+    head.presence_generation = presence.generation
+    txn.put(PRESENCE_KEY, presence.pack())
+    txn.put(layout.HEAD_KEY, head.pack())
+    return presence
 
 
 def _gone(key_range: KeyRange) -> Failure:

@@ -3,7 +3,12 @@
 ORDER BY over a path gives items that lack it too, and those have no term. Knowing that there are none saves looking at
 all items. The set only shrinks as items are written that lack a path, so a write that changes nothing costs one
 comparison and stores nothing. It grows again by a look at all items, which `upkeep.py` takes when a query asked in vain
-and much was written since, when the rules change, and in stores that were written before there was such a set.
+and much was written since, when the rules change, and in stores whose set cannot be trusted.
+
+Every change of the set that is not such a shrinking write gets a new *generation*, and the partition's head names the
+generation that counts. A writer compares its item with the set that is in memory, as last acknowledged, only if the
+head of its own transaction names the same generation: then what is stored has at most these paths. A set of another
+generation than the head's says nothing; so it is in stores of format 2, whose heads name none.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import orjson
 
 from armillary import limits
 from armillary.model import layout
+from armillary.partition.log import Head
 from armillary.storage.engine import View
 
 Terms = Sequence[tuple[str, bytes]]
@@ -24,7 +30,7 @@ SETTLED, LOOKING, RESTATING = 0, 1, 2
 
 
 class Presence(NamedTuple):
-    generation: int  # grows when something other than a write makes the set anew
+    generation: int  # grows with every change but the writes that take paths out of the set
     rules_number: int  # the rules that its items follow
     looked_lsn: int  # when all items were looked at
     paths: frozenset[str]
@@ -33,8 +39,8 @@ class Presence(NamedTuple):
     sought: frozenset[str] | None = None  # None: nothing was written yet
 
     def holds(self, rules_number: int, terms: Terms) -> bool:
-        """Whether an item with these terms changes nothing. What is in flight has at most these paths, unless a look
-        began, so what was known to be durable some time ago will do."""
+        """Whether an item with these terms changes nothing. What is stored may have fewer paths by now, if its
+        generation is the same; the caller makes sure of that."""
         return self.rules_number == rules_number and self.stage == SETTLED and dict(terms).keys() >= self.paths
 
     def after_item(self, rules_number: int, terms: Terms, lsn: int) -> Presence:
@@ -59,7 +65,7 @@ class Presence(NamedTuple):
         sought = self.sought
         if found is not None:
             sought = found if sought is None else sought & found
-        return Presence(self.generation, self.rules_number, lsn, self.paths if sought is None else sought)
+        return Presence(self.generation + 1, self.rules_number, lsn, self.paths if sought is None else sought)
 
     def pack(self) -> bytes:
         sought = sorted(self.sought) if self.sought is not None else None
@@ -71,13 +77,24 @@ class Presence(NamedTuple):
 NOTHING = Presence(0, 0, 0, frozenset())
 
 
-def of_first_item(before: Presence | None, rules_number: int, terms: Terms, lsn: int) -> Presence:
-    """What is known when a partition has one item."""
-    return Presence((before or NOTHING).generation + 1, rules_number, lsn, paths_of(terms))
+def of_first_item(generation: int, rules_number: int, terms: Terms, lsn: int) -> Presence:
+    """What is known when a partition has one item, after sets of generations up to this one."""
+    return Presence(generation + 1, rules_number, lsn, paths_of(terms))
+
+
+def trusted_presence(view: View, head: Head) -> Presence | None:
+    """The set that a store's head stands for. None: nothing is known about paths."""
+    stored = load_presence(view)
+    return stored if stored is not None and stored.generation == head.presence_generation else None
+
+
+def last_generation(view: View, head: Head) -> int:
+    """The highest generation that was given so far."""
+    return max((load_presence(view) or NOTHING).generation, head.presence_generation)
 
 
 def load_presence(view: View) -> Presence | None:
-    """None: the store was written before there was a presence, or nothing was ever written."""
+    """As it is stored, whether it is to be trusted or not. None: there never was one."""
     stored = view.get(PRESENCE_KEY)
     if stored is None:
         return None

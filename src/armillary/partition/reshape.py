@@ -24,7 +24,7 @@ from armillary.model.resources import first_item_number
 from armillary.partition import events, log, versions
 from armillary.partition.adoption import Adopter
 from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Partition
-from armillary.partition.presence import PRESENCE_KEY, SETTLED, Presence, load_presence
+from armillary.partition.presence import PRESENCE_KEY, SETTLED, Presence, trusted_presence
 from armillary.partition.records import stored_records
 from armillary.partition.schema import Schema
 from armillary.partition.writer import PathPrefixes
@@ -99,8 +99,8 @@ class Transfer:
                 await rest()
             for source in self.sources:
                 await _settle(source.store)  # a kept snapshot may show what could still be lost
-            presence = self._presence(kept)
             heads = [log.load_head(each, 0, source.lsn) for each, source in zip(kept, self.sources, strict=True)]
+            presence = self._presence(kept, heads)
             for target in self.targets:
                 await self._found(target, heads, presence)
         except BaseException:
@@ -211,10 +211,11 @@ class Transfer:
                 loader.put([(new + key[len(new) :], value) for key, value in portion])
                 yield
 
-    def _presence(self, kept: Sequence[Kept]) -> Presence | None:
+    def _presence(self, kept: Sequence[Kept], heads: Sequence[log.Head]) -> Presence | None:
         """The paths that all items of all parents have: all items of each child have them too."""
-        known = [load_presence(each) for each in kept]
-        with_items = [known[at] for at, source in enumerate(self.sources) if _has_items(kept[at], source)]
+        with_items = [
+            trusted_presence(each, head) for each, head in zip(kept, heads, strict=True) if head.item_count > 0
+        ]
         paths: frozenset[str] | None = None
         for each in with_items:
             if each is None or each.rules_number != self._schema.rules.number:
@@ -227,6 +228,7 @@ class Transfer:
     async def _found(self, target: Target, heads: Sequence[log.Head], presence: Presence | None) -> None:
         """The transaction that makes a copy a partition."""
         target.head.lsn = max(head.lsn for head in heads)
+        target.head.presence_generation = presence.generation if presence is not None else 0
         places = {
             source.range.id: layout.change_key(head.lsn + 1) for source, head in zip(self.sources, heads, strict=True)
         }
@@ -359,7 +361,7 @@ class Transfer:
             if txn.get(_place_key(range_id)) != expected:
                 raise Failure(Kind.UNAVAILABLE, "A change before this one could not be applied.")
             head = log.load_head(txn, 0, 0)
-            adopter = Adopter(txn, self._schema, head, target.paths, load_presence(txn), self._clock.now_s())
+            adopter = Adopter(txn, self._schema, head, target.paths, None, self._clock.now_s())
             for key, value, stored in mine:
                 if stored is not None:
                     adopter.adopt(int.from_bytes(key[-layout.RID_BYTES :], "big"), stored)
@@ -455,10 +457,6 @@ def _versions(view: View, start: bytes, entries_max: int) -> tuple[list[versions
     if taken:
         return taken, _after(taken[-1].key)
     return [], layout.version_key(log.load_head(view, 0, 0).lsn + 1)
-
-
-def _has_items(kept: Kept, source: Partition) -> bool:
-    return log.load_head(kept, 0, source.lsn).item_count > 0
 
 
 def _place_key(range_id: int) -> bytes:

@@ -27,7 +27,7 @@ from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
 from armillary.partition import events, log, versions
 from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
-from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence, of_first_item
+from armillary.partition.presence import PRESENCE_KEY, Presence, last_generation, of_first_item, trusted_presence
 from armillary.partition.refusals import precondition_failed, taken
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
@@ -403,17 +403,22 @@ class Writer:
     def _note_paths(self, terms: ItemTerms, *, is_first: bool = False) -> None:
         """Keep what is known about paths that every item has."""
         known, rules_number = self._presence, self._schema.rules.number
-        if known is not None and known.holds(rules_number, terms.terms):
+        if (
+            known is not None
+            and known.generation == self.head.presence_generation
+            and known.holds(rules_number, terms.terms)
+        ):
             return
-        stored = load_presence(self._txn)
+        stored = trusted_presence(self._txn, self.head)
         if is_first:
-            becomes = of_first_item(stored, rules_number, terms.terms, self._lsn)
+            becomes = of_first_item(last_generation(self._txn, self.head), rules_number, terms.terms, self._lsn)
         elif stored is None:
-            return  # written before there was a presence: a look at all items will tell
+            return  # a look at all items will tell
         else:
             becomes = stored.after_item(rules_number, terms.terms, self._lsn)
         if becomes != stored:
             self._txn.put(PRESENCE_KEY, becomes.pack())
+            self.head.presence_generation = becomes.generation
         self._presence = self.new_presence = becomes
 
     def _move_unique(self, epk: bytes, number: int, old: Entries, new: Entries) -> None:

@@ -35,7 +35,7 @@ from armillary.partition.operations import Document, Operation, Outcome, Result,
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
 from armillary.partition.uniqueness import has_unique
-from armillary.partition.writer import Writer
+from armillary.partition.writer import PathPrefixes, Writer
 from armillary.query import cursor as cursors
 from armillary.query.access import Index, Scope
 from armillary.query.cursor import Cursor
@@ -93,6 +93,7 @@ class ScriptTransaction:
         self._units_max_ru = units_max_ru
         self._clock = clock
         self._layer = Layer()
+        self._paths: PathPrefixes = {}  # the numbers of paths, as stored or as the layer has them
         self._rules_number = home.schema.rules.number
         self._first_apart = 1 << 64  # the number of the first item that is created; nothing was looked at yet
         self._checked_lsn: int | None = None  # up to here nobody else has written what was looked at
@@ -144,7 +145,7 @@ class ScriptTransaction:
 
         def rehearse(txn: Txn) -> Outcome:
             self._note(txn, operation.item_id)
-            return self.partition.rehearse(txn, operation)
+            return self.partition.rehearse(txn, operation, self._paths)
 
         try:
             outcome = await self._look(rehearse, layer)
@@ -288,6 +289,7 @@ class ScriptTransaction:
                 head.item_count,
                 head.size_bytes,
                 head.next_path + _PATH_APART,
+                head.presence_generation,
             )
             self._first_apart = apart.next_number
             self._layer.writes[layout.HEAD_KEY] = apart.pack()

@@ -1,7 +1,7 @@
 """A data directory and who owns it: its format version, the lock that keeps a second process out, and the room left
 on its disk. What is stored inside is left to the engine.
 
-    FORMAT         "armillary 2": which layout of keys and files this directory has
+    FORMAT         "armillary 3": which layout of keys and files this directory has
     LOCK           held (flock) by the owning process, and naming it
     rocks/         the engine's own files
     load/          tables that are being written, to become part of the engine's; left over ones are removed
@@ -25,7 +25,10 @@ from typing import Final, Self
 from armillary.errors import Failure, Kind
 from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
 
-FORMAT_VERSION: Final = 2  # 2: the keys of the change log carry the item's number; shapes and tuples have terms
+# 2: the keys of the change log carry the item's number; shapes and tuples have terms.
+# 3: heads of partitions name the generation of their presence of paths. Heads of 2 name none: it is not trusted.
+FORMAT_VERSION: Final = 3
+FORMATS_READ: Final = (2, FORMAT_VERSION)
 _FORMAT, _FORMAT_NEW, _LOCK, _ENGINE, _LOAD = "FORMAT", "FORMAT.new", "LOCK", "rocks", "load"
 _CHECKPOINTS: Final = "checkpoints"
 _PRODUCT: Final = "armillary"
@@ -53,7 +56,8 @@ class DataDirectory:
             _refuse_strange(path)  # again: another process may have been making it while we waited for the lock
             if not (path / _FORMAT).exists():
                 _write_format(path)
-            _check_format(path / _FORMAT)
+            if _check_format(path / _FORMAT) != FORMAT_VERSION:
+                _write_format(path)  # from here on older versions refuse it: they cannot read what is written next
             for left_over in (path / _LOAD).glob("*"):
                 left_over.unlink()
             for checkpoint in (path / _CHECKPOINTS).glob("*"):
@@ -164,19 +168,21 @@ def _write_format(path: Path) -> None:
         os.close(handle)
 
 
-def _check_format(path: Path) -> None:
+def _check_format(path: Path) -> int:
+    """The format of a directory that this version can read."""
     product, _, version = path.read_text("ascii", "replace").strip().partition(" ")
     if product != _PRODUCT or not version.isdigit():
         raise Failure(
             Kind.CORRUPT,
             "The data directory's FORMAT file is not readable. Restore the directory from a backup, or name another.",
         )
-    if int(version) != FORMAT_VERSION:
+    if int(version) not in FORMATS_READ:
         raise Failure(
             Kind.UNSUPPORTED,
-            f"The data directory has format {version}; this version of Armillary reads format {FORMAT_VERSION}. "
-            "Use the version of Armillary that wrote it, or name another directory.",
+            f"The data directory has format {version}; this version of Armillary reads formats {FORMATS_READ[0]} to "
+            f"{FORMAT_VERSION}. Use the version of Armillary that wrote it, or name another directory.",
         )
+    return int(version)
 
 
 def _unusable(error: OSError) -> Failure:
