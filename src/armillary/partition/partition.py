@@ -21,15 +21,7 @@ from armillary.partition.capped import CappedWriter
 from armillary.partition.log_times import LogTimes
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome
-from armillary.partition.presence import (
-    LOOKING,
-    NOTHING,
-    PRESENCE_KEY,
-    RESTATING,
-    Presence,
-    last_generation,
-    trusted_presence,
-)
+from armillary.partition.presence import LOOKING, Presence, begin_look, end_look, end_restating, trusted_presence
 from armillary.partition.records import Record, Records, check_new, put_record
 from armillary.partition.rewind import Rewinder
 from armillary.partition.schema import Schema
@@ -438,60 +430,34 @@ class Partition:
         self.restated_count += len(numbers)
 
     async def confirm_rules(self, rules_number: int) -> None:
-        def run(txn: Txn) -> Presence | None:
-            self._check_open()
+        def run(txn: Txn, head: log.Head) -> Presence | None:
             txn.put(RULES_KEY, rules_number.to_bytes(2, "big"))
-            head = self.head_in(txn)
-            known = trusted_presence(txn, head)
-            if known is None or known.rules_number != rules_number or known.stage != RESTATING:
-                return None
-            return _put_presence(txn, head, known.ended(None, head.lsn))
+            return end_restating(txn, head, rules_number)
 
-        ended = await self._store.write(run)
-        if ended is not None:
-            self._remember_presence(ended)
+        await self._change_presence(run)
 
     # Looks at all items, for the paths that all have.
 
     async def begin_look(self) -> Presence | None:
         """From here on every write is noted beside what was known; what was written before is there to be read. None:
         items are being brought under new rules, and that is a look of its own."""
-
-        def run(txn: Txn) -> Presence | None:
-            self._check_open()
-            head = self.head_in(txn)
-            known = trusted_presence(txn, head) or NOTHING._replace(generation=last_generation(txn, head))
-            if known.stage == RESTATING:
-                return None
-            return _put_presence(txn, head, known.begun(self._schema.rules.number))
-
-        begun = await self._store.write(run)
-        if begun is not None:
-            self._remember_presence(begun)
+        begun = await self._change_presence(lambda txn, head: begin_look(txn, head, self._schema.rules.number))
         self.wants_look = False
         return begun
 
     async def end_look(self, begun: Presence, found: frozenset[str] | None) -> None:
         """Take over the paths that all items had that were there when the look began; None: there were none."""
+        await self._change_presence(lambda txn, head: end_look(txn, head, begun, found))
 
+    async def _change_presence(self, change: Callable[[Txn, log.Head], Presence | None]) -> Presence | None:
         def run(txn: Txn) -> Presence | None:
             self._check_open()
-            head = self.head_in(txn)
-            known = trusted_presence(txn, head)
-            if known is None or known.generation != begun.generation:
-                return None  # the rules changed meanwhile, or there was a new first item
-            return _put_presence(txn, head, known.ended(found, head.lsn))
+            return change(txn, self.head_in(txn))
 
-        ended = await self._store.write(run)
-        if ended is not None:
-            self._remember_presence(ended)
-
-
-def _put_presence(txn: Txn, head: log.Head, presence: Presence) -> Presence:
-    head.presence_generation = presence.generation
-    txn.put(PRESENCE_KEY, presence.pack())
-    txn.put(layout.HEAD_KEY, head.pack())
-    return presence
+        changed = await self._store.write(run)
+        if changed is not None:
+            self._remember_presence(changed)
+        return changed
 
 
 def _gone(key_range: KeyRange) -> Failure:

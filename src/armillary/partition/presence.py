@@ -21,7 +21,7 @@ import orjson
 from armillary import limits
 from armillary.model import layout
 from armillary.partition.log import Head
-from armillary.storage.engine import View
+from armillary.storage.engine import Txn, View
 
 Terms = Sequence[tuple[str, bytes]]
 
@@ -91,6 +91,36 @@ def trusted_presence(view: View, head: Head) -> Presence | None:
 def last_generation(view: View, head: Head) -> int:
     """The highest generation that was given so far."""
     return max((load_presence(view) or NOTHING).generation, head.presence_generation)
+
+
+# Changes that are not a write's. Each gives what it stored, with a new generation; None: nothing is changed.
+
+
+def begin_look(txn: Txn, head: Head, rules_number: int) -> Presence | None:
+    known = trusted_presence(txn, head) or NOTHING._replace(generation=last_generation(txn, head))
+    return None if known.stage == RESTATING else _put(txn, head, known.begun(rules_number))
+
+
+def end_look(txn: Txn, head: Head, begun: Presence, found: frozenset[str] | None) -> Presence | None:
+    known = trusted_presence(txn, head)
+    if known is None or known.generation != begun.generation:
+        return None  # the rules changed meanwhile, or there was a new first item
+    return _put(txn, head, known.ended(found, head.lsn))
+
+
+def end_restating(txn: Txn, head: Head, rules_number: int) -> Presence | None:
+    """All items follow these rules."""
+    known = trusted_presence(txn, head)
+    if known is None or known.rules_number != rules_number or known.stage != RESTATING:
+        return None
+    return _put(txn, head, known.ended(None, head.lsn))
+
+
+def _put(txn: Txn, head: Head, presence: Presence) -> Presence:
+    head.presence_generation = presence.generation
+    txn.put(PRESENCE_KEY, presence.pack())
+    txn.put(layout.HEAD_KEY, head.pack())
+    return presence
 
 
 def load_presence(view: View) -> Presence | None:
