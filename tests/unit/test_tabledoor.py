@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import itertools
 from collections.abc import AsyncIterator
 from email.utils import formatdate
 from typing import Any
@@ -20,7 +21,10 @@ from armillary.account.items import ItemOptions
 from armillary.account.offers import offer_of
 from armillary.account.throughput import Throughput
 from armillary.doors.table.errors import ROWS, refusal_of
+from armillary.doors.table.grants import KeyRange
 from armillary.errors import Failure, Kind
+from armillary.languages.odata.compile import compile_filter
+from armillary.model import edm
 
 ENTITY = "/people(PartitionKey='p',RowKey='r')"
 ANY = {"If-Match": "*"}
@@ -352,6 +356,85 @@ async def test_a_signature_limits_a_query_to_its_keys(house: TableHouse) -> None
     assert found == {("a", "2"), ("b", "1"), ("b", "2"), ("c", "1")}
 
 
+ESCAPES = [
+    "PartitionKey ge '') or (PartitionKey eq 'a'",
+    "true) or (true",
+    "PartitionKey ge '' or PartitionKey ge ''",
+    "not (PartitionKey eq 'b')",
+    "(PartitionKey ge ''",
+    "PartitionKey ge '')",
+    "PartitionKey ge '' or",
+    "PartitionKey ge ''--",
+    "PartitionKey ge ''\n) or (PartitionKey ge ''",
+    "PartitionKey eq 'a') or (RowKey eq '1'",
+    "",
+    "   ",
+    ")",
+    "(",
+    "'",
+]
+
+
+@pytest.mark.parametrize("filter_text", ESCAPES)
+@pytest.mark.parametrize(
+    "keys", [{"spk": "b", "epk": "b"}, {"spk": "b", "srk": "1", "epk": "b", "erk": "2"}, {"spk": "b", "epk": "b'"}]
+)
+async def test_no_filter_escapes_from_the_keys_of_a_signature(
+    house: TableHouse, filter_text: str, keys: dict[str, str]
+) -> None:
+    """The range of the signature and the filter are joined as trees: what the filter's text closes or opens is a
+    syntax error, never a way out."""
+    for key in "abc":
+        for row in "12":
+            await house.ask("POST", "/people", {"PartitionKey": key, "RowKey": row})
+    query = table_signature(house, **keys) + b"&$filter=" + quote(filter_text, safe="").encode()
+    answer = await house.send("GET", b"/people()?" + query, {b"host": b"localhost"})
+    assert answer.status in (200, 400, 501), answer.body
+    if answer.status == 200:
+        assert {each["PartitionKey"] for each in orjson.loads(answer.body)["value"]} <= {"b"}
+    answer = await house.ask("GET", "/people()?$filter=" + quote(filter_text, safe=""))
+    # Whether a filter is well-formed does not depend on who asks.
+    assert (answer.status == 200) == (
+        (await house.send("GET", b"/people()?" + query, {b"host": b"localhost"})).status == 200
+    )
+
+
+def test_the_keys_of_a_signature_mean_the_same_to_queries_and_to_single_entities() -> None:
+    texts = ["", "a", "a'", "b", "\uffff", "\ud7ff", "\U00010000"]
+    bounds = [None, *texts[1:]]
+    for first_key, last_key in itertools.product(bounds, bounds):
+        for first_row, last_row in ((None, None), ("b", "\uffff"), ("\U00010000", "a'")):
+            keys = KeyRange(
+                (first_key, first_row if first_key is not None else None),
+                (last_key, last_row if last_key is not None else None),
+            )
+            condition = keys.condition
+            if condition is None:
+                continue
+            predicate = compile_filter("", condition).predicate
+            for partition_key, row_key in itertools.product(texts, texts):
+                document = {edm.PARTITION_KEY: partition_key, edm.ROW_KEY: row_key}
+                assert predicate(document) == keys.holds(partition_key, row_key), (keys, partition_key, row_key)
+
+
+@pytest.mark.parametrize(
+    ("signed", "sent"),
+    [
+        ({}, {"epk": ""}),  # reads like no bound at all
+        ({"epk": "p"}, {"epk": "p", "erk": ""}),
+        ({"srk": "r"}, {"spk": "", "srk": "r"}),
+        ({"epk": "o\nx"}, {"epk": "o\nx"}),  # could be another signature's two fields
+    ],
+)
+async def test_one_signature_has_one_meaning(house: TableHouse, signed: dict[str, str], sent: dict[str, str]) -> None:
+    await insert(house)
+    signature = table_signature(house, **signed).rpartition(b"sig=")[2]
+    terms = {"tn": "people", "sp": "raud", "se": "2033-01-01T00:00:00Z", "sv": "2019-02-02", **sent}
+    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in terms.items()).encode()
+    answer = await house.send("GET", ENTITY.encode() + b"?" + query + b"&sig=" + signature, {b"host": b"localhost"})
+    assert (answer.status, header(answer, "x-ms-error-code")) == (403, "AuthenticationFailed")
+
+
 # Beside entities.
 
 
@@ -387,6 +470,25 @@ async def test_cross_origin_requests_follow_the_rules(house: TableHouse) -> None
 async def test_service_properties_that_are_none(house: TableHouse, body: bytes) -> None:
     answer = await house.ask("PUT", "/?restype=service&comp=properties", body, {"Content-Type": "application/xml"})
     assert (answer.status, header(answer, "x-ms-error-code")) == (400, "InvalidXmlDocument")
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-7", "cp037"]
+)
+@pytest.mark.parametrize(
+    "declared", ["", '<?xml version="1.0" encoding="{}"?>', '<?xml version="1.0" encoding="utf-8"?>']
+)
+async def test_no_encoding_brings_a_declaration_past_the_guard(house: TableHouse, encoding: str, declared: str) -> None:
+    bomb = '<!DOCTYPE x [<!ENTITY a "bbbb"><!ENTITY c "&a;&a;">]>'
+    policies = "<SignedIdentifiers><SignedIdentifier><Id>{}</Id></SignedIdentifier></SignedIdentifiers>"
+    head = declared.format(encoding.removesuffix("-sig"))
+    hostile = (head + bomb + policies.format("&c;")).encode(encoding)
+    answer = await house.ask("PUT", "/people?comp=acl", hostile, {"Content-Type": "application/xml"})
+    assert (answer.status, header(answer, "x-ms-error-code")) == (400, "InvalidXmlDocument"), answer.body
+    if encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        plain = (head + policies.format("good")).encode(encoding)
+        answer = await house.ask("PUT", "/people?comp=acl", plain, {"Content-Type": "application/xml"})
+        assert answer.status == 204, answer.body
 
 
 async def test_items_of_other_doors_are_entities_if_they_look_so(house: TableHouse) -> None:

@@ -8,6 +8,8 @@ from enum import Enum
 
 from armillary.doors.table.refusals import refused
 from armillary.errors import Failure, Kind
+from armillary.languages.odata.tree import And, Comparison, Expression, Literal, Or
+from armillary.model import edm
 
 
 class Action(Enum):
@@ -39,19 +41,20 @@ class KeyRange:
     last: tuple[str | None, str | None] = (None, None)
 
     def holds(self, partition_key: str, row_key: str) -> bool:
+        partition, row = _units(partition_key), _units(row_key)
         low_partition, low_row = self.first
         high_partition, high_row = self.last
-        if low_partition is not None and (partition_key, row_key) < (low_partition, low_row or ""):
+        if low_partition is not None and (partition, row) < (_units(low_partition), _units(low_row or "")):
             return False
         if high_partition is None:
             return True
-        return partition_key < high_partition or (
-            partition_key == high_partition and (high_row is None or row_key <= high_row)
-        )
+        last = _units(high_partition)
+        return partition < last or (partition == last and (high_row is None or row <= _units(high_row)))
 
     @property
-    def filter_text(self) -> str:
-        """The same as a filter; empty if everything is in it."""
+    def condition(self) -> Expression | None:
+        """The same as a filter's tree, for `compile_filter` to join with what the request asks for; None if every
+        entity is in the range. It is never written as text: a filter that closes a bracket would escape from it."""
         parts = []
         low_partition, low_row = self.first
         high_partition, high_row = self.last
@@ -59,15 +62,22 @@ class KeyRange:
             parts.append(_edge(low_partition, low_row, "gt", "ge"))
         if high_partition is not None:
             parts.append(_edge(high_partition, high_row, "lt", "le"))
-        return " and ".join(parts)
+        return And(tuple(parts)) if parts else None
 
 
-def _edge(partition_key: str, row_key: str | None, beyond: str, within: str) -> str:
-    partition = "'" + partition_key.replace("'", "''") + "'"
+def _edge(partition_key: str, row_key: str | None, beyond: str, within: str) -> Expression:
+    partition = Literal(edm.STRING, partition_key)
     if row_key is None:
-        return f"(PartitionKey {within} {partition})"
-    row = "'" + row_key.replace("'", "''") + "'"
-    return f"(PartitionKey {beyond} {partition} or (PartitionKey eq {partition} and RowKey {within} {row}))"
+        return Comparison("PartitionKey", within, partition)
+    row = Comparison("RowKey", within, Literal(edm.STRING, row_key))
+    return Or(
+        (Comparison("PartitionKey", beyond, partition), And((Comparison("PartitionKey", "eq", partition), row))),
+    )
+
+
+def _units(text: str) -> bytes:
+    """A key as it is ordered: by UTF-16 code units, like the comparisons of filters."""
+    return text.encode("utf-16-be", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)

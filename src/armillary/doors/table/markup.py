@@ -3,6 +3,7 @@ do beyond elements and text."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final
 from xml.etree import ElementTree
@@ -18,12 +19,14 @@ _DECLARATION: Final = b'<?xml version="1.0" encoding="utf-8"?>'
 
 def parse(body: bytes, root: str) -> Element:
     """The root element of a body, without namespaces."""
-    text = body.removeprefix(b"\xef\xbb\xbf")
-    if len(text) > _BYTES_MAX:
+    if len(body) > _BYTES_MAX:
         raise bad_document("it is too large")
-    if b"<!" in text:
+    text = _decoded(body)
+    if "<!" in text:
         raise bad_document("it has a declaration, a comment or a CDATA section")
     try:
+        # Characters, not bytes: the parser then ignores the encoding that the document declares, and reads just what
+        # was looked through above.
         found = ElementTree.fromstring(text)  # noqa: S314 (nothing is declared in it, so nothing can be expanded)
     except (ElementTree.ParseError, ValueError, LookupError):
         raise bad_document("it is not well-formed") from None
@@ -31,6 +34,18 @@ def parse(body: bytes, root: str) -> Element:
     if found.tag != root:
         raise bad_document(f"its root is not {root}")
     return found
+
+
+def _decoded(body: bytes) -> str:
+    """UTF-16 if a byte order mark says so, and UTF-8 otherwise, whatever encoding the document declares."""
+    encoding = "utf-16" if body[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    try:
+        text = body.decode(encoding)
+    except UnicodeDecodeError:
+        raise bad_document("it is neither UTF-8 nor UTF-16 with a byte order mark") from None
+    if "\0" in text:  # UTF-16 or UTF-32 that does not say so
+        raise bad_document("it is neither UTF-8 nor UTF-16 with a byte order mark")
+    return text
 
 
 def _check(element: Element, depth: int) -> None:

@@ -29,12 +29,13 @@ async def query_entities(call: Call) -> Response:
     text = query.get("$filter", "").strip()
     form = call.form(table.name, selected(query.get("$select")))
     keys = call.grant.keys
-    if keys is not None:
-        text = f"({text}) and {keys.filter_text}" if text else keys.filter_text
+    within = keys.condition if keys is not None else None
     options = FeedOptions(page_items=top_of(call), continuation=_continuation(query))
-    selection = compile_filter(text).selection() if text else _ALL
+    selection = compile_filter(text, within).selection() if text or within is not None else _ALL
+    # What a continuation is bound to: repr quotes every text of the tree, so no filter reads like another's range.
+    asked = text if within is None else f"{text}\n{within!r}"
     try:
-        page = await feeds.select(call.account, table, selection, text.encode("utf-8", "surrogatepass"), options)
+        page = await feeds.select(call.account, table, selection, asked.encode("utf-8", "surrogatepass"), options)
     except Failure as failure:
         if failure.kind is Kind.BAD_REQUEST and options.continuation is not None:
             raise _bad_continuation() from None

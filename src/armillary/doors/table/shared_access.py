@@ -21,6 +21,8 @@ _VERSION_MIN: Final = "2015-04-05"  # the first with addresses and protocols; ea
 _VERSION_WITH_SCOPE: Final = "2020-12-06"
 _ACCOUNT_PERMISSIONS: Final = frozenset("rwdlacuptfxyi")
 _TABLE_PERMISSIONS: Final = frozenset("raud")
+_KEY_BOUNDS: Final = ("spk", "srk", "epk", "erk")
+_SIGNED: Final = ("sp", "ss", "srt", "st", "se", "sip", "spr", "sv", "ses", "tn", "si", *_KEY_BOUNDS)
 
 
 class Signers(Protocol):
@@ -39,6 +41,7 @@ class SharedAccess:
         if not _VERSION.fullmatch(version) or version < _VERSION_MIN:
             raise failed(f"The signed version (sv) must be {_VERSION_MIN} or later.")
         is_for_account = "ss" in query
+        _check_form(query)
         texts = [_account_text(query, name) if is_for_account else _table_text(query, name) for name in accounts]
         signature = query["sig"].encode("utf-8", "replace")
         found = next((grant for text in texts if (grant := self._keys.grant(text.encode(), signature))), None)
@@ -92,6 +95,17 @@ class SharedAccess:
             raise failed(f"The signature is not valid in the specified time frame: it expired at {terms['se']}.")
         if terms.get("st") and now < _ticks(terms["st"]):
             raise failed(f"The signature is not valid in the specified time frame: it begins at {terms['st']}.")
+
+
+def _check_form(query: Mapping[str, str]) -> None:
+    """The signed text joins the fields by line ends, and an absent field reads like an empty one. So that one signature
+    has one meaning, no field holds a line end, and a bound of the keys is either left out or not empty."""
+    for name in _SIGNED:
+        if "\n" in query.get(name, ""):
+            raise failed(f"The signed field {name} has a line end in it.")
+    for name in _KEY_BOUNDS:
+        if query.get(name) == "":
+            raise failed(f"The signed key {name} is empty. Leave it out for a range that is open on that side.")
 
 
 def _account_text(query: Mapping[str, str], account: str) -> str:

@@ -1,7 +1,7 @@
 """Filter text to functions over items: parse, emit Python source, compile it, and keep it by text.
 
-`compile_filter(text)` gives a Filter: the condition that an index can use, and the predicate that has the last word.
-Reading items and paging are `query/execution.py`'s part.
+`compile_filter(text, within)` gives a Filter: the condition that an index can use, and the predicate that has the last
+word. Reading items and paging are `query/execution.py`'s part.
 """
 
 from __future__ import annotations
@@ -47,35 +47,38 @@ class Filter:
         return Selection(self.condition, (Stage(predicate=predicate),), by_key=KEY_PATHS)
 
 
-def compile_filter(text: str) -> Filter:
-    """A filter of entities."""
-    return _kept(text, is_list=False)
+def compile_filter(text: str, within: Expression | None = None) -> Filter:
+    """A filter of entities. `within` is a condition that holds beside the text, whatever the text says: the two are
+    joined as trees. An empty text asks for everything."""
+    return _kept(text, within, is_list=False)
 
 
 def compile_list_filter(text: str) -> Predicate:
     """A filter of tables, over `{"TableName": name}`."""
-    return _kept(text, is_list=True).predicate
+    return _kept(text, None, is_list=True).predicate
 
 
-_filters: OrderedDict[tuple[str, bool], Filter] = OrderedDict()
+_filters: OrderedDict[tuple[str, Expression | None, bool], Filter] = OrderedDict()
 
 
-def _kept(text: str, *, is_list: bool) -> Filter:
-    key = (text, is_list)
+def _kept(text: str, within: Expression | None, *, is_list: bool) -> Filter:
+    key = (text, within, is_list)
     found = _filters.get(key)
     if found is not None:
         _filters.move_to_end(key)
         return found
-    made = _compile(text, is_list=is_list)
+    made = _compile(text, within, is_list=is_list)
     _filters[key] = made
     if len(_filters) > limits.QUERY_CACHE_ENTRIES:
         _filters.popitem(last=False)
     return made
 
 
-def _compile(text: str, *, is_list: bool) -> Filter:
+def _compile(text: str, within: Expression | None, *, is_list: bool) -> Filter:
     try:
-        tree = parse_filter(text)
+        tree = parse_filter(text) if text or within is None else within
+        if within is not None and tree is not within:
+            tree = And((tree, within))
         emitter = _Emitter(_LIST_KEYS if is_list else _KEYS)
         body = emitter.truth(tree, is_wanted=True)
         names = ", ".join(f"c{place}" for place in range(len(emitter.constants)))
