@@ -24,6 +24,7 @@ from typing import Final, Self
 
 from armillary.errors import Failure, Kind
 from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
+from armillary.storage.private import Permissions, claim_directory, make_directory, open_file
 
 # 2: the keys of the change log carry the item's number; shapes and tuples have terms.
 # 3: heads of partitions name the generation of their presence of paths. Heads of 2 name none: it is not trusted.
@@ -44,10 +45,12 @@ class DataDirectory:
         self.load_path: Final = path / _LOAD
 
     @classmethod
-    def claim(cls, path: Path) -> Self:
+    def claim(cls, path: Path, permissions: Permissions = "private") -> Self:
         """Make or take over the directory, or refuse with a Failure that says what to do."""
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                _refuse_strange(path)  # before anything in it is narrowed
+            claim_directory(path, "data directory", permissions)
             _refuse_strange(path)
             lock = _take_lock(path / _LOCK)
         except OSError as error:
@@ -79,7 +82,7 @@ class DataDirectory:
     def make_checkpoint(self, fill: Callable[[Path], None]) -> Path:
         """A data directory inside of this one, whose engine's files `fill` puts where it is told."""
         parent = self._path / _CHECKPOINTS
-        parent.mkdir(exist_ok=True)
+        make_directory(parent)
         made = Path(tempfile.mkdtemp(dir=parent, prefix=""))
         try:
             fill(made / _ENGINE)
@@ -91,7 +94,8 @@ class DataDirectory:
 
     def remove_checkpoint(self, name: str) -> None:
         """One that is not there any more is fine."""
-        assert Path(name).name == name
+        if name in ("", ".", "..") or Path(name).name != name:
+            raise ValueError("a checkpoint has a plain name")
         shutil.rmtree(self._path / _CHECKPOINTS / name, ignore_errors=True)
 
     def free_bytes(self) -> int:
@@ -114,10 +118,11 @@ class DataDirectory:
 
 def write_private(file: Path, content: bytes) -> None:
     """All or nothing, and for the owner's eyes alone from the first byte on."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(file.parent, parents=True)
     handle, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # made with mode 0600
     try:
         with os.fdopen(handle, "wb") as stream:
+            os.fchmod(handle, 0o600)  # a umask may have taken rights of the owner too
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -157,8 +162,8 @@ def _take_lock(path: Path) -> int:
 def _write_format(path: Path) -> None:
     """Appears whole or not at all, whenever the machine stops."""
     new = path / _FORMAT_NEW
-    with new.open("w", encoding="ascii") as file:
-        file.write(f"{_PRODUCT} {FORMAT_VERSION}\n")
+    with open_file(new, "wb") as file:
+        file.write(f"{_PRODUCT} {FORMAT_VERSION}\n".encode("ascii"))
         file.flush()
         os.fsync(file.fileno())
     new.rename(path / _FORMAT)

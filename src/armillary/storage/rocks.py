@@ -26,6 +26,7 @@ from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
 from armillary.storage.engine import T, Txn
 from armillary.storage.overlay import Layer, OverlayTxn
+from armillary.storage.private import Permissions
 from armillary.storage.rocks_database import Database, Version, is_stall, translated
 from armillary.storage.rocks_store import RocksStore, prefix_of
 
@@ -94,10 +95,11 @@ class RocksEngine:
         *,
         reserve_bytes: int | None = None,
         clock: Clock | None = None,
+        permissions: Permissions = "private",
     ) -> Self:
         """`full`: acknowledged means synced. `relaxed`: acknowledged survives the process, not the machine."""
         assert durability in ("full", "relaxed")
-        directory = DataDirectory.claim(Path(path))
+        directory = DataDirectory.claim(Path(path), permissions)
         try:
             database = _open(directory)
         except BaseException:

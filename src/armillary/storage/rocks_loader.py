@@ -14,6 +14,7 @@ import rocksdict
 
 from armillary.limits import LOAD_TABLE_BYTES
 from armillary.storage.overlay import Pair
+from armillary.storage.private import make_directory
 from armillary.storage.rocks_database import Database, table_writer, translated
 
 _numbers: Final = count(1)
@@ -65,7 +66,7 @@ class RocksLoader:
 
     def _begin(self) -> rocksdict.SstFileWriter:
         self._writable()
-        self._directory.mkdir(exist_ok=True)
+        make_directory(self._directory)
         self._path = self._directory / f"{next(_numbers)}.sst"
         self._path.unlink(missing_ok=True)
         self._writer = table_writer(self._path)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from armillary import __version__
 from armillary.errors import Failure
+from armillary.storage.private import private_umask
 from armillary.tools.commands import parsers
 from armillary.tools.settings import OPTIONS, Option, Settings, resolve
 from armillary.tools.transfer import arguments as transfers
@@ -22,6 +23,11 @@ REFUSED = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    with private_umask():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     parsed = vars(_parser().parse_args(arguments))
     command = parsed.pop("command")
     try:
@@ -34,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command == "check":
             from armillary.tools.check import check
 
-            return check(parsed["directory"])
+            return check(parsed["directory"], _settings({}).data_permissions)
         if command == "trust":
             from armillary.tools.trust import trust
 

@@ -13,6 +13,7 @@ from armillary.account.catalog import Catalog
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
+from armillary.storage.private import Permissions
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.check import refuse_missing
 from armillary.tools.control_file import read_control
@@ -34,6 +35,10 @@ class Place:
     def directory(self) -> Path:
         return self._settings.directory
 
+    @property
+    def permissions(self) -> Permissions:
+        return self._settings.data_permissions
+
     def server(self) -> Server | None:
         """The one that runs; None: there is none, and its directory may be opened."""
         is_known = self._url is not None or self._settings.control_key is not None
@@ -46,11 +51,14 @@ class Place:
             raise Failure(Kind.UNAVAILABLE, f"No server answers at {self._url}.")
         return None
 
+    async def open_engine(self) -> RocksEngine:
+        return await RocksEngine.open(self.directory, permissions=self.permissions)
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Account]:
         """The account in the directory, which no server uses."""
         refuse_missing(self.directory)
-        engine, clock = await RocksEngine.open(self.directory), SystemClock()
+        engine, clock = await self.open_engine(), SystemClock()
         try:
             catalog = Catalog(engine, clock)
             await catalog.open()

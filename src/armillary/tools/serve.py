@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import ssl
 import sys
@@ -125,7 +126,10 @@ async def _open_engine(settings: Settings, clock: Clock) -> Engine:
     if settings.is_in_memory:
         return MemoryEngine()
     return await RocksEngine.open(
-        settings.directory, durability="relaxed" if settings.durability == "relaxed" else "full", clock=clock
+        settings.directory,
+        durability="relaxed" if settings.durability == "relaxed" else "full",
+        clock=clock,
+        permissions=settings.data_permissions,
     )
 
 
@@ -314,6 +318,8 @@ def _tls(settings: Settings, clock: Clock) -> ssl.SSLContext:
 def _announce(settings: Settings, **doors: str) -> None:
     """The one line on standard output: whoever started us waits for it."""
     where = "memory" if settings.is_in_memory else f"{settings.directory}, durability {settings.durability}"
+    if os.geteuid() == 0:
+        log.warning("running as root: a defect would reach all of this machine. Run the server as a user of its own.")
     log.info("armillary %s serves from %s; throughput: %s", __version__, where, settings.throughput)
     print("ready", *(f"{name}={address}" for name, address in doors.items()), flush=True)
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from armillary import limits
 from armillary.errors import Failure, bad_request
+from armillary.storage.private import Permissions
 from armillary.tools import parsing
 
 # Published by Microsoft for its emulator, and the default of many clients: good on loopback, no secret at all.
@@ -86,6 +87,14 @@ _KEY: Final[dict[str, Any]] = {
 class Settings:
     directory: Path = _setting(
         "data", Path("armillary-data"), parsing.path, "the path of a directory", "Where everything is kept."
+    )
+    data_permissions: Permissions = _setting(
+        "data-permissions",
+        "private",
+        **_choice("private", "inherited"),
+        meaning="private: the data directory is for its owner alone (0700, files 0600); one that is open to others is "
+        "narrowed at the start, another user's is refused. inherited: it is taken as it is, for volumes of containers "
+        "that cannot be changed.",
     )
     host: str = _setting(
         "host", "127.0.0.1", parsing.host, "an IP address or host name", "The address that the doors listen on."

@@ -37,7 +37,7 @@ def trust(settings: Settings) -> str:
     try:
         if not (directory / "FORMAT").exists():
             # A certificate alone would make it a directory that is not empty and not ours.
-            DataDirectory.claim(directory).release()
+            DataDirectory.claim(directory, settings.data_permissions).release()
         hosts = certificate_hosts(settings.host)
         certificate, _key = ensure_certificate(directory.resolve(), hosts)
     except OSError as error:

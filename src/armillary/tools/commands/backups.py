@@ -6,6 +6,7 @@ backups looks like is `backup_directory.py`'s part.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,6 @@ from typing import Any
 
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
-from armillary.storage.rocks import RocksEngine
 from armillary.tools.backup_directory import Backup, BackupDirectory
 from armillary.tools.check import problems_in, refuse_missing
 from armillary.tools.place import Place
@@ -23,7 +23,7 @@ from armillary.tools.screen import Screen, size
 
 
 def create(place: Place, screen: Screen, arguments: dict[str, Any]) -> int:
-    directory = BackupDirectory.make(Path(arguments["directory"]))
+    directory = BackupDirectory.make(Path(arguments["directory"]), place.permissions)
     taken = datetime.fromtimestamp(SystemClock().now_s(), UTC).isoformat(timespec="seconds")
     with _checkpoint(place) as source:
         backup = directory.add(source, taken)
@@ -54,7 +54,7 @@ def verify(place: Place, screen: Screen, arguments: dict[str, Any]) -> int:
     problems = list(directory.damages(backup))
     if not problems:
         with directory.opened(backup) as opened:
-            problems = asyncio.run(problems_in(opened))
+            problems = asyncio.run(problems_in(opened, permissions=place.permissions))
     if screen.is_json:
         screen.content({"number": backup.number, "problems": problems})
     else:
@@ -69,7 +69,7 @@ def restore(place: Place, screen: Screen, arguments: dict[str, Any]) -> int:
     directory = BackupDirectory.open(Path(arguments["directory"]))
     backup = directory.find(arguments.get("number"))
     target = Path(arguments["to"])
-    directory.restore(backup, target)
+    directory.restore(backup, target, place.permissions)
     if screen.is_json:
         screen.content({"number": backup.number, "data": str(target)})
     else:
@@ -92,7 +92,7 @@ def prune(place: Place, screen: Screen, arguments: dict[str, Any]) -> int:
 def _checkpoint(place: Place) -> Iterator[Path]:
     server = place.server()
     if server is None:
-        source = asyncio.run(_checkpoint_here(place.directory))
+        source = asyncio.run(_checkpoint_here(place))
         try:
             yield source
         finally:
@@ -101,7 +101,7 @@ def _checkpoint(place: Place) -> Iterator[Path]:
     made = server.post("checkpoints", body={})
     try:
         source = Path(made["path"])
-        if not source.is_dir():
+        if not os.path.isdir(source):  # Path.is_dir would raise where a directory above is closed
             raise Failure(
                 Kind.BAD_REQUEST,
                 "The server's data directory cannot be read from here. Back up on the server's machine, as its user.",
@@ -115,9 +115,9 @@ def _checkpoint(place: Place) -> Iterator[Path]:
                 raise
 
 
-async def _checkpoint_here(directory: Path) -> Path:
-    refuse_missing(directory)
-    engine = await RocksEngine.open(directory)
+async def _checkpoint_here(place: Place) -> Path:
+    refuse_missing(place.directory)
+    engine = await place.open_engine()
     try:
         return await engine.checkpoint()
     finally:

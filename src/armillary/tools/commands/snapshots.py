@@ -17,6 +17,7 @@ from armillary.account.snapshot_files import parts
 from armillary.account.snapshots import take
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
+from armillary.storage.private import open_file
 from armillary.tools.place import Place
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, size
@@ -137,7 +138,7 @@ def _whole_file(file: Path) -> Iterator[BinaryIO]:
         raise bad_request(f"The snapshot {file} cannot be written: that is no file.")
     unfinished = file.with_name(f".{file.name}.{SystemClock().random_bytes(4).hex()}")
     try:
-        with unfinished.open("xb") as stream:
+        with open_file(unfinished, "xb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

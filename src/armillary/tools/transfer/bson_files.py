@@ -15,6 +15,7 @@ from bson.errors import BSONError
 from armillary.errors import bad_request
 from armillary.model.bson_json import document_of, json_of
 from armillary.model.bson_values import decode, encode
+from armillary.storage.private import make_directory, open_file
 from armillary.tools.transfer.json_files import FileReading, FileWriting
 from armillary.tools.transfer.plain_values import plain_item
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
@@ -89,7 +90,7 @@ class BsonSink:
 
     async def open(self, position: Position | None) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self._path.parent, parents=True)
         except OSError as error:
             raise bad_request(f"{self._path.parent} cannot be made: {error.strerror}.") from None
         self._file.open(position["bytes"] if position else None)
@@ -124,7 +125,8 @@ class BsonSink:
             index = {"v": {"$numberInt": "2"}, "key": {"_id": {"$numberInt": "1"}}, "name": "_id_"}
             text = json.dumps({"indexes": [index], "collectionName": name, "type": "collection"}).encode()
             file = self._path.with_name(f"{name}.metadata.json{ending}")
-            file.write_bytes(gzip.compress(text) if ending else text)
+            with open_file(file, "wb") as stream:
+                stream.write(gzip.compress(text) if ending else text)
 
 
 def item_of_document(document: Document, *, is_exact: bool) -> Document:

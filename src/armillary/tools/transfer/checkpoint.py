@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from armillary.errors import bad_request
+from armillary.storage.private import open_file
 from armillary.tools.transfer.rows import Document, Position
 
 _FORMAT: Final = 1
@@ -75,7 +76,7 @@ class Checkpoint:
         }
         beside = self._path.with_name(self._path.name + ".new")
         try:
-            with beside.open("wb") as file:
+            with open_file(beside, "wb") as file:
                 file.write(orjson.dumps(content))
                 file.flush()
                 os.fsync(file.fileno())

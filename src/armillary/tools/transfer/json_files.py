@@ -17,6 +17,7 @@ from typing import IO, Any, Final, NoReturn, cast
 import orjson
 
 from armillary.errors import Failure, bad_request
+from armillary.storage.private import open_file
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row, json_text
 
 _READ_BYTES: Final = 512 * 1024
@@ -188,7 +189,7 @@ class FileWriting:
             self._stream = sys.stdout.buffer
             return
         try:
-            self._stream = self.path.open("r+b" if size_bytes is not None else "wb")
+            self._stream = open_file(self.path, "r+b" if size_bytes is not None else "wb")
         except OSError as error:
             raise bad_request(f"{self.path} cannot be written: {error.strerror}.") from None
         if size_bytes is not None:

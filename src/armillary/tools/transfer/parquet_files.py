@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
 from armillary.errors import Failure, Kind, bad_request
+from armillary.storage.private import open_file
 from armillary.tools.transfer.plain_values import plain
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
 
@@ -91,6 +92,7 @@ class ParquetSink:
         self._arrow, self._parquet = _pyarrow()
         self._path = path
         self._writer: Any = None
+        self._stream: IO[bytes] | None = None
         self._schema: Any = None
         self._json_columns: set[str] = set()
 
@@ -102,7 +104,7 @@ class ParquetSink:
     async def write(self, rows: list[Row]) -> Written:
         if self._writer is None and rows:
             self._schema = self._columns([row.document for row in rows])
-            self._writer = self._parquet.ParquetWriter(self._path, self._schema)
+            self._writer = self._parquet.ParquetWriter(self._file(), self._schema)
         bad: list[BadRow] = []
         documents: list[Document] = []
         for row in rows:
@@ -143,6 +145,15 @@ class ParquetSink:
 
     async def close(self, *, is_complete: bool) -> None:
         if self._writer is None and is_complete:
-            self._writer = self._parquet.ParquetWriter(self._path, self._arrow.schema([]))
+            self._writer = self._parquet.ParquetWriter(self._file(), self._arrow.schema([]))
         if self._writer is not None:
             self._writer.close()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _file(self) -> IO[bytes]:
+        try:
+            self._stream = open_file(self._path, "wb")
+        except OSError as error:
+            raise bad_request(f"{self._path} cannot be written: {error.strerror}.") from None
+        return self._stream

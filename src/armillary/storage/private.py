@@ -1,0 +1,122 @@
+"""Files and directories for their owner alone: 0700 and 0600 whatever the umask, from the first byte on. All that the
+product keeps on a disk (data directories, backups, exports, snapshot files, keys) is made by these functions; the
+storage engine makes its own files, under the umask that `private_umask` sets for the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, Final, Literal
+
+from armillary.errors import Failure, Kind
+
+Permissions = Literal["private", "inherited"]  # inherited: neither changed nor refused, whatever they are
+
+_DIRECTORY, _FILE, _OTHERS = 0o700, 0o600, 0o077
+_SETTING: Final = "--data-permissions inherited"
+_FLAGS: Final = {
+    "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
+    "wb": os.O_WRONLY | os.O_CREAT,  # truncated once it is narrow
+    "r+b": os.O_RDWR,
+}
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def private_umask() -> Iterator[None]:
+    """What this process and its libraries make meanwhile is for its user alone."""
+    former = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(former)
+
+
+def make_directory(path: Path, *, parents: bool = False) -> None:
+    """Make it, and with `parents` those above it that are missing. One that is there is left as it is."""
+    if parents and not path.parent.exists():
+        make_directory(path.parent, parents=True)
+    try:
+        path.mkdir(mode=_DIRECTORY)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    else:
+        path.chmod(_DIRECTORY)  # a umask may have taken more than the others' rights
+
+
+def open_file(path: Path, mode: Literal["xb", "wb", "r+b"]) -> BinaryIO:
+    """`xb`: a new file, also where a link stands. `wb` and `r+b` narrow a file that is there before anything is written
+    to it; what is no file, a pipe or a device, stays as it is."""
+    handle = os.open(path, _FLAGS[mode] | os.O_CLOEXEC, _FILE)
+    try:
+        state = os.fstat(handle)
+        if stat.S_ISREG(state.st_mode):
+            if stat.S_IMODE(state.st_mode) != _FILE and state.st_uid == os.geteuid():
+                os.fchmod(handle, _FILE)
+            if mode == "wb":
+                os.ftruncate(handle, 0)
+        return os.fdopen(handle, "r+b" if mode == "r+b" else "wb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def claim_directory(path: Path, what: str, permissions: Permissions = "private") -> None:
+    """Make a directory ours alone, with everything in it. Another user's is refused, and one that stays open to others.
+    `what` names it in messages: "data directory"."""
+    make_directory(path, parents=True)
+    if permissions == "inherited":
+        return
+    state = path.stat()
+    if state.st_uid != os.geteuid():
+        raise Failure(
+            Kind.FORBIDDEN,
+            f"The {what} belongs to another user, who could change what is kept in it. Run as that user, change its "
+            f"owner, or name another one. Where that cannot be done, as with some volumes of containers, {_SETTING} "
+            "takes it as it is.",
+        )
+    if state.st_mode & _OTHERS:
+        _narrow(path, _DIRECTORY)
+        if path.stat().st_mode & _OTHERS:
+            raise Failure(
+                Kind.FORBIDDEN,
+                f"The {what} is open to other users, and its file system does not let that be changed. Name another "
+                f"one; where there is none, {_SETTING} takes it as it is.",
+            )
+        log.warning(
+            "the %s was open to other users (mode %04o) and is for its owner alone now",
+            what,
+            stat.S_IMODE(state.st_mode),
+        )
+    for parent, directories, files in os.walk(path):
+        for names, mode in ((directories, _DIRECTORY), (files, _FILE)):
+            for name in names:
+                each = Path(parent, name)
+                if (found := each.lstat().st_mode) & _OTHERS and not stat.S_ISLNK(found):
+                    _narrow(each, mode)
+
+
+def _narrow(path: Path, mode: int) -> None:
+    try:
+        path.chmod(mode)
+    except (PermissionError, FileNotFoundError):
+        pass  # one that has gone meanwhile, or that the directory around it has to protect
+
+
+def read_regular(path: Path) -> BufferedReader:
+    """A file to read: not a link, a pipe or a device, which may stand in a directory that another program filled."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "it is not a plain file")
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
