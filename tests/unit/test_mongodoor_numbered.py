@@ -10,9 +10,12 @@ from bson.binary import Binary
 from bson.int64 import Int64
 from support.mongo_house import MongoHouse
 
+from armillary import limits
 from armillary.account.account import Account
 from armillary.clock import VirtualClock
 from armillary.doors.mongo.door import MongoDoor, MongoSettings
+from armillary.model import layout
+from armillary.model.encoding import FORMAT_JSON, ItemHeader, pack_item, unpack_header
 from armillary.storage.memory import MemoryEngine
 
 LSID = {"id": Binary(bytes(16), 4)}
@@ -275,3 +278,75 @@ async def test_what_says_only_half_of_a_transaction(house: MongoHouse) -> None:
     for half in ({"autocommit": False}, {"startTransaction": True}):
         assert (await house.ask({"find": "c", "lsid": LSID, **half}))["code"] == 72
     assert (await house.ask({"find": "c", **within(1), "startTransaction": False}))["code"] == 72
+
+
+# Numbers that have an end.
+
+
+async def test_a_transaction_that_is_too_large_is_refused_while_it_is_collected(
+    house: MongoHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TRANSACTION_CHANGES_MAX", "MONGO_TRANSACTION_CHANGES_MAX"):
+        monkeypatch.setattr(limits, name, 40)
+    many = {"insert": "c", "documents": [{"_id": 100 + number} for number in range(38)]}
+    assert (await house.ask({**many, **within(1, starts=True)}))["n"] == 38
+    update = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}
+    for _ in range(2):
+        assert (await house.ask({**update, **within(1)}))["n"] == 1
+    refused = await house.ask({**update, **within(1)})
+    assert (refused["code"], refused["codeName"]) == (257, "TransactionTooLarge")
+    assert "at most 40 documents" in refused["errmsg"]
+    again = await house.ask({"commitTransaction": 1, **within(1)}, database="admin")
+    assert again["code"] == 251, "as every other failure, it ends the transaction"
+    assert len(await documents(house)) == 5
+    assert (await house.ask({**many, **within(2, starts=True)}))["n"] == 38
+    for _ in range(2):
+        assert (await house.ask({**update, **within(2)}))["n"] == 1
+    assert (await house.ask({"commitTransaction": 1, **within(2)}, database="admin"))["ok"] == 1
+    assert (await documents(house))[1] == 2
+
+
+@pytest.mark.soak
+async def test_the_largest_transaction(house: MongoHouse) -> None:
+    most = limits.MONGO_TRANSACTION_CHANGES_MAX
+    some = {"insert": "c", "documents": [{"_id": 100 + number} for number in range(most - 1)]}
+    assert (await house.ask({**some, **within(1, starts=True)}))["n"] == most - 1
+    for number in (98, 99):
+        answer = await house.ask({"insert": "c", "documents": [{"_id": number}], **within(1)})
+        assert answer.get("code") == (None if number == 98 else 257)
+    assert (await house.ask({**some, **within(2, starts=True)}))["n"] == most - 1
+    assert (await house.ask({"insert": "c", "documents": [{"_id": 98}], **within(2)}))["n"] == 1
+    assert (await house.ask({"commitTransaction": 1, **within(2)}, database="admin"))["ok"] == 1
+    assert len(await documents(house, batchSize=most + 5)) == most + 5
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        {"stmtIds": [-1]},
+        {"stmtIds": [Int64(2**40)]},
+        {"stmtIds": ["a"]},
+        {"stmtIds": [1, 2]},
+        {"stmtIds": 5},
+        {"stmtId": -1},
+        {"stmtId": Int64(2**40)},
+        {"stmtId": Int64(2**63 - 1)},
+    ],
+)
+async def test_numbers_of_statements_that_do_not_fit(house: MongoHouse, statements: dict[str, Any]) -> None:
+    """They are part of a key; what has no place there is refused by name, and nothing is written."""
+    insert = {"insert": "c", "documents": [{"_id": 9}], **statements, **numbered(1)}
+    answer = await house.ask(insert)
+    assert answer["ok"] == 0 and answer["code"] in (2, 14, 16, 51024), answer
+    if "stmtId" in statements:
+        change = {"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"n": 1}}, **statements, **numbered(2)}
+        assert (await house.ask(change))["ok"] == 0
+    assert await documents(house) == dict.fromkeys(range(5), 0)
+
+
+def test_the_largest_transaction_fits_the_log() -> None:
+    last = limits.TRANSACTION_CHANGES_MAX - 1
+    for key in (layout.change_key, layout.event_key, layout.version_key):
+        assert key(1, last, 2**64 - 1) < key(2, 0, 0)
+    header = ItemHeader(FORMAT_JSON, 0, 1, 1, 0, -1, b"k", last)
+    assert unpack_header(pack_item(header, b"")).step == last

@@ -33,6 +33,22 @@ def test_round_trip(cursor: Cursor) -> None:
     assert decode(token, SECRET, RID, QUERY) == cursor
 
 
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        Cursor(tuple(Position(bytes([low // 256, low % 256]), b"\xff", low) for low in range(256))),
+        Cursor((Position(b"", b"\xff", 1, b"x" * 65_536),)),
+        Cursor((), state=b"x" * 65_536),
+        Cursor((), state=b"x" * 20_000),
+    ],
+    ids=["positions", "order", "state", "all of it"],
+)
+def test_what_does_not_fit_is_refused_when_it_is_made(cursor: Cursor) -> None:
+    with pytest.raises(Failure, match="do not fit one continuation") as caught:
+        cursor.encode(SECRET, RID, QUERY)
+    assert caught.value.kind is Kind.BAD_REQUEST
+
+
 def test_typical_token_is_short() -> None:
     assert len(Cursor((Position(epk(1), epk(2), 5),), epk(2)).encode(SECRET, RID, QUERY)) < 160
 

@@ -19,12 +19,13 @@ from armillary.model import layout
 from armillary.model.encoding import lsn_of
 from armillary.model.keys import Key
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb
-from armillary.partition.partition import Guard, Partition
+from armillary.partition.partition import Done, Guard, Partition
 from armillary.partition.records import Record, Repeated
+from armillary.partition.writer import TRANSACTION_TOO_LARGE
 from armillary.storage.engine import View
 from armillary.storage.forked import ForkedStore
 
-WRITE_CONFLICT, ELSEWHERE, TOO_LARGE, SNAPSHOT_GONE = 112, 263, 290, 246
+WRITE_CONFLICT, ELSEWHERE, SNAPSHOT_GONE = 112, 263, 246
 
 
 class _Fork(Partition):
@@ -37,6 +38,7 @@ class _Fork(Partition):
         self._epk = epk
         self._forked = store
         self.operations: list[Operation] = []
+        self._change_count = 0
         self.found: dict[str, int | None] = {}  # the lsns of items that were written, as they were; None: not there
 
     async def write(self, operation: Operation) -> Outcome:
@@ -54,19 +56,24 @@ class _Fork(Partition):
         on_run: Callable[[], None] | None = None,
     ) -> list[Outcome]:
         assert record is None and guard is None and on_run is None, "what it does is recorded when it commits"
-        if len(self.operations) + len(operations) > limits.MONGO_TRANSACTION_OPERATIONS_MAX:
-            raise Failure(
-                Kind.TOO_LARGE,
-                f"A transaction has at most {limits.MONGO_TRANSACTION_OPERATIONS_MAX} operations.",
-                details={"code": TOO_LARGE},
-            )
         for operation in operations:
             if operation.epk != self._epk:
                 raise elsewhere()
             await self._claim(operation.item_id)
         outcomes = await super().write_all(operations)
+        if self._change_count > limits.MONGO_TRANSACTION_CHANGES_MAX:
+            # What is evicted and what has expired counts too: committing does all of it in one transaction.
+            raise Failure(
+                Kind.TOO_LARGE,
+                f"A transaction changes at most {limits.MONGO_TRANSACTION_CHANGES_MAX} documents. Divide it.",
+                details={"code": TRANSACTION_TOO_LARGE},
+            )
         self.operations += [each for each in operations if each.verb is not Verb.READ]
         return outcomes
+
+    def joined(self, done: Done, record: Record | None) -> list[Outcome]:
+        self._change_count += done[1].change_count
+        return super().joined(done, record)
 
     async def _claim(self, item_id: str) -> None:
         """Whoever wrote an item since the transaction began has won."""

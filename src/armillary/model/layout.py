@@ -24,6 +24,8 @@ together: their lsns overlap, and neither may change, since etags are made of th
 
 from __future__ import annotations
 
+from armillary import limits
+
 ITEMS, IDS, MEMBERS, TERMS, CHANGES, UNIQUE, EXPIRY, SIZES, META = b"i", b"k", b"l", b"t", b"c", b"u", b"e", b"s", b"m"
 RECORDS = b"r"
 EVENTS = b"v"
@@ -31,7 +33,7 @@ VERSIONS, IMAGES = b"w", b"x"
 
 RID_BYTES = 8
 PATH_BYTES = 4
-STEPS_MAX = 1 << 16  # changes in one transaction
+STEPS_MAX = limits.TRANSACTION_CHANGES_MAX  # in two bytes of a key
 
 
 def space_end(space: bytes) -> bytes:

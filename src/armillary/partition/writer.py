@@ -34,6 +34,7 @@ from armillary.partition.sizes import LogicalSize, grown, pack_size
 from armillary.partition.uniqueness import Entries, entries_in, entries_of, has_unique, move_entries
 from armillary.storage.engine import Txn
 
+TRANSACTION_TOO_LARGE = 257  # MongoDB's number for it
 PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
 
 
@@ -81,6 +82,10 @@ class Writer:
     @property
     def has_changed(self) -> bool:
         return self._steps > 0
+
+    @property
+    def change_count(self) -> int:
+        return self._steps
 
     def finish(self) -> None:
         if self._steps:
@@ -366,9 +371,14 @@ class Writer:
         versions.put_version(self._txn, kind, int(self._now_s), place, epk, stored)
 
     def _next_step(self) -> int:
+        if self._steps == limits.TRANSACTION_CHANGES_MAX:
+            raise Failure(
+                Kind.TOO_LARGE,
+                f"A transaction changes at most {limits.TRANSACTION_CHANGES_MAX} items. Divide it.",
+                details={"code": TRANSACTION_TOO_LARGE},
+            )
         self.head.lsn = self._lsn
         self._steps += 1
-        assert self._steps <= layout.STEPS_MAX, "more changes than one transaction can number"
         return self._steps - 1
 
     # The spaces beside the item.

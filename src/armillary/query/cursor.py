@@ -26,6 +26,9 @@ _FORM = _HEAD + "%s" + _FOOT
 _NUMBER_BYTES = 5  # 40 bits: rows still to skip or to give
 
 
+_POSITIONS_MAX, _LONG_BYTES_MAX = (1 << 8) - 1, (1 << 16) - 1  # what a count and a length in a token hold
+
+
 class Position(NamedTuple):
     low: bytes  # effective keys from here
     high: bytes  # to before here
@@ -45,6 +48,9 @@ class Cursor(NamedTuple):
     high: bytes = SPACE_HIGH
 
     def encode(self, secret: bytes, container_rid: bytes, fingerprint: bytes) -> str:
+        """Raises BAD_REQUEST rather than giving a token that `decode` would not take."""
+        if len(self.positions) > _POSITIONS_MAX or max(len(self.state), *_orders(self.positions)) > _LONG_BYTES_MAX:
+            raise _too_long()
         parts = [bytes([_VERSION]), self.page.to_bytes(_NUMBER_BYTES, "big"), bytes([len(self.positions)])]
         for low, high, after_rid, order, given in self.positions:
             parts += [_sized(low), _sized(high), (after_rid + 1).to_bytes(_RID_BYTES, "big"), _long(order)]
@@ -55,7 +61,10 @@ class Cursor(NamedTuple):
         parts += [_sized(self.low), _sized(self.high)]
         body = b"".join(parts)
         token = _mac(secret, container_rid, fingerprint, body) + body
-        return _FORM % base64.urlsafe_b64encode(token).decode().rstrip("=")
+        text = _FORM % base64.urlsafe_b64encode(token).decode().rstrip("=")
+        if len(text) > limits.CONTINUATION_BYTES_MAX:
+            raise _too_long()
+        return text
 
 
 def decode(token: str, secret: bytes, container_rid: bytes, fingerprint: bytes) -> Cursor:
@@ -132,6 +141,17 @@ def _long(part: bytes) -> bytes:
 def _mac(secret: bytes, container_rid: bytes, fingerprint: bytes, body: bytes) -> bytes:
     context = _sized(container_rid) + _sized(fingerprint)
     return hmac.digest(secret, b"continuation" + context + body, "sha256")[:_MAC_BYTES]
+
+
+def _orders(positions: Iterable[Position]) -> list[int]:
+    return [0, *[len(each.order) for each in positions]]
+
+
+def _too_long() -> Failure:
+    return bad_request(
+        "The query cannot be continued: the places of the partitions that it is reading do not fit one continuation "
+        "token. Ask for larger pages, or query by partition key ranges or partition keys."
+    )
 
 
 def bad_token() -> Failure:

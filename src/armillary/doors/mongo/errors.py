@@ -16,6 +16,7 @@ from typing import Final
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import code_name
 from armillary.model.bson_values import Document
+from armillary.partition.writer import TRANSACTION_TOO_LARGE
 
 CODES: Final[dict[Kind, int]] = {
     Kind.BAD_REQUEST: 2,
@@ -65,8 +66,10 @@ _THROTTLED: Final = (
 
 
 def ends_command(failure: Failure) -> bool:
-    """Whether a statement that fails so ends its whole command: the client is to send it again, or has gone."""
-    return failure.kind in (Kind.DROPPED, Kind.TIMED_OUT) or code_of(failure) in RETRYABLE
+    """Whether a statement that fails so ends its whole command: the client is to send it again, or has gone, or its
+    transaction cannot go on."""
+    code = code_of(failure)
+    return failure.kind in (Kind.DROPPED, Kind.TIMED_OUT) or code in RETRYABLE or code == TRANSACTION_TOO_LARGE
 
 
 def code_of(failure: Failure) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from armillary import limits
 from armillary.account.container import Container
 from armillary.doors.mongo import changes, namespaces
 from armillary.doors.mongo.call import Call, Reply
@@ -38,7 +39,7 @@ async def find_and_modify(call: Call) -> Reply:
 
     if container is None:
         return told(changes.Done())
-    number = call.fields.number("stmtId", 0)
+    number = call.fields.number("stmtId", 0, high=limits.MONGO_STATEMENT_NUMBER_MAX)
     if call.numbering is not None:
         packed = call.numbering.known(container).get(number)
         if packed is not None:

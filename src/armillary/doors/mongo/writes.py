@@ -110,9 +110,15 @@ async def insert(call: Call) -> Reply:
 def statement_numbers(call: Call, count: int) -> list[int]:
     """What statements that may come again are known by."""
     given = call.body.get("stmtIds")
-    if isinstance(given, list) and len(given) == count and all(isinstance(each, int) for each in given):
-        return [int(each) for each in given]
-    first = call.fields.number("stmtId", 0)
+    most = limits.MONGO_STATEMENT_NUMBER_MAX
+    if given is not None:
+        numbers = call.fields.array("stmtIds")
+        if len(numbers) != count:
+            raise refusal(16, f"Number of statement ids must match the number of batch entries. Got {len(numbers)}.")
+        if not all(isinstance(each, int) and 0 <= each <= most for each in numbers):
+            raise refusal(2, f"Statement ids are whole numbers from 0 to {most}.")
+        return [int(each) for each in numbers]
+    first = call.fields.number("stmtId", 0, high=most - count)
     return list(range(first, first + count))
 
 

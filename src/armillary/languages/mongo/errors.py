@@ -80,6 +80,7 @@ CODE_NAMES: Final = {
     246: "SnapshotUnavailable",
     251: "NoSuchTransaction",
     256: "TransactionCommitted",
+    257: "TransactionTooLarge",
     261: "TooManyLogicalSessions",
     262: "ExceededTimeLimit",
     263: "OperationNotSupportedInTransaction",
