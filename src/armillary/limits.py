@@ -87,7 +87,6 @@ MONGO_HELLO_SECONDS_MAX = 60.0  # ours: how long an awaitable hello is held at m
 MONGO_TRANSACTION_SECONDS = 60.0
 MONGO_SNAPSHOT_SECONDS = 300  # that a snapshot can be read after it was taken
 MONGO_SNAPSHOTS_MAX = 32  # ours: of which there are
-MONGO_TRANSACTION_CHANGES_MAX = TRANSACTION_CHANGES_MAX  # ours, told while a transaction is being collected
 MONGO_FAIL_POINTS_MAX = 100
 MONGO_EVENTS_MAX = 10_000  # ours: changes of a partition that change streams can go back to
 MONGO_EVENTS_BYTES_MAX = 64 * MB

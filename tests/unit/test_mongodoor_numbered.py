@@ -286,8 +286,7 @@ async def test_what_says_only_half_of_a_transaction(house: MongoHouse) -> None:
 async def test_a_transaction_that_is_too_large_is_refused_while_it_is_collected(
     house: MongoHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("TRANSACTION_CHANGES_MAX", "MONGO_TRANSACTION_CHANGES_MAX"):
-        monkeypatch.setattr(limits, name, 40)
+    monkeypatch.setattr(limits, "TRANSACTION_CHANGES_MAX", 40)
     many = {"insert": "c", "documents": [{"_id": 100 + number} for number in range(38)]}
     assert (await house.ask({**many, **within(1, starts=True)}))["n"] == 38
     update = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}
@@ -295,7 +294,7 @@ async def test_a_transaction_that_is_too_large_is_refused_while_it_is_collected(
         assert (await house.ask({**update, **within(1)}))["n"] == 1
     refused = await house.ask({**update, **within(1)})
     assert (refused["code"], refused["codeName"]) == (257, "TransactionTooLarge")
-    assert "at most 40 documents" in refused["errmsg"]
+    assert "at most 40 items" in refused["errmsg"]
     again = await house.ask({"commitTransaction": 1, **within(1)}, database="admin")
     assert again["code"] == 251, "as every other failure, it ends the transaction"
     assert len(await documents(house)) == 5
@@ -308,7 +307,7 @@ async def test_a_transaction_that_is_too_large_is_refused_while_it_is_collected(
 
 @pytest.mark.soak
 async def test_the_largest_transaction(house: MongoHouse) -> None:
-    most = limits.MONGO_TRANSACTION_CHANGES_MAX
+    most = limits.TRANSACTION_CHANGES_MAX
     some = {"insert": "c", "documents": [{"_id": 100 + number} for number in range(most - 1)]}
     assert (await house.ask({**some, **within(1, starts=True)}))["n"] == most - 1
     for number in (98, 99):

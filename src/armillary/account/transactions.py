@@ -21,7 +21,7 @@ from armillary.model.keys import Key
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb
 from armillary.partition.partition import Done, Guard, Partition
 from armillary.partition.records import Record, Repeated
-from armillary.partition.writer import TRANSACTION_TOO_LARGE
+from armillary.partition.refusals import too_many_changes
 from armillary.storage.engine import View
 from armillary.storage.forked import ForkedStore
 
@@ -61,13 +61,9 @@ class _Fork(Partition):
                 raise elsewhere()
             await self._claim(operation.item_id)
         outcomes = await super().write_all(operations)
-        if self._change_count > limits.MONGO_TRANSACTION_CHANGES_MAX:
+        if self._change_count > limits.TRANSACTION_CHANGES_MAX:
             # What is evicted and what has expired counts too: committing does all of it in one transaction.
-            raise Failure(
-                Kind.TOO_LARGE,
-                f"A transaction changes at most {limits.MONGO_TRANSACTION_CHANGES_MAX} documents. Divide it.",
-                details={"code": TRANSACTION_TOO_LARGE},
-            )
+            raise too_many_changes()
         self.operations += [each for each in operations if each.verb is not Verb.READ]
         return outcomes
 

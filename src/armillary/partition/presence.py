@@ -93,6 +93,22 @@ def last_generation(view: View, head: Head) -> int:
     return max((load_presence(view) or NOTHING).generation, head.presence_generation)
 
 
+def note_item(txn: Txn, head: Head, rules_number: int, terms: Terms, lsn: int, *, is_first: bool) -> Presence | None:
+    """Store what is known with an item that is written, if that is something else than before. The caller stores the
+    head. Returns what is known; None: nothing, and only a look at all items will tell."""
+    stored = trusted_presence(txn, head)
+    if is_first:
+        becomes = of_first_item(last_generation(txn, head), rules_number, terms, lsn)
+    elif stored is None:
+        return None
+    else:
+        becomes = stored.after_item(rules_number, terms, lsn)
+    if becomes != stored:
+        txn.put(PRESENCE_KEY, becomes.pack())
+        head.presence_generation = becomes.generation
+    return becomes
+
+
 # Changes that are not a write's. Each gives what it stored, with a new generation; None: nothing is changed.
 
 

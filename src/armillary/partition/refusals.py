@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from armillary import limits
 from armillary.errors import Failure, Kind
+
+TRANSACTION_TOO_LARGE = 257  # MongoDB's number for it
 
 
 def taken(item_id: str, charge_ru: float) -> Failure:
@@ -20,4 +23,12 @@ def precondition_failed(charge_ru: float) -> Failure:
         "One of the specified pre-condition is not met: the item is not in the state that the request's etag or "
         "condition asks for. Read it again and retry.",
         charge_ru=charge_ru,
+    )
+
+
+def too_many_changes() -> Failure:
+    return Failure(
+        Kind.TOO_LARGE,
+        f"A transaction changes at most {limits.TRANSACTION_CHANGES_MAX} items. Divide it.",
+        details={"code": TRANSACTION_TOO_LARGE},
     )

@@ -27,14 +27,13 @@ from armillary.model.keys import to_header
 from armillary.model.resources import item_rid_text
 from armillary.partition import events, log, versions
 from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
-from armillary.partition.presence import PRESENCE_KEY, Presence, last_generation, of_first_item, trusted_presence
-from armillary.partition.refusals import precondition_failed, taken
+from armillary.partition.presence import Presence, note_item
+from armillary.partition.refusals import precondition_failed, taken, too_many_changes
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
 from armillary.partition.uniqueness import Entries, entries_in, entries_of, has_unique, move_entries
 from armillary.storage.engine import Txn
 
-TRANSACTION_TOO_LARGE = 257  # MongoDB's number for it
 PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
 
 
@@ -372,11 +371,7 @@ class Writer:
 
     def _next_step(self) -> int:
         if self._steps == limits.TRANSACTION_CHANGES_MAX:
-            raise Failure(
-                Kind.TOO_LARGE,
-                f"A transaction changes at most {limits.TRANSACTION_CHANGES_MAX} items. Divide it.",
-                details={"code": TRANSACTION_TOO_LARGE},
-            )
+            raise too_many_changes()
         self.head.lsn = self._lsn
         self._steps += 1
         return self._steps - 1
@@ -419,17 +414,9 @@ class Writer:
             and known.holds(rules_number, terms.terms)
         ):
             return
-        stored = trusted_presence(self._txn, self.head)
-        if is_first:
-            becomes = of_first_item(last_generation(self._txn, self.head), rules_number, terms.terms, self._lsn)
-        elif stored is None:
-            return  # a look at all items will tell
-        else:
-            becomes = stored.after_item(rules_number, terms.terms, self._lsn)
-        if becomes != stored:
-            self._txn.put(PRESENCE_KEY, becomes.pack())
-            self.head.presence_generation = becomes.generation
-        self._presence = self.new_presence = becomes
+        becomes = note_item(self._txn, self.head, rules_number, terms.terms, self._lsn, is_first=is_first)
+        if becomes is not None:
+            self._presence = self.new_presence = becomes
 
     def _move_unique(self, epk: bytes, number: int, old: Entries, new: Entries) -> None:
         move_entries(self._txn, self._schema, (epk, number), old, new, self._release_if_expired)

@@ -16,7 +16,7 @@ from typing import Final
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import code_name
 from armillary.model.bson_values import Document
-from armillary.partition.writer import TRANSACTION_TOO_LARGE
+from armillary.partition.refusals import TRANSACTION_TOO_LARGE
 
 CODES: Final[dict[Kind, int]] = {
     Kind.BAD_REQUEST: 2,
