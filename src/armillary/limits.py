@@ -77,6 +77,7 @@ MONGO_BATCH_OPERATIONS_MAX = 100_000
 MONGO_STATEMENT_NUMBER_MAX = (1 << 31) - 1  # stmtId is an int32
 MONGO_FIRST_BATCH = 101
 MONGO_STRANGER_BYTES_MAX = 64 * KB  # ours: of a message before its sender is known; handshakes have some hundreds
+MONGO_METADATA_BYTES_MAX = 512  # that a client says about itself in its first hello
 MONGO_CHECKED_BYTES_MAX = 256 * KB  # ours: longer messages' checksums are not looked at; some 20 ms
 MONGO_SESSION_SECONDS = 30 * 60
 MONGO_SESSIONS_MAX = 1_000_000

@@ -157,3 +157,26 @@ def test_a_document_of_many_levels_is_refused() -> None:
     with pytest.raises(Failure) as caught:
         wire.read_request(wire.open_frame(message(b"\x00" + nested)))
     assert caught.value.details["code"] in (15, 22)
+
+
+@pytest.mark.parametrize("compressor", [compression.SNAPPY, compression.ZLIB, compression.ZSTD])
+def test_messages_of_strangers_are_small_once_inflated(compressor: int) -> None:
+    """A frame of some kilobytes may hold megabytes of nothing."""
+    bomb = packed(message(b"\x00" + bson.encode({"hello": 1, "client": "0" * 3_000_000, "$db": "admin"})), compressor)
+    assert len(wire.open_frame(bomb).content) > 3_000_000
+    with pytest.raises(Hopeless):
+        wire.open_frame(bomb, limits.MONGO_STRANGER_BYTES_MAX)
+    # What it says about its size does not help it.
+    with pytest.raises(Hopeless):
+        wire.open_frame(bomb[:20] + struct.pack("<i", 100) + bomb[24:], limits.MONGO_STRANGER_BYTES_MAX)
+
+
+def test_sequences_hold_as_many_documents_as_a_batch() -> None:
+    most = limits.MONGO_BATCH_OPERATIONS_MAX
+    body = b"\x00" + bson.encode({"insert": "c", "$db": "d"})
+    documents = bson.encode({}) * most
+    whole = wire.read_request(wire.open_frame(message(body, sequence("documents", documents))))
+    assert len(whole.sequences["documents"]) == most
+    with pytest.raises(Failure) as caught:
+        wire.read_request(wire.open_frame(message(body, sequence("documents", documents, bson.encode({})))))
+    assert caught.value.details["code"] == 16

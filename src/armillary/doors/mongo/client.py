@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from armillary import limits
 
@@ -50,11 +50,11 @@ class Client:
         "compressors",
         "conversation",
         "grant",
+        "has_metadata",
         "id",
         "is_tls",
         "line",
         "local",
-        "metadata",
         "remote",
         "statistics",
         "user",
@@ -72,7 +72,7 @@ class Client:
         self.user: str | None = None  # once authenticated
         self.came_with = ""  # the key, then
         self.conversation: Conversation | None = None
-        self.metadata: dict[str, Any] | None = None
+        self.has_metadata = False
         self.app_name = ""
         self.compressors: list[str] = []
         self.statistics = Statistics()

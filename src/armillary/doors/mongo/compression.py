@@ -27,20 +27,21 @@ class Compressor(NamedTuple):
 
 def _unzip(packed: bytes, size_bytes: int) -> bytes:
     inflater = zlib.decompressobj()
-    plain = inflater.decompress(packed, size_bytes)
+    plain = inflater.decompress(packed, max(size_bytes, 1))  # 0 would stand for any size
     if inflater.unconsumed_tail or not inflater.eof:
         raise ValueError("there is more of it")
     return plain
 
 
 def _unsnap(packed: bytes, size_bytes: int) -> bytes:
-    plain = bytearray(size_bytes)
-    return bytes(plain[: cramjam.snappy.decompress_raw_into(packed, plain)])
+    if cramjam.snappy.decompress_raw_len(packed) != size_bytes:
+        raise ValueError("it says another size inside")
+    return bytes(cramjam.snappy.decompress_raw(packed, output_len=size_bytes))
 
 
 def _unzstd(packed: bytes, size_bytes: int) -> bytes:
     plain = bytearray(size_bytes)
-    return bytes(plain[: cramjam.zstd.decompress_into(packed, plain)])
+    return bytes(memoryview(plain)[: cramjam.zstd.decompress_into(packed, plain)])
 
 
 _COMPRESSORS: Final = {
@@ -54,7 +55,7 @@ _OFFERED: Final = ("snappy", "zlib", "zstd")
 
 def agreed(wanted: Iterable[object]) -> list[str]:
     """What both sides know, in the client's order."""
-    return [name for name in wanted if isinstance(name, str) and name in _OFFERED]
+    return list(dict.fromkeys([name for name in wanted if isinstance(name, str) and name in _OFFERED]))
 
 
 def inflate(compressor: int, packed: bytes, size_bytes: int) -> bytes:

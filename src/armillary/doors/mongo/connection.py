@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
             self._write(answer)
             return
         try:
-            envelope = open_frame(frame)
+            envelope = open_frame(frame, self.client.message_bytes_max)
         except Hopeless as reason:
             self._give_up(reason)
             return

@@ -16,7 +16,7 @@ from armillary import limits
 from armillary.doors.mongo import authentication, compression
 from armillary.doors.mongo.call import Call, Reply
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson_values import Document
+from armillary.model.bson_values import Document, encode
 
 SET_NAME: Final = "globaldb"  # the service's
 _ELECTION: Final = ObjectId("7fffffff0000000000000001")
@@ -78,11 +78,14 @@ def _note_metadata(call: Call) -> None:
     client = call.client
     told = call.body.get("client")
     if told is not None:
-        if client.metadata is not None:
+        if client.has_metadata:
             raise refusal(186, "The client metadata document may only be sent in the first hello")
         if not isinstance(told, dict):
             raise refusal(14, "The client metadata document is no document")
-        client.metadata = told
+        if len(encode(told)) > limits.MONGO_METADATA_BYTES_MAX:
+            most = limits.MONGO_METADATA_BYTES_MAX
+            raise refusal(187, f"The client metadata document must be less then or equal to {most} bytes")
+        client.has_metadata = True
         client.app_name = application_in(told)
     wanted = call.body.get("compression")
     if isinstance(wanted, list):

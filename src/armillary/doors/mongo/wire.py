@@ -58,8 +58,8 @@ class Request(NamedTuple):
     sequences: dict[str, list[bytes]]  # documents that came beside the body, undecoded
 
 
-def open_frame(frame: bytes) -> Envelope:
-    """A whole frame, as long as its header says."""
+def open_frame(frame: bytes, bytes_max: int = limits.MONGO_MESSAGE_BYTES_MAX) -> Envelope:
+    """A whole frame, as long as its header says. `bytes_max`: of a message once it is inflated."""
     _, request_id, _, op_code = HEADER.unpack_from(frame)
     content = frame[HEADER_BYTES:]
     compressor = None
@@ -67,7 +67,7 @@ def open_frame(frame: bytes) -> Envelope:
         if len(content) < _COMPRESSED.size:
             raise Hopeless("a compressed message is too short")
         op_code, size_bytes, compressor = _COMPRESSED.unpack_from(content)
-        if not 0 <= size_bytes <= limits.MONGO_MESSAGE_BYTES_MAX:
+        if not 0 < size_bytes <= bytes_max:
             raise Hopeless(f"a compressed message of {size_bytes} bytes is not accepted")
         content = compression.inflate(compressor, content[_COMPRESSED.size :], size_bytes)
     if op_code == OP_QUERY:
@@ -136,7 +136,7 @@ def _read_sequence(section: bytes) -> tuple[str, list[bytes]]:
         name = section[_INT32.size : name_end].decode()
     except UnicodeDecodeError:
         raise Hopeless("the name of a document sequence is no text") from None
-    documents = []
+    documents: list[bytes] = []
     at, end = name_end + 1, len(section)
     while at < end:
         if end - at < _EMPTY_BYTES:
@@ -144,6 +144,9 @@ def _read_sequence(section: bytes) -> tuple[str, list[bytes]]:
         (size_bytes,) = _INT32.unpack_from(section, at)
         if size_bytes < _EMPTY_BYTES or size_bytes > end - at:
             raise Hopeless("a document of a sequence is longer than the sequence")
+        if len(documents) == limits.MONGO_BATCH_OPERATIONS_MAX:
+            most = limits.MONGO_BATCH_OPERATIONS_MAX
+            raise bad_message(16, f"Write batch sizes must be between 1 and {most}. There are more operations.")
         documents.append(section[at : at + size_bytes])
         at += size_bytes
     return name, documents

@@ -66,6 +66,7 @@ CODE_NAMES: Final = {
     168: "InvalidPipelineOperator",
     175: "QueryPlanKilled",
     186: "ClientMetadataCannotBeMutated",
+    187: "ClientMetadataDocumentTooLarge",
     189: "PrimarySteppedDown",
     197: "InvalidIndexSpecificationOption",
     206: "NoSuchSession",
