@@ -223,7 +223,13 @@ WRITE_STALL_SECONDS_MAX = 30.0
 IDLE_SECONDS_MAX = 120.0
 LINGER_BYTES_MAX = 16 * MB
 LINGER_SECONDS = 2.0  # how long a refused client may go on sending, so that it reads the refusal and not a reset
-CONNECTIONS_MAX = 4096
+CONNECTIONS_MAX = 4096  # over all doors
+# File descriptors. Storage keeps all its tables open where there are plenty; otherwise a quarter of what there is.
+DESCRIPTORS_WANTED = 65_536  # more are of no use with so many connections
+DESCRIPTORS_PLENTY = 16_384
+DESCRIPTORS_RESERVED = 128  # logs, manifests, directories, pipes of scripts, tables being written, listening sockets
+TABLE_FILES_MIN = 64
+CONNECTIONS_MIN = 16
 CERTIFICATE_DAYS = 825  # the longest that Apple's clients accept
 
 # Storage (ours).

@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -99,12 +100,19 @@ class DataDirectory:
         shutil.rmtree(self._path / _CHECKPOINTS / name, ignore_errors=True)
 
     def free_bytes(self) -> int:
-        state = os.statvfs(self._path)
+        """A disk that does not say counts as empty: what is written to it then fails by itself."""
+        try:
+            state = os.statvfs(self._path)
+        except OSError:
+            return sys.maxsize
         return state.f_bavail * state.f_frsize
 
     def default_reserve_bytes(self) -> int:
         """The room that is left alone so that what is already accepted can always be flushed and compacted."""
-        state = os.statvfs(self._path)
+        try:
+            state = os.statvfs(self._path)
+        except OSError:
+            return FREE_DISK_BYTES_MIN
         share = int(state.f_blocks * state.f_frsize * FREE_DISK_SHARE)
         return max(FREE_DISK_BYTES_MIN, min(FREE_DISK_BYTES_MAX, share))
 

@@ -24,10 +24,11 @@ from armillary import limits
 from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
+from armillary.storage.disk_errors import translated
 from armillary.storage.engine import T, Txn
 from armillary.storage.overlay import Layer, OverlayTxn
 from armillary.storage.private import Permissions
-from armillary.storage.rocks_database import Database, Version, is_stall, translated
+from armillary.storage.rocks_database import Database, Version, is_stall
 from armillary.storage.rocks_store import RocksStore, prefix_of
 
 Durability = Literal["full", "relaxed"]
@@ -398,7 +399,7 @@ def _open(directory: DataDirectory) -> Database:
     except Exception as error:
         _log.error("storage does not open: %s", error)
         raise translated(error) or Failure(
-            Kind.CORRUPT, "The data directory cannot be opened: its files are damaged. Restore it from a backup."
+            Kind.UNAVAILABLE, "The data directory cannot be opened at the moment. The log has the reason."
         ) from error
 
 

@@ -1,5 +1,5 @@
-"""One open RocksDB, as the engine needs it: its settings, batches, snapshots, scans, and its errors in our words.
-When to write, sync, publish and reopen is decided by `rocks.py`.
+"""One open RocksDB, as the engine needs it: its settings, batches, snapshots and scans. Its errors are
+`disk_errors.py`'s to translate; when to write, sync, publish and reopen is decided by `rocks.py`.
 
 Four properties of the binding (rocksdict 0.3.29) shape this file. A `Snapshot` serves single keys only: iterators made
 from it show the newest state. `ReadOptions.set_iterate_lower_bound` sets the upper bound. `items()` ends silently on a
@@ -19,6 +19,8 @@ import rocksdict
 
 from armillary.errors import Failure, Kind
 from armillary.limits import BLOCK_CACHE_BYTES, MB, WRITE_BUFFER_BYTES, WRITE_LOG_BYTES_MAX
+from armillary.storage import descriptors
+from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Layer, Pair
 
 _MISS: Final = ("key not found",)
@@ -348,27 +350,6 @@ def is_stall(error: BaseException) -> bool:
     return type(error) is Exception and "Write stall" in str(error)
 
 
-def translated(error: BaseException) -> Failure | None:
-    """What an error of the database means in our words; None if it is none of the database's."""
-    if type(error) is not Exception and not isinstance(error, rocksdict.DbClosedError):
-        return None
-    text = str(error)
-    if "No space left" in text or "Disk quota" in text:
-        return Failure(
-            Kind.STORAGE_FULL, "The disk of the data directory is full. Free some room; no restart is needed."
-        )
-    if text.startswith("Corruption") or "checksum" in text or "No such file" in text:
-        return Failure(
-            Kind.CORRUPT,
-            "Stored data is damaged: a checksum is wrong or a file is missing. Check the disk and restore a backup.",
-        )
-    if text.startswith(("IO error", "Operation aborted", "Shutdown", "Incomplete", "Invalid argument", "DB instance")):
-        return Failure(
-            Kind.UNAVAILABLE, "The storage of the data directory does not answer. Check the disk, then try again."
-        )
-    return None
-
-
 def _options() -> rocksdict.Options:
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
@@ -378,6 +359,7 @@ def _options() -> rocksdict.Options:
     # tolerating only a torn tail would refuse when blocks were written out of order.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())
     options.set_paranoid_checks(True)
+    options.set_max_open_files(descriptors.for_tables())
     # Memory: at most four write buffers; nothing is allocated before it is needed.
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(4)

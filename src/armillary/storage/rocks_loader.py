@@ -13,9 +13,10 @@ from typing import Final
 import rocksdict
 
 from armillary.limits import LOAD_TABLE_BYTES
+from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Pair
 from armillary.storage.private import make_directory
-from armillary.storage.rocks_database import Database, table_writer, translated
+from armillary.storage.rocks_database import Database, table_writer
 
 _numbers: Final = count(1)
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from armillary import work
+from armillary.storage.disk_errors import translated
 from armillary.storage.engine import Kept, Loader, T, Txn, View
 from armillary.storage.overlay import OverlayTxn
-from armillary.storage.rocks_database import KeptView, PinnedView, VersionView, translated
+from armillary.storage.rocks_database import KeptView, PinnedView, VersionView
 from armillary.storage.rocks_loader import RocksLoader
 from armillary.work import Check
 
