@@ -317,6 +317,7 @@ SCRIPT_FUNCTION_SECONDS_MAX = 0.1  # of computing in one call of a function: eve
 SCRIPT_MEMORY_BYTES_MAX = 128 * MB
 SCRIPT_CELLS_MAX = 4  # scripts that run at the same time; the others wait
 SCRIPT_LONG_CELLS_MAX = 4  # beside them, scripts that have run for long already
+SCRIPT_FUNCTION_CELLS_MAX = 4  # processes for functions of queries: one for each database that calls some
 SCRIPT_LONG_SECONDS = 0.5
 SCRIPT_WAIT_SECONDS_MAX = 15.0  # for a place among them
 SCRIPT_START_SECONDS_MAX = 10.0

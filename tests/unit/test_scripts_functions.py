@@ -18,7 +18,7 @@ async def test_a_call_that_comes_late_is_said_to_be_late(monkeypatch: pytest.Mon
     """Not that its process ended, which is ended only then; another takes its place."""
     caller = Caller()
     await caller.ready()
-    functions = QueryFunctions(caller, {"double": "function (n) { return n * 2; }"}.get)
+    functions = QueryFunctions(lambda: caller, {"double": "function (n) { return n * 2; }"}.get)
     functions.check_function("double")
     assert functions.call_function("double", [21]) == 42
     first = caller.process_id
@@ -36,7 +36,7 @@ async def test_a_call_that_comes_late_is_said_to_be_late(monkeypatch: pytest.Mon
 async def test_a_query_goes_on_when_the_process_was_ended_between_two_of_its_calls() -> None:
     caller = Caller()
     await caller.ready()
-    functions = QueryFunctions(caller, {"double": "function (n) { return n * 2; }"}.get)
+    functions = QueryFunctions(lambda: caller, {"double": "function (n) { return n * 2; }"}.get)
     functions.check_function("double")
     assert functions.call_function("double", [21]) == 42
     caller.leave()  # as when another query kept it too long
@@ -55,7 +55,7 @@ async def test_one_that_computes_in_a_step_of_the_engines_is_not_waited_for_as_l
     caller = Caller()
     await caller.ready()
     source = "function () { const one = 'x'.repeat(1e6); for (;;) one.split('').sort(); }"
-    functions = QueryFunctions(caller, {"sorts": source}.get)
+    functions = QueryFunctions(lambda: caller, {"sorts": source}.get)
     functions.check_function("sorts")
     with pytest.raises(Failure, match="longer than"):
         functions.call_function("sorts", [])

@@ -8,8 +8,10 @@ import ast
 import asyncio
 import errno
 import os
+import re
 import select
 import signal
+import subprocess
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
@@ -22,8 +24,11 @@ import pytest
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.scripts import confinement
+from armillary.scripts import functions as functions_module
+from armillary.scripts import jail as jail_module
 from armillary.scripts.confinement import filter_program
-from armillary.scripts.jail import Begin, Ended, Jail, Perform
+from armillary.scripts.functions import Caller, Callers, QueryFunctions
+from armillary.scripts.jail import Begin, Confinement, Ended, Jail, Perform
 from armillary.scripts.run import Role, Script, result_of
 
 ATTEMPTS = [
@@ -205,7 +210,7 @@ async def nothing(asked: Any) -> Any:
 
 
 async def run(jail: Jail, source: str, cpu_s: float = 2.0, perform: Perform = nothing) -> Ended:
-    return await jail.run(Begin(source, GIVEN, cpu_s, 32 * limits.MB), perform)
+    return await jail.run(Begin(source, GIVEN, cpu_s=cpu_s, memory_bytes=32 * limits.MB), perform)
 
 
 def refusal_of(ended: Ended) -> Failure | None:
@@ -421,3 +426,159 @@ async def test_scripts_that_take_long_make_room_for_others(jail: Jail, monkeypat
         each.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     await run(jail, NAMES)
+
+
+# What confines a cell is checked, not hoped for.
+
+_NUMBERS = {"x86_64": (157, 110), "aarch64": (167, 173)}  # of prctl and getppid
+_OUTER = """
+import ctypes, os, struct, sys
+number, option, outcome = map(int, sys.argv[1:4])
+steps = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, option), (0x06, 0, 0, outcome)]
+program = b"".join(struct.pack("=HBBI", *step) for step in [*steps, (0x06, 0, 0, 0x7FFF0000)])
+kept = ctypes.create_string_buffer(program, len(program))
+library = ctypes.CDLL(None)
+assert library.prctl(38, 1, 0, 0, 0) == 0
+assert library.prctl(22, 2, ctypes.c_char_p(struct.pack("@HP", len(program) // 8, ctypes.addressof(kept))), 0, 0) == 0
+os.execv(sys.argv[4], sys.argv[4:])
+"""
+_ERRNO = 0x00050000  # of what a filter answers: the call fails with the number that is added; 0: it seems to succeed
+_SCRIPT = "function () { __.response.setBody(1); }"
+
+
+def _in_a_kernel_where(option: int, outcome: int) -> Any:
+    """Cells are started where one option of prctl is not what it should be."""
+    made = jail_module.cell_command
+    number = _NUMBERS[os.uname().machine][0]
+
+    def command(confinement: Confinement) -> list[str]:
+        return [sys.executable, "-I", "-S", "-c", _OUTER, str(number), str(option), str(outcome), *made(confinement)]
+
+    return command
+
+
+@pytest.mark.skipif(os.uname().machine not in _NUMBERS, reason="the numbers of its calls are not known")
+@pytest.mark.parametrize(
+    ("option", "outcome", "said"),
+    [
+        (22, _ERRNO | errno.EINVAL, "refuses the filter of system calls"),
+        (22, _ERRNO | errno.EPERM, "refuses the filter of system calls"),
+        (22, _ERRNO, "without applying it"),  # it says yes and does nothing
+        (38, _ERRNO | errno.EINVAL, "prctl option 38"),
+        (38, _ERRNO | errno.EPERM, "prctl option 38"),
+        (1, _ERRNO | errno.EPERM, "prctl option 1"),
+    ],
+)
+async def test_nothing_runs_where_a_cell_is_not_confined(
+    monkeypatch: pytest.MonkeyPatch, option: int, outcome: int, said: str
+) -> None:
+    command = _in_a_kernel_where(option, outcome)
+    monkeypatch.setattr(jail_module, "cell_command", command)
+    monkeypatch.setattr(functions_module, "cell_command", command)
+    jail = Jail()
+    with pytest.raises(Failure, match=said) as refused:
+        await run(jail, _SCRIPT)
+    assert refused.value.kind is Kind.UNSUPPORTED and "--script-confinement limits" in refused.value.message
+    await jail.close()
+    caller = Caller()
+    functions = QueryFunctions(lambda: caller, {"one": "function () { return 1; }"}.get)
+    functions.check_function("one")
+    with pytest.raises(Failure, match=said):
+        functions.call_function("one", [])
+    caller.leave()
+    trusting = Jail("limits")
+    if option == 22:
+        assert (await run(trusting, _SCRIPT)).told["responseBody"] == 1
+    else:  # what has nothing to do with the filter is not given up
+        with pytest.raises(Failure, match=said):
+            await run(trusting, _SCRIPT)
+    await trusting.close()
+
+
+@pytest.mark.parametrize("needs_filter", [True, False])
+def test_an_unknown_architecture_is_refused(needs_filter: bool) -> None:
+    program = f"""
+import os, sys, types
+sys.path.append({str(Path(confinement.__file__).parent)!r})
+import confinement
+os.uname = lambda: types.SimpleNamespace(machine="vax")
+try:
+    confinement.give_up_everything(needs_filter={needs_filter})
+except confinement.NotConfined as error:
+    os.write(1, str(error).encode())
+else:
+    os.write(1, b"goes on")
+os._exit(0)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30, check=True).stdout.decode()
+    assert said == ("no filter of system calls is known for vax" if needs_filter else "goes on")
+
+
+_NAMES = {
+    "harmless": (
+        "read write ppoll munmap brk rt_sigaction rt_sigprocmask rt_sigreturn pselect6 sched_yield mremap madvise "
+        "getpid exit gettimeofday getrusage times sigaltstack futex restart_syscall clock_gettime exit_group getrandom"
+    ).split(),
+    "mapping": ["mmap", "mprotect"],
+    "limiting": ["prlimit64"],
+}
+_HEADERS = {
+    "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+    "aarch64": "/usr/include/asm-generic/unistd.h",
+    "riscv64": "/usr/include/asm-generic/unistd.h",
+}
+
+
+@pytest.mark.parametrize("machine", sorted(confinement._MACHINES))
+def test_numbers_of_system_calls(machine: str) -> None:
+    header = Path(_HEADERS[machine])
+    if not header.exists():
+        pytest.skip("the kernel's headers are not installed")
+    numbers = {
+        name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())
+    }
+    names = dict(_NAMES)
+    if machine == "x86_64":  # which has older calls too
+        names["harmless"] = sorted({*names["harmless"], "poll", "select"} - {"ppoll"})
+    _, harmless, mapping, limiting = confinement._MACHINES[machine]
+    assert set(harmless) == {numbers[name] for name in names["harmless"]}
+    assert set(mapping) == {numbers[name] for name in names["mapping"]}
+    assert limiting == numbers["prlimit64"]
+
+
+async def test_a_cell_serves_one_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCRIPT_CELLS_MAX", 2)
+    jail = Jail()
+
+    async def process_of(owner: str) -> int:
+        before = set(jail.process_ids)
+        assert (await jail.run(Begin(_SCRIPT, GIVEN, owner), nothing)).told["responseBody"] == 1
+        idle = jail._idle[-1]
+        assert idle.owner == owner
+        assert idle.process_id in before or len(jail.process_ids) <= 2
+        return idle.process_id
+
+    first, second = await process_of("one"), await process_of("two")
+    assert first != second
+    assert (await process_of("one"), await process_of("two")) == (first, second)  # each its own again
+    third = await process_of("three")
+    assert third not in (first, second)
+    assert first not in jail.process_ids, "the one that was idle for longest made room"
+    assert await process_of("two") == second
+    await jail.close()
+
+
+async def test_functions_of_queries_run_in_a_process_of_their_database() -> None:
+    callers = Callers()
+    found = {owner: callers.of(owner) for owner in ("one", "two")}
+    source = {"next": "function () { globalThis.n = (globalThis.n || 0) + 1; return globalThis.n; }"}
+    for caller in found.values():
+        functions = QueryFunctions(lambda caller=caller: caller, source.get)  # type: ignore[misc]
+        functions.check_function("next")
+        assert functions.call_function("next", []) == 1
+    assert found["one"].process_id != found["two"].process_id
+    assert callers.of("one") is found["one"]
+    for number in range(limits.SCRIPT_FUNCTION_CELLS_MAX):
+        callers.of(f"more {number}")
+    assert found["one"].process_id is None and found["two"].process_id is None
+    callers.leave()

@@ -24,8 +24,8 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
 from armillary.partition import upkeep
 from armillary.partition.partition import Partition
-from armillary.scripts.functions import Caller
-from armillary.scripts.jail import Jail
+from armillary.scripts.functions import Callers
+from armillary.scripts.jail import Confinement, Jail
 from armillary.scripts.turns import Turns
 from armillary.storage.engine import Engine
 
@@ -43,6 +43,7 @@ class AccountSettings:
     has_burst: bool = False
     partition_storage_bytes: int = limits.PARTITION_STORAGE_BYTES
     merges_by_policy: bool = False
+    script_confinement: Confinement = "filter"
 
 
 class Stoppable(Protocol):
@@ -61,9 +62,9 @@ class Account:
         self.reshaper = Reshaper(self)
         self.snapshots = Snapshots(self)
         self.migrations: dict[tuple[str, str], Stoppable] = {}  # by the names of what is moved, as it was found
-        self.jail = Jail()  # where scripts run; nothing runs there until one does
+        self.jail = Jail(settings.script_confinement)  # where scripts run; nothing runs there until one does
         self.script_turns = Turns()
-        self.function_caller = Caller()  # the same for functions of queries
+        self.function_callers = Callers(settings.script_confinement)  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
         self._unopened: dict[bytes, Record] = {}  # containers that could not be brought to life yet, by rid
@@ -104,7 +105,7 @@ class Account:
         await self.catalog.close()
         await self.reshaper.close()
         await self.jail.close()
-        self.function_caller.leave()
+        self.function_callers.leave()
 
     def _check_capacity(self) -> None:
         """A data directory is of an account with provisioned throughput or of a serverless one: what its containers may

@@ -22,7 +22,7 @@ from armillary.partition.partition import Partition
 from armillary.scripts.functions import QueryFunctions
 from armillary.scripts.run import Role, Script, Setting, run_script
 from armillary.scripts.trace import Trace
-from armillary.scripts.transaction import Home, ScriptTransaction
+from armillary.scripts.transaction import Home, ScriptTransaction, database_of
 
 PROCEDURE_RU = 1.0  # and what its operations cost
 
@@ -131,7 +131,8 @@ def query_functions(account: Account, container: Container) -> QueryFunctions:
         record = account.catalog.find(ResourceType.FUNCTION, container.record.rid, name)
         return record.body["body"] if record is not None else None
 
-    return QueryFunctions(account.function_caller, find)
+    database = database_of(container.schema.self_link)
+    return QueryFunctions(lambda: account.function_callers.of(database), find)
 
 
 def _home(account: Account, container: Container, key: Key, epk: bytes) -> Home:

@@ -8,7 +8,7 @@ not used: somebody waits for a cell to start.
     R  ->  results of the operations                              E  <-  the script ended, well or by its own error
     Q  ->  instead of results: the script is over                 X  <-  the engine ended it: time, memory or syntax
     C  ->  a call of a function, in a context of many             F  <-  the function threw: number and text
-    D  ->  such a context is no longer needed
+    D  ->  such a context is no longer needed                     N  <-  the process could not be confined, and why
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WORLDS_READY = 3
 _QUIET_S = 0.002
 
 
-def main(engine_path: str, directory: str) -> None:
+def main(engine_path: str, directory: str, confined_by: str) -> None:
     # Behind the standard library, so that nothing there is taken for something of it.
     sys.path += [os.path.dirname(engine_path), directory]
     engine, confinement = __import__("_quickjs"), __import__("confinement")
@@ -45,8 +45,12 @@ def main(engine_path: str, directory: str) -> None:
     for name in ("prelude.js", "errors.js", "objects.js", "library.js"):
         with open(os.path.join(directory, name), encoding="utf-8") as file:
             sources.append(file.read())
-    confinement.give_up_everything()
     pipes = _Pipes()
+    try:
+        confinement.give_up_everything(needs_filter=confined_by != "limits")
+    except confinement.NotConfined as error:
+        pipes.write(b"N", str(error).encode("utf-8", "replace"))
+        os._exit(1)
     pipes.write(b"E", b"ready")
     worlds: list[_World] = []
     contexts: dict[int, tuple[Any, dict[str, Any]]] = {}
@@ -263,4 +267,4 @@ class _Pipes:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

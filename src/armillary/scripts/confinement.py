@@ -1,6 +1,6 @@
 """How a cell gives up what it could reach: first by limits and flags of its process, then by a filter that leaves it
-the handful of system calls that an interpreter needs to compute and to speak over its two pipes. Stands for itself,
-since a cell imports nothing of the server's.
+the handful of system calls that an interpreter needs to compute and to speak over its two pipes. Each step is checked:
+a cell that could not be confined runs nothing. Stands for itself, since a cell imports nothing of the server's.
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # EPERM
 _CALL_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32  # places in what a filter is shown
 _EXECUTABLE = 4
 
+# The numbers of machines that came after the kernel had one table for all.
+_GENERIC = (
+    # read write pselect ppoll exit exit_group futex clock_gettime yield restart sigaltstack sigaction sigprocmask
+    # sigreturn times getrusage gettimeofday getpid brk munmap mremap madvise getrandom
+    (63, 64, 72, 73, 93, 94, 98, 113, 124, 128, 132, 134, 135, 139, 153, 165, 169, 172, 214, 215, 216, 233, 278),
+    (222, 226),
+    261,
+)
 # For each machine: its name for the kernel, calls that are harmless, those that map memory, and the one that sets
 # limits.
 _MACHINES = {
@@ -34,23 +42,25 @@ _MACHINES = {
         (9, 10),
         302,
     ),
-    "aarch64": (
-        0xC00000B7,
-        # read write pselect ppoll exit exit_group futex clock_gettime yield restart sigaltstack sigaction sigprocmask
-        # sigreturn times getrusage gettimeofday getpid brk munmap mremap madvise getrandom
-        (63, 64, 72, 73, 93, 94, 98, 113, 124, 128, 132, 134, 135, 139, 153, 165, 169, 172, 214, 215, 216, 233, 278),
-        (222, 226),
-        261,
-    ),
+    "aarch64": (0xC00000B7, *_GENERIC),
+    "riscv64": (0xC00000F3, *_GENERIC),
 }
 
 
-def give_up_everything() -> None:
-    """No file, no socket and no process can be had from here on, whatever the engine is made to do."""
-    library = ctypes.CDLL(None)
-    library.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)  # where the server ends, cells do
-    library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+class NotConfined(Exception):
+    """Something that confines the process could not be had, and `args[0]` says what."""
+
+
+def give_up_everything(*, needs_filter: bool = True) -> None:
+    """No file, no socket and no process can be had from here on, whatever the engine is made to do. NotConfined if any
+    of that fails; without `needs_filter`, the filter of system calls may be missing, and the limits must do."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if hasattr(library, "prctl"):
+        _prctl(library, _PR_SET_PDEATHSIG, _SIGKILL)  # where the server ends, cells do
+        _prctl(library, _PR_SET_NO_NEW_PRIVS, 1)
+        _prctl(library, _PR_SET_DUMPABLE, 0)
+    elif needs_filter:
+        raise NotConfined("this system has no seccomp")
     os.closerange(3, 1024)
     os.nice(_NICENESS)  # the server goes first
     for name, most in (
@@ -61,12 +71,32 @@ def give_up_everything() -> None:
         (resource.RLIMIT_AS, ADDRESS_SPACE_BYTES),
     ):
         resource.setrlimit(name, (most, most))
-    program = filter_program(os.uname().machine)
-    if program is not None:  # elsewhere, and where the kernel has no filters, the limits above must do
-        kept = ctypes.create_string_buffer(program, len(program))
-        count = len(program) // _INSTRUCTION.size
-        header = struct.pack("@HP", count, ctypes.addressof(kept))
-        library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(header), 0, 0)
+        if resource.getrlimit(name) != (most, most):
+            raise NotConfined("the limits of the process cannot be set")
+    try:
+        _install_filter(library, os.uname().machine)
+    except NotConfined:
+        if needs_filter:
+            raise
+
+
+def _install_filter(library: ctypes.CDLL, machine: str) -> None:
+    program = filter_program(machine)
+    if program is None:
+        raise NotConfined(f"no filter of system calls is known for {machine}")
+    kept = ctypes.create_string_buffer(program, len(program))
+    count = len(program) // _INSTRUCTION.size
+    header = struct.pack("@HP", count, ctypes.addressof(kept))
+    _prctl(library, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(header))
+    # Emulators and sandboxes may say yes and do nothing. This call cannot fail but by the filter.
+    if library.getppid() != -1:
+        raise NotConfined("the kernel took the filter of system calls (seccomp) without applying it")
+
+
+def _prctl(library: ctypes.CDLL, option: int, second: int, third: object = 0) -> None:
+    if library.prctl(option, second, third, 0, 0) != 0:
+        what = "the filter of system calls (seccomp)" if option == _PR_SET_SECCOMP else f"prctl option {option}"
+        raise NotConfined(f"the kernel refuses {what}: {os.strerror(ctypes.get_errno())}")
 
 
 def filter_program(machine: str) -> bytes | None:

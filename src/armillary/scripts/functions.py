@@ -19,7 +19,7 @@ import orjson
 from armillary import limits
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.values import UNDEFINED, Value
-from armillary.scripts.jail import cell_command, nowhere
+from armillary.scripts.jail import Confinement, cell_command, check_ready, nowhere
 from armillary.scripts.run import Role, Script, stopped, thrown
 
 _HEAD = struct.Struct(">IB")
@@ -28,10 +28,33 @@ _STEP = 3  # times the same: of computing in one step of the engine, which it do
 _LOOK_S = 0.1
 
 
-class Caller:
-    """The process that functions run in, for all queries. Nobody else runs while it is asked, so one is enough."""
+class Callers:
+    """The processes that functions run in: one for each database that calls some, up to a number of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, confinement: Confinement = "filter") -> None:
+        self._confinement = confinement
+        self._by_owner: dict[str, Caller] = {}  # the longest unused first
+
+    def of(self, owner: str) -> Caller:
+        """The one of a database."""
+        caller = self._by_owner.pop(owner, None) or Caller(self._confinement)
+        if len(self._by_owner) >= limits.SCRIPT_FUNCTION_CELLS_MAX:
+            longest = next(iter(self._by_owner))
+            self._by_owner.pop(longest).leave()  # a query that still uses it starts it again
+        self._by_owner[owner] = caller
+        return caller
+
+    def leave(self) -> None:
+        for caller in self._by_owner.values():
+            caller.leave()
+        self._by_owner.clear()
+
+
+class Caller:
+    """The process that functions of one database run in. No other query runs while it is asked, so one is enough."""
+
+    def __init__(self, confinement: Confinement = "filter") -> None:
+        self._confinement = confinement
         self._process: subprocess.Popen[bytes] | None = None
         self._next_context = 0
         self.generation = 0  # counts processes: contexts go with theirs
@@ -79,7 +102,7 @@ class Caller:
         self.leave()
         with nowhere() as directory:
             self._process = subprocess.Popen(  # noqa: S603 (our own program)
-                cell_command(),
+                cell_command(self._confinement),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -88,10 +111,13 @@ class Caller:
                 bufsize=0,
             )
         try:
-            self._read(limits.SCRIPT_START_SECONDS_MAX)
+            check_ready(*self._read(limits.SCRIPT_START_SECONDS_MAX))
         except (OSError, EOFError):
             self.leave()
             raise Failure(Kind.UNAVAILABLE, "The process for functions did not start.") from None
+        except Failure:
+            self.leave()
+            raise
 
     def _write(self, letter: bytes, body: bytes) -> None:
         assert self._process is not None and self._process.stdin is not None
@@ -150,11 +176,12 @@ class Caller:
 class QueryFunctions:
     """The functions of a container, for one execution of a query."""
 
-    __slots__ = ("_caller", "_context", "_find", "_generation", "_sources", "_told")
+    __slots__ = ("_context", "_find", "_generation", "_got", "_owned", "_sources", "_told")
 
-    def __init__(self, caller: Caller, find: Callable[[str], str | None]) -> None:
-        """`find`: the source of a function by its name."""
-        self._caller = caller
+    def __init__(self, caller: Callable[[], Caller], find: Callable[[str], str | None]) -> None:
+        """`caller` gives the process, once a function is called; `find` the source of a function by its name."""
+        self._got = caller
+        self._owned: Caller | None = None
         self._find = find
         self._sources: dict[str, str] = {}
         self._told: set[str] = set()  # functions that the process knows
@@ -166,6 +193,12 @@ class QueryFunctions:
         if source is None:
             raise bad_request(f"The query calls the user-defined function 'udf.{name}', which the container has not.")
         self._sources[name] = source
+
+    @property
+    def _caller(self) -> Caller:
+        if self._owned is None:
+            self._owned = self._got()
+        return self._owned
 
     async def ready(self) -> None:
         if self._sources:

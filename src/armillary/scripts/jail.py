@@ -16,7 +16,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 
@@ -32,11 +32,27 @@ _NOT_JSON = "Error: what the script says is not JSON in UTF-8: lone surrogates h
 Perform = Callable[[Any], Awaitable[Any]]  # what a script asks for -> what it is answered
 
 
-def cell_command() -> list[str]:
+Confinement = Literal["filter", "limits"]  # what a cell must have before it runs anything; limits: not the filter
+
+
+def cell_command(confinement: Confinement) -> list[str]:
     """How a cell is started: without the server's modules, environment and settings."""
     engine = importlib.util.find_spec("_quickjs")
     assert engine is not None and engine.origin is not None, "the engine is a dependency"
-    return [sys.executable, "-I", "-S", str(_HERE / "cell.py"), engine.origin, str(_HERE)]
+    return [sys.executable, "-I", "-S", str(_HERE / "cell.py"), engine.origin, str(_HERE), confinement]
+
+
+def check_ready(letter: bytes, body: bytes) -> None:
+    """What a cell says first: that it has given up everything, or why it could not."""
+    if letter == b"E":
+        return
+    if letter != b"N":
+        raise EOFError
+    raise Failure(
+        Kind.UNSUPPORTED,
+        f"JavaScript is not run here, because its process cannot be confined: {body.decode('utf-8', 'replace')[:200]}. "
+        "Where scripts are trusted, --script-confinement limits runs them without the filter.",
+    )
 
 
 @contextmanager
@@ -55,6 +71,7 @@ class Begin(NamedTuple):
 
     source: str
     given: dict[str, Any]
+    owner: str = ""  # the database, whose scripts alone a cell runs
     cpu_s: float = limits.SCRIPT_ENGINE_SECONDS_MAX
     memory_bytes: int = limits.SCRIPT_MEMORY_BYTES_MAX
 
@@ -77,8 +94,9 @@ class Ended(NamedTuple):
 
 
 class Jail:
-    def __init__(self) -> None:
-        self._idle: list[_Cell] = []
+    def __init__(self, confinement: Confinement = "filter") -> None:
+        self._confinement = confinement
+        self._idle: list[_Cell] = []  # the longest idle first
         self._cells: set[_Cell] = set()
         self._room = asyncio.Semaphore(limits.SCRIPT_CELLS_MAX)
         self._long_count = 0  # of scripts that have run for so long that they made room for others
@@ -98,12 +116,12 @@ class Jail:
         loop = asyncio.get_running_loop()
         timer = loop.call_later(limits.SCRIPT_LONG_SECONDS, self._make_room, place)
         try:
-            cell = await self._ready()
+            cell = await self._ready(begin.owner)
             begun_s = loop.time()
             ended = await self._run(cell, begin, perform)
             if ended.stopped == "lost" and not cell.has_answered and loop.time() - begun_s < _UNSEEN_S:
                 # It had ended before it was asked, perhaps, and nobody knew; nothing was done, so another may try.
-                ended = await self._run(await self._ready(), begin, perform)
+                ended = await self._run(await self._ready(begin.owner), begin, perform)
             return ended
         finally:
             timer.cancel()
@@ -133,18 +151,30 @@ class Jail:
                 self._cells.discard(cell)
                 await asyncio.shield(cell.kill())
 
-    async def _ready(self) -> _Cell:
+    async def _ready(self, owner: str) -> _Cell:
+        """One that ran scripts of this database, or none yet: an engine that a script has broken from within may reach
+        what the next script is given."""
         if self._is_closed:
             raise Failure(Kind.UNAVAILABLE, "The server is stopping.")
-        while self._idle:
-            cell = self._idle.pop()
+        while (cell := self._take_idle(owner)) is not None:
             if cell.is_alive:
                 return cell
-            self._cells.discard(cell)
-            await cell.kill()
-        cell = await _Cell.start()
+            await self._end(cell)
+        if len(self._idle) >= limits.SCRIPT_CELLS_MAX:
+            await self._end(self._idle.pop(0))
+        cell = await _Cell.start(owner, self._confinement)
         self._cells.add(cell)
         return cell
+
+    def _take_idle(self, owner: str) -> _Cell | None:
+        for place in range(len(self._idle) - 1, -1, -1):
+            if self._idle[place].owner == owner:
+                return self._idle.pop(place)
+        return None
+
+    async def _end(self, cell: _Cell) -> None:
+        self._cells.discard(cell)
+        await cell.kill()
 
     @property
     def process_ids(self) -> list[int]:
@@ -168,6 +198,7 @@ class _Cell(asyncio.SubprocessProtocol):
     """One process. Frames that it sends are kept until somebody reads them."""
 
     def __init__(self) -> None:
+        self.owner = ""
         self._received = bytearray()
         self._length: int | None = None  # of the frame that is coming
         self._arrived: asyncio.Future[None] | None = None  # what a reader waits for
@@ -179,23 +210,33 @@ class _Cell(asyncio.SubprocessProtocol):
         self.has_answered = False  # in this run
 
     @classmethod
-    async def start(cls) -> _Cell:
+    async def start(cls, owner: str, confinement: Confinement) -> _Cell:
         loop = asyncio.get_running_loop()
         try:
             with nowhere() as directory:
                 transport, cell = await loop.subprocess_exec(
-                    cls, *cell_command(), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, cwd=directory, close_fds=True
+                    cls,
+                    *cell_command(confinement),
+                    stdin=PIPE,
+                    stdout=PIPE,
+                    stderr=DEVNULL,
+                    env={},
+                    cwd=directory,
+                    close_fds=True,
                 )
         except OSError as error:
             raise Failure(Kind.UNAVAILABLE, f"No process for scripts could be started: {error.strerror}.") from None
+        cell.owner = owner
         cell._transport = transport
         cell._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
         try:
-            letter, _ = await cell._read(limits.SCRIPT_START_SECONDS_MAX)
-            assert letter == b"E", "a cell says that it is ready"
+            check_ready(*await cell._read(limits.SCRIPT_START_SECONDS_MAX))
         except (TimeoutError, EOFError):
             await cell.kill()
             raise Failure(Kind.UNAVAILABLE, "The process for scripts did not start.") from None
+        except Failure:
+            await cell.kill()
+            raise
         return cell
 
     async def run(self, begin: Begin, perform: Perform) -> Ended:

@@ -91,7 +91,9 @@ async def run_script(
         given["usage"], given["quota"] = setting.quotas
     if setting.response is not None:
         given["responseBody"] = orjson.Fragment(setting.response)
-    ended = await jail.run(Begin(script.source, given), Calls(transaction, clock, functions, trace).perform)
+    ended = await jail.run(
+        Begin(script.source, given, transaction.home.database), Calls(transaction, clock, functions, trace).perform
+    )
     return result_of(script, ended)
 
 

@@ -60,6 +60,11 @@ _RID_CHARACTERS = 24
 _ETAG_MARK, _RID_MARK = slice(9, 15), 10  # the upper half of the lsn with its hyphens; the container's part
 
 
+def database_of(self_link: str) -> str:
+    """Of a container's link dbs/<rid>/colls/<rid>/."""
+    return self_link.split("/")[1]
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """The logical partition that a script works in, and what must be known of its container."""
@@ -75,6 +80,11 @@ class Home:
     context: Callable[[], Context]
     computed: tuple[tuple[str, str], ...]
     secret: bytes  # signs continuations
+
+    @property
+    def database(self) -> str:
+        """The rid of the database, which does not come again when another one has its name."""
+        return database_of(self.self_link)
 
 
 @dataclass(slots=True)

@@ -144,6 +144,7 @@ def _account_settings(settings: Settings) -> AccountSettings:
         partition_storage_bytes=settings.partition_storage_bytes,
         logical_partition_bytes_max=settings.logical_partition_bytes_max,
         merges_by_policy=settings.merge_policy == "on",
+        script_confinement=settings.script_confinement,
     )
 
 

@@ -10,12 +10,15 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from armillary import limits
 from armillary.errors import Failure, bad_request
-from armillary.storage.private import Permissions
 from armillary.tools import parsing
+
+if TYPE_CHECKING:  # nothing is imported for a setting: `armillary version` is not to wait for it
+    from armillary.scripts.jail import Confinement
+    from armillary.storage.private import Permissions
 
 # Published by Microsoft for its emulator, and the default of many clients: good on loopback, no secret at all.
 WELL_KNOWN_KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
@@ -318,6 +321,14 @@ class Settings:
         **_choice("system", "movable"),
         meaning="movable: the control API can stop the time and move it on, for tests of what depends on it: time to "
         "live, budgets, the ends of resource tokens.",
+    )
+    script_confinement: Confinement = _setting(
+        "script-confinement",
+        "filter",
+        **_choice("filter", "limits"),
+        meaning="filter: JavaScript runs only in processes that a filter of system calls (seccomp) confines, and is "
+        "refused where the kernel or the architecture has none. limits: there it runs without the filter, for scripts "
+        "that are trusted.",
     )
     log_level: str = _setting(
         "log-level",
