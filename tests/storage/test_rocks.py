@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.waiting import until
 
+from armillary import limits
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.limits import BLOCK_CACHE_BYTES
@@ -237,6 +238,30 @@ async def test_a_stalled_write_is_waited_out(full: Opened) -> None:
     full.database.write_errors = ["Result incomplete: Write stall"] * 5
     await asyncio.gather(*(full.store.write(putting(b"%d" % number)) for number in range(5)))
     assert len(await keys(full.store)) == 5
+
+
+async def test_a_sync_that_fails_during_a_stall(full: Opened) -> None:
+    """The stalled group was run on what may be lost with the sync: it is refused, and so is what waits behind it. None
+    of them hangs, and what comes later is run on what is stored."""
+    store, database = full.store, full.database
+    database.gate.clear()
+    synced = asyncio.ensure_future(store.write(putting(b"synced")))
+    await asyncio.sleep(0.02)
+    database.write_errors = ["Result incomplete: Write stall"] * 1_000_000
+    stalled = asyncio.ensure_future(store.write(putting(b"stalled")))
+    await asyncio.sleep(0.02)
+    behind = asyncio.ensure_future(store.write(putting(b"behind")))
+    await asyncio.sleep(0.02)
+    assert not any(each.done() for each in (synced, stalled, behind))
+    database.sync_error = "IO error: something"
+    database.gate.set()
+    async with asyncio.timeout(30):
+        outcomes = await asyncio.gather(synced, stalled, behind, return_exceptions=True)
+    assert all(isinstance(each, Failure) for each in outcomes)
+    assert "not known" in str(outcomes[0]) and "not known" not in str(outcomes[1])
+    await write_soon(store, b"later")
+    await asyncio.sleep(2 * limits.STALL_RETRY_SECONDS)
+    assert set(await keys(store)) - {b"synced"} == {b"later"}
 
 
 async def test_closing_while_broken(full: Opened) -> None:

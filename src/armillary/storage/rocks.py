@@ -262,13 +262,8 @@ class RocksEngine:
             self._schedule()
 
     def _retry_stalled(self) -> None:
-        if self._stalled is None:
-            return
-        if self._failure is not None:
-            answers, self._stalled = self._stalled[1], None
-            _refuse(answers, self._failure)
-            return
-        self._write_group(*self._stalled)
+        if self._stalled is not None:  # else storage failed meanwhile, and the group was refused
+            self._write_group(*self._stalled)
 
     # Making groups durable and answering.
 
@@ -335,6 +330,10 @@ class RocksEngine:
             answers = answers + group.answers
         self._written = []
         _refuse(answers, unknown)
+        if self._stalled is not None:
+            # It was run on a state that may be lost now, so it must never be written; what waits behind it goes on.
+            answers, self._stalled = self._stalled[1], None
+            _refuse(answers, failure)
         if self._failure is None:
             self._failure = failure
             self._refuse_waiting(failure)
