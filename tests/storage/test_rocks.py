@@ -242,7 +242,7 @@ async def test_a_stalled_write_is_waited_out(full: Opened) -> None:
 
 async def test_a_sync_that_fails_during_a_stall(full: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stalled group was run on what may be lost with the sync: it is refused, and so is what waits behind it and
-    what comes before the stall is looked at again. None of them hangs, and what comes later is run on what is stored."""
+    what comes before the stall is looked at again. None hangs, and what comes later is run on what is stored."""
     monkeypatch.setattr(limits, "STALL_RETRY_SECONDS", 0.3)
     store, database = full.store, full.database
     database.gate.clear()

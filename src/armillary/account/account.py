@@ -21,6 +21,7 @@ from armillary.account.rules import INDEXES, definition_of, new_rules
 from armillary.account.snapshots import Snapshots
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
+from armillary.model import layout
 from armillary.model.resources import ResourceType
 from armillary.partition import upkeep
 from armillary.partition.partition import Partition
@@ -71,7 +72,7 @@ class Account:
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
         self._upkeep: asyncio.Task[None] | None = None
         self._restating: dict[bytes, asyncio.Task[None]] = {}
-        self._swept_lsn: dict[tuple[bytes, int], int] = {}
+        self._swept: dict[tuple[bytes, int], bytes] = {}  # how far the log of each partition was thinned out
         self._looks: dict[tuple[bytes, int], upkeep.Look] = {}
         self._left_lsn = 0  # the highest of the containers that were deleted since the start
 
@@ -373,14 +374,14 @@ class Account:
             while await upkeep.sweep_expired(partition, now_s) == limits.SWEEP_ITEMS_MAX:
                 pass
         place = (container.record.rid, partition.range.id)
-        swept = self._swept_lsn.get(place, 0)
+        swept = self._swept.get(place, b"")
         if self.reshaper.is_reshaping(partition, container):
             return  # whoever copies a log needs its tombstones
         await upkeep.forget_records(partition, now_s)
         await upkeep.forget_events(partition, now_s)
         await upkeep.forget_versions(partition, container.schema, now_s)
-        if swept < partition.lsn:
-            self._swept_lsn[place] = await upkeep.forget_tombstones(partition, swept, now_s)
+        if swept < layout.change_key(partition.lsn + 1):
+            self._swept[place] = await upkeep.forget_tombstones(partition, swept, now_s)
         if place in self._looks:
             if await self._looks[place].go_on(limits.LOOK_ITEMS):
                 del self._looks[place]

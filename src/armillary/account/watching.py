@@ -112,8 +112,7 @@ async def _read_one(partition: Partition, piece: Stretch, most: int, since_ms: i
 
     def look(view: View) -> tuple[list[Event], bytes]:
         known_since = events.since(view)
-        lsn = int.from_bytes(piece.place[:8], "big") if piece.place else -1
-        if known_since is None or (piece.place and lsn < known_since):
+        if known_since is None or (piece.place and events.is_lost(view, piece.place, known_since)):
             raise lost()
         last_lsn = partition.lsn_in(view)
         found: list[Event] = []

@@ -119,6 +119,15 @@ def all_entries(view: View) -> list[tuple[bytes, bytes]]:
     return list(view.scan(layout.EVENTS, layout.space_end(layout.EVENTS)))
 
 
+def is_lost(view: View, place: bytes, since_lsn: int) -> bool:
+    """Whether something behind a place may have been dropped. The oldest are dropped first, perhaps in the middle of a
+    transaction: of that one, everything behind an event is there as long as the event is."""
+    lsn = int.from_bytes(place[:8], "big")
+    if lsn != since_lsn:
+        return lsn < since_lsn
+    return place != place_after(lsn) and view.get(layout.EVENTS + place) is None
+
+
 def place_after(lsn: int) -> bytes:
     """Behind everything of an lsn."""
     return lsn.to_bytes(8, "big") + b"\xff" * (_PLACE_BYTES - 8)

@@ -42,34 +42,41 @@ async def sweep_expired(partition: Partition, now_s: float) -> int:
     return deleted
 
 
-async def forget_tombstones(partition: Partition, from_lsn: int, now_s: float) -> int:
-    """Drop the tombstones in the next stretch of the log that nobody may ask for any more. Returns where to go on;
-    live items' entries stay, so a stretch is passed over only once per run of the server."""
+async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float) -> bytes:
+    """Drop the tombstones in the next stretch of the log that no client may ask for any more. Returns where to go on,
+    which may be inside a transaction; live items' entries stay, so a stretch is passed over only once per run of the
+    server."""
     oldest_s = now_s - limits.TOMBSTONE_SECONDS
 
-    def stretch(view: View) -> tuple[list[bytes], int]:
-        old, next_lsn = [], from_lsn
-        entries = view.scan(layout.change_key(from_lsn), layout.space_end(layout.CHANGES))
+    def stretch(view: View) -> tuple[list[bytes], bytes]:
+        old, next_key, count = [], from_key, 0
+        entries = view.scan(max(from_key, layout.CHANGES), layout.space_end(layout.CHANGES))
         for key, value in islice(entries, limits.SWEEP_ITEMS_MAX):
             change = log.unpack_change(key, value)
             if change.kind != log.ITEM_WRITTEN:
                 if change.deleted_s >= oldest_s:
                     break
                 old.append(key)
-            next_lsn = log.change_lsn(key) + 1
-        return old, next_lsn
+            next_key, count = key + b"\x00", count + 1
+        else:
+            if count < limits.SWEEP_ITEMS_MAX:
+                next_key = layout.change_key(partition.lsn_in(view) + 1)  # there is no more
+        return old, next_key
 
-    old, next_lsn = await partition.read(stretch)
+    old, next_key = await partition.read(stretch)
     if old:
         await partition.forget(old)
-    return next_lsn
+    return next_key
 
 
 async def forget_records(partition: Partition, now_s: float) -> None:
     """Drop what was answered to writes of sessions that have ended."""
-    if partition.records.expire(now_s):
+    is_any = partition.records.expire(now_s)
+    while is_any:
         keys = await partition.read(lambda view: list(islice(expired_keys(view, now_s), limits.SWEEP_ITEMS_MAX)))
-        await partition.forget(keys)
+        if keys:
+            await partition.forget(keys)
+        is_any = len(keys) == limits.SWEEP_ITEMS_MAX
 
 
 async def forget_events(partition: Partition, now_s: float) -> None:
