@@ -170,3 +170,46 @@ def test_memory_with_a_directory_is_refused_unless_it_overrides_one(tmp_path: Pa
 
 def test_documentation_is_current() -> None:
     assert DOCUMENT.read_text("utf-8") == document(), "run `make docs`"
+
+
+def test_tls_is_required_where_other_machines_reach_the_server() -> None:
+    public = {"host": "0.0.0.0", "key": OWN_KEY}
+    assert resolve(public, {}).requires_tls
+    assert not resolve(public | {"require-tls": False}, {}).requires_tls
+    assert not resolve(public | {"allow-well-known-key": True}, {}).requires_tls
+    assert resolve(public | {"allow-well-known-key": True, "require-tls": True}, {}).requires_tls
+    assert not resolve({}, {}).requires_tls
+    assert resolve({}, {"ARMILLARY_REQUIRE_TLS": "true"}).requires_tls
+
+
+@pytest.mark.parametrize(
+    ("advertised", "host", "address", "mongo"),
+    [
+        ("db.example", "db.example", "db.example:8081", "db.example"),
+        ("db.example:443", "db.example", "db.example:443", "db.example"),
+        ("10.1.2.3:9000", "10.1.2.3", "10.1.2.3:9000", "10.1.2.3"),
+        ("fd00::1", "fd00::1", "[fd00::1]:8081", "[fd00::1]"),
+        ("[fd00::1]:443", "fd00::1", "[fd00::1]:443", "[fd00::1]"),
+    ],
+)
+def test_what_is_advertised(advertised: str, host: str, address: str, mongo: str) -> None:
+    settings = resolve({"advertise": advertised, "host": "db2.example"}, {})
+    assert settings.advertised_host == host
+    assert settings.advertised_address(8081) == address
+    assert settings.named_hosts == ["db2.example", host]
+    assert settings.mongo_address == mongo
+    assert resolve({"advertise": advertised, "mongo-advertised-host": "m:1"}, {}).mongo_address == "m:1"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "a b", "db.example:", "db.example:0", "db.example:65536", "[::1", "[::1]9", "1.2.3"]
+)
+def test_what_cannot_be_advertised(wrong: str) -> None:
+    with pytest.raises(Failure, match="--advertise"):
+        resolve({"advertise": wrong}, {})
+
+
+@pytest.mark.parametrize("given", ["tls-certificate", "tls-key"])
+def test_a_certificate_comes_with_its_key(given: str) -> None:
+    with pytest.raises(Failure, match=f"--{given} has no meaning without"):
+        resolve({given: "file.pem"}, {})

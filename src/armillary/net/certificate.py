@@ -1,12 +1,14 @@
 """The development certificate: self-signed, for this machine's own names, made when the first TLS client comes.
 
-It lets SDKs that insist on https connect; it proves nothing to anybody. A server on a real network is given a
-certificate of its own. `cryptography` is imported only here, and only when needed: that takes tenths of a second.
+It lets SDKs that insist on https connect; it proves nothing to clients that were not told to trust it. Servers on a
+network have a certificate of the operator's (`tls.py`). Files that Armillary did not make are never written over.
+`cryptography` is imported only here, and only when needed: that takes tenths of a second.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -16,14 +18,21 @@ from typing import TYPE_CHECKING, Final
 
 from armillary import limits
 from armillary.clock import Clock, SystemClock
+from armillary.errors import Failure, Kind
+from armillary.net.tls import load_context
 from armillary.storage.directory import write_private
 
 if TYPE_CHECKING:
     from cryptography import x509
 
+log = logging.getLogger("armillary.net")
+
 CERTIFICATE_FILE: Final = "certificate.pem"
 KEY_FILE: Final = "key.pem"
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+# How Armillary knows its own files: the certificate's organisation, and a line before the key, which PEM allows.
+_ORGANIZATION: Final = "Armillary development certificate"
+_KEY_MARK: Final = b"Key of the Armillary development certificate\n"
 
 
 def development_context(
@@ -36,39 +45,107 @@ def development_context(
         return load_context(*ensure_certificate(Path(private), hosts, clock=clock))
 
 
-def load_context(certificate_file: Path, key_file: Path) -> ssl.SSLContext:
-    """TLS 1.2 or newer, HTTP/1.1 inside, with any certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    context.load_cert_chain(certificate_file, key_file)
-    return context
-
-
 def ensure_certificate(directory: Path, hosts: Sequence[str] = (), *, clock: Clock | None = None) -> tuple[Path, Path]:
-    """The files of certificate and key in `directory`. One that has been trusted stays as long as it is of use."""
+    """The files of certificate and key in `directory`. One that has been trusted stays as long as it is of use.
+
+    Files of another origin are used as they are if they fit each other; if not, a Failure says so.
+    """
     names = list(dict.fromkeys((*_HOSTS, *hosts)))
     now = datetime.fromtimestamp((clock or SystemClock()).now_s(), UTC)
     certificate_file, key_file = directory / CERTIFICATE_FILE, directory / KEY_FILE
-    if not _is_good(certificate_file, key_file, names, now):
-        certificate, key = _make(names, now)
-        # A crash in between leaves two files that do not fit, which the next start notices and makes anew.
-        write_private(key_file, key)
-        write_private(certificate_file, certificate)
+    certificate = read_certificate(certificate_file)
+    fits = _fits(certificate_file, key_file)
+    if not _is_ours(certificate_file, key_file, certificate, fits=fits):
+        _check_foreign(certificate, hosts, now, fits=fits)
+    elif certificate is None or not fits or not _is_current(certificate, now) or missing_names(certificate, names):
+        made, key = _make(names, now)
+        # A crash in between leaves two files that do not fit and are marked as ours: the next start makes them anew.
+        write_private(key_file, _KEY_MARK + key)
+        write_private(certificate_file, made)
     return certificate_file, key_file
 
 
-def _is_good(certificate_file: Path, key_file: Path, names: Sequence[str], now: datetime) -> bool:
+def read_certificate(file: Path) -> x509.Certificate | None:
+    """The first one in the file; None if there is none."""
     from cryptography import x509
 
     try:
-        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
-        load_context(certificate_file, key_file)  # refuses a key that does not fit
+        return x509.load_pem_x509_certificate(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def missing_names(certificate: x509.Certificate, names: Sequence[str]) -> list[str]:
+    """Those of `names` that clients would refuse this certificate for."""
+    from cryptography import x509
+
+    try:
         covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError, x509.ExtensionNotFound):
+    except (x509.ExtensionNotFound, ValueError):
+        return list(names)
+    patterns = {name.lower() for name in covered.get_values_for_type(x509.DNSName)}
+    return [
+        name
+        for name in names
+        if _general_name(name) not in covered
+        and name.lower() not in patterns
+        and f"*.{name.lower().partition('.')[2]}" not in patterns
+    ]
+
+
+def _is_ours(certificate_file: Path, key_file: Path, certificate: x509.Certificate | None, *, fits: bool) -> bool:
+    """Whether both files may be written: each is missing, empty or made by Armillary."""
+    from cryptography.x509.oid import NameOID
+
+    if certificate is not None:
+        organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+        if [each.value for each in organizations] != [_ORGANIZATION]:
+            return False
+    elif _has_content(certificate_file):
         return False
-    is_current = certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
-    return is_current and all(_general_name(name) in covered for name in names)
+    # Earlier versions wrote keys without the mark; those belong to the certificate beside them.
+    return (certificate is not None and fits) or not _has_content(key_file) or _is_marked(key_file)
+
+
+def _has_content(file: Path) -> bool:
+    try:
+        return file.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _is_marked(key_file: Path) -> bool:
+    return key_file.read_bytes().startswith(_KEY_MARK)
+
+
+def _fits(certificate_file: Path, key_file: Path) -> bool:
+    try:
+        load_context(certificate_file, key_file)  # refuses a key that does not belong to the certificate
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _is_current(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
+
+
+def _check_foreign(certificate: x509.Certificate | None, hosts: Sequence[str], now: datetime, *, fits: bool) -> None:
+    if certificate is None or not fits:
+        raise Failure(
+            Kind.UNAVAILABLE,
+            f"{CERTIFICATE_FILE} and {KEY_FILE} in the data directory were not made by Armillary and are not a "
+            "certificate with its key. They are left as they are: name the right files with --tls-certificate and "
+            "--tls-key, or remove both to have a development certificate made.",
+        )
+    if not _is_current(certificate, now):
+        log.warning("the certificate in the data directory is not valid now; Armillary did not make it and leaves it")
+    missing = missing_names(certificate, hosts)
+    if missing:
+        log.warning(
+            "the certificate in the data directory does not name %s; Armillary did not make it and leaves it",
+            ", ".join(missing),
+        )
 
 
 def _make(names: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
@@ -81,7 +158,7 @@ def _make(names: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.COMMON_NAME, "localhost"),
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Armillary development certificate"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, _ORGANIZATION),
         ]
     )
     usage = x509.KeyUsage(

@@ -50,7 +50,11 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         is_admitted = self._service.admit(self)
         self._reader = Reader(
-            self._service, is_tls=self._is_tls, peer=str(peer[0]) if peer else "", is_shed=not is_admitted
+            self._service,
+            is_tls=self._is_tls,
+            peer=str(peer[0]) if peer else "",
+            is_shed=not is_admitted,
+            has_certificate=bool(transport.get_extra_info("peercert")),
         )
         if self._service.is_closing:
             self._close()

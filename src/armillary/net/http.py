@@ -19,10 +19,17 @@ Headers = Sequence[tuple[bytes, bytes]]
 class Request:
     """One request, complete. Header names are lower-case; a name that came twice has its values joined by ", "."""
 
-    __slots__ = ("body", "headers", "is_tls", "method", "peer", "target")
+    __slots__ = ("body", "has_certificate", "headers", "is_tls", "method", "peer", "target")
 
     def __init__(
-        self, method: str, target: bytes, headers: dict[bytes, bytes], body: bytes, is_tls: bool, peer: str
+        self,
+        method: str,
+        target: bytes,
+        headers: dict[bytes, bytes],
+        body: bytes,
+        is_tls: bool,
+        peer: str,
+        has_certificate: bool = False,
     ) -> None:
         self.method = method
         self.target = target  # in origin form: path and query as sent, or b"*"
@@ -30,6 +37,7 @@ class Request:
         self.body = body
         self.is_tls = is_tls
         self.peer = peer
+        self.has_certificate = has_certificate  # of the authority that clients of this port are asked for
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.target!r}, {len(self.body)} bytes, from {self.peer})"

@@ -65,11 +65,14 @@ class Listener:
         tls: Callable[[], ssl.SSLContext] | None,
         connect: Callable[[], asyncio.Protocol],
         is_handshake: Callable[[bytes], bool | None] = opens_tls,
+        plain_refusal: bytes | None = None,
     ) -> None:
+        """`plain_refusal`: what connections without TLS are told, and then closed; None: they are served."""
         self.port: int = sockets[0].getsockname()[1]
         self.service = service
         self._connect = connect
         self._is_handshake = is_handshake
+        self._plain_refusal = plain_refusal
         self._sockets = sockets
         self._loop = service.loop
         self._tls = tls
@@ -99,6 +102,11 @@ class Listener:
                     task.cancel()
             await asyncio.wait(set(self._starting))
         await self.service.close(grace_s)
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """From now on new connections get this certificate; those that are open keep theirs."""
+        self._context = self._loop.create_future()
+        self._context.set_result(context)
 
     # Accepting.
 
@@ -153,6 +161,9 @@ class Listener:
             self._loop.remove_reader(accepted)
         if not first or (is_tls and self._tls is None):
             accepted.close()
+            return
+        if not is_tls and self._plain_refusal is not None:
+            _turn_away(accepted, self._plain_refusal)
             return
         task = self._loop.create_task(self._start(accepted, is_tls=is_tls))
         self._starting[task] = bool(is_tls)
@@ -223,6 +234,7 @@ async def listen(
     open_targets: Collection[bytes] = (),
     patience: Patience | None = None,
     connections_max: int = limits.CONNECTIONS_MAX,
+    requires_tls: bool = False,
     clock: Clock | None = None,
 ) -> Listener:
     """Open `port` (0: a free one) on every address of `host` and answer with `handler`."""
@@ -237,6 +249,7 @@ async def listen(
         open_targets=open_targets,
         patience=patience,
         connections_max=connections_max,
+        requires_tls=requires_tls,
         clock=clock,
     )
     return Listener(sockets, service, tls, lambda: Connection(service))
@@ -249,9 +262,25 @@ async def listen_for_frames(
     connect: Callable[[], asyncio.Protocol],
     *,
     tls: Callable[[], ssl.SSLContext] | None = None,
+    plain_refusal: bytes = b"",
 ) -> Listener:
-    """The same for a protocol of its own, in frames that begin with their length."""
-    return Listener(await _bind(host, port), roster, tls, connect, opens_tls_or_frame)
+    """The same for a protocol of its own, in frames that begin with their length. `plain_refusal`: what connections
+    without TLS are told where the roster requires it."""
+    refusal = plain_refusal if roster.requires_tls else None
+    return Listener(await _bind(host, port), roster, tls, connect, opens_tls_or_frame, refusal)
+
+
+def _turn_away(accepted: socket.socket, refusal: bytes) -> None:
+    """Close a connection after a last word. What it has sent is read first: bytes that are left unread would make the
+    kernel reset the connection, and the client would lose the answer."""
+    try:
+        accepted.recv(limits.READ_PIECE_BYTES)
+        if refusal:
+            accepted.send(refusal)
+            accepted.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+    accepted.close()
 
 
 async def _bind(host: str, port: int) -> list[socket.socket]:

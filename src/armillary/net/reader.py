@@ -17,6 +17,7 @@ from armillary.net.answers import CLOSES
 from armillary.net.hosts import FOREIGN_HOST, FOREIGN_ORIGIN, SIMPLE_MEDIA, SIMPLE_MEDIA_TYPES
 from armillary.net.http import Request
 from armillary.net.service import Service, log
+from armillary.net.tls import TLS_REQUIRED
 
 # Where in a message the client is.
 BETWEEN: Final = 0
@@ -25,11 +26,15 @@ BODY: Final = 2
 
 
 class Reader:
-    def __init__(self, service: Service, *, is_tls: bool, peer: str, is_shed: bool) -> None:
+    def __init__(
+        self, service: Service, *, is_tls: bool, peer: str, is_shed: bool, has_certificate: bool = False
+    ) -> None:
         self._service = service
         self._parser = HttpRequestParser(self)
         self._is_tls = is_tls
         self._peer = peer
+        self._has_certificate = has_certificate
+        self._refuses_plain = service.requires_tls and not is_tls
         self._is_shed = is_shed
         # What came of it.
         self.waiting: deque[tuple[Request, bytes]] = deque()  # each with what its answer says about the connection
@@ -153,6 +158,8 @@ class Reader:
             self._refuse(read)
         if read.host != self._host:
             self._check_host(read)
+        if self._refuses_plain and read.target not in self._service.open_targets:
+            self._refuse((403, TLS_REQUIRED))
         headers = read.headers
         if b"origin" in headers:
             self._check_origin(read)
@@ -186,7 +193,7 @@ class Reader:
         assert read is not None, "a message ends after its head"
         parts = self._body
         body = b"" if not parts else parts[0] if len(parts) == 1 else b"".join(parts)
-        request = Request(read.method, read.target, read.headers, body, self._is_tls, self._peer)
+        request = Request(read.method, read.target, read.headers, body, self._is_tls, self._peer, self._has_certificate)
         self.waiting.append((request, read.ending))
         self.stage = BETWEEN
         self.body_bytes_due = 0

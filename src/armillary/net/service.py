@@ -51,8 +51,10 @@ class Roster:
         *,
         patience: Patience | None = None,
         connections_max: int = limits.CONNECTIONS_MAX,
+        requires_tls: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        self.requires_tls = requires_tls
         self.patience = patience or Patience()
         self.connections_max = connections_max
         self.is_closing = False
@@ -142,13 +144,14 @@ class Service(Roster):
         open_targets: Collection[bytes] = (),
         patience: Patience | None = None,
         connections_max: int = limits.CONNECTIONS_MAX,
+        requires_tls: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(patience=patience, connections_max=connections_max, clock=clock)
+        super().__init__(patience=patience, connections_max=connections_max, requires_tls=requires_tls, clock=clock)
         self.handler = handler
         self.hosts = hosts
         self.allows_origin = allows_origin
-        self.open_targets = open_targets  # answered whatever host they are for
+        self.open_targets = open_targets  # answered whatever host they are for, and without TLS
         self.refuse = refuse
         self._on_crash = on_crash
         self.answers = Answers(constant_headers, self._clock.now_s())

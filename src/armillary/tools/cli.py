@@ -16,7 +16,8 @@ from armillary import __version__
 from armillary.errors import Failure
 from armillary.storage.private import private_umask
 from armillary.tools.commands import parsers
-from armillary.tools.settings import OPTIONS, Option, Settings, resolve
+from armillary.tools.options import Option
+from armillary.tools.settings import OPTIONS, Settings, resolve
 from armillary.tools.transfer import arguments as transfers
 
 REFUSED = 2
@@ -90,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     check = _command(commands, "check", "verify every invariant of a data directory and name what is wrong")
     check.add_argument("directory", metavar="DIR", type=Path, help="a data directory that no server is using")
     trust = _command(commands, "trust", "say where the development certificate is and how to install it")
-    for name in ("data", "host", "config"):
+    for name in ("data", "host", "advertise", "config"):
         _add(trust, OPTIONS[name])
     parsers.add_parsers(commands, _command)
     transfers.add_parsers(commands, _command)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,21 +16,25 @@ from armillary.storage.directory import write_private
 
 CONTROL_FILE: Final = "control.json"
 _KEY_BYTES: Final = 32
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
 
 
 class Control(NamedTuple):
     url: str | None
     key: str | None  # None: whoever started the server gave it one, and knows it
+    certificate: Path | None = None  # the file with the certificate that the server shows
 
 
 def read_control(directory: Path) -> Control:
     """What the file says; nothing if there is none, or none that can be read."""
     try:
         content = json.loads((directory / CONTROL_FILE).read_bytes())
-        url, key = content.get("url"), content.get("key")
+        found = [content.get(name) for name in ("url", "key", "certificate")]
     except (OSError, ValueError, AttributeError):
         return Control(None, None)
-    return Control(url if isinstance(url, str) else None, key if isinstance(key, str) else None)
+    url, key, certificate = (each if isinstance(each, str) else None for each in found)
+    return Control(url, key, Path(certificate) if certificate is not None else None)
 
 
 def control_key(directory: Path, clock: Clock) -> str:
@@ -42,8 +47,26 @@ def local_host(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
+def pinned_context(certificate: Path) -> ssl.SSLContext:
+    """TLS to the server that shows exactly this certificate, under whatever name it is reached: certificates of
+    operators are made for the name that other machines use, not for this machine's loopback address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        first, end, _chain = certificate.read_text("utf-8", "replace").partition(_END)
+        context.load_verify_locations(cadata=first[first.index(_BEGIN) :] + end + "\n")
+    except (OSError, ssl.SSLError, ValueError):
+        raise Failure(
+            Kind.UNAVAILABLE,
+            f"The server's certificate cannot be read from {certificate}, which its data directory names. Say where "
+            "the server is with --url.",
+        ) from None
+    return context
+
+
 def write_control(directory: Path, control: Control) -> None:
-    content = {name: value for name, value in control._asdict().items() if value is not None}
+    content = {name: str(value) for name, value in control._asdict().items() if value is not None}
     try:
         write_private(directory / CONTROL_FILE, json.dumps(content).encode() + b"\n")
     except OSError as error:

@@ -92,13 +92,27 @@ def host(text: str) -> str:
 
 
 def host_and_port(text: str) -> str:
-    name, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        host(text.strip("[]"))
-        return text
-    whole_number(1, 65535)(port)
-    host(name.strip("[]"))
+    """HOST or HOST:PORT. An IPv6 address with a port stands in brackets."""
+    name, port = split_port(text)
+    if port:
+        whole_number(1, 65535)(port)
+    elif text.endswith(":"):
+        raise ValueError(text)
+    host(name)
     return text
+
+
+def split_port(text: str) -> tuple[str, str]:
+    """Host and port of HOST[:PORT]; no port is an empty one."""
+    if text.startswith("["):
+        name, closing, rest = text[1:].partition("]")
+        if not closing or (rest and not rest.startswith(":")):
+            raise ValueError(text)
+        return name, rest[1:]
+    if text.count(":") > 1:  # an IPv6 address alone
+        return text, ""
+    name, _, port = text.partition(":")
+    return name, port
 
 
 def key_path_or_none(text: str) -> str:
@@ -106,6 +120,14 @@ def key_path_or_none(text: str) -> str:
     if text != "none" and not re.fullmatch(r"/[^/\s\"']{1,100}", text):
         raise ValueError(text)
     return text
+
+
+def is_unspecified(host: str) -> bool:
+    """0.0.0.0 and its like: all addresses of the machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def is_loopback(host: str) -> bool:

@@ -17,14 +17,14 @@ from armillary.storage.private import Permissions
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.check import refuse_missing
 from armillary.tools.control_file import read_control
-from armillary.tools.remote import Server, find_server
+from armillary.tools.remote import Server, Where, find_server
 from armillary.tools.settings import Settings
 
 
 class Place:
-    def __init__(self, settings: Settings, url: str | None) -> None:
+    def __init__(self, settings: Settings, where: Where) -> None:
         self._settings = settings
-        self._url = url
+        self._where = where
         self._server: Server | None = None
 
     def close(self) -> None:
@@ -41,14 +41,14 @@ class Place:
 
     def server(self) -> Server | None:
         """The one that runs; None: there is none, and its directory may be opened."""
-        is_known = self._url is not None or self._settings.control_key is not None
+        is_known = self._where.url is not None or self._settings.control_key is not None
         if not is_known and read_control(self.directory).key is None:
             return None
-        self._server = server = find_server(self._settings, self._url)
+        self._server = server = find_server(self._settings, self._where)
         if server.is_answering:
             return server
-        if self._url is not None:
-            raise Failure(Kind.UNAVAILABLE, f"No server answers at {self._url}.")
+        if self._where.url is not None:
+            raise Failure(Kind.UNAVAILABLE, f"No server answers at {self._where.url}.")
         return None
 
     async def open_engine(self) -> RocksEngine:

@@ -10,12 +10,12 @@ import http.client
 import json
 import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.net.certificate import CERTIFICATE_FILE
-from armillary.tools.control_file import Control, local_host, read_control
+from armillary.tools.control_file import Control, local_host, pinned_context, read_control
 from armillary.tools.settings import Settings
 
 _TIMEOUT_S = 60.0
@@ -25,7 +25,9 @@ _KINDS = {kind.name.lower(): kind for kind in Kind}
 class Server:
     """The control API. Paths are given as segments, of which none needs to be escaped."""
 
-    def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
+    def __init__(self, url: str, key: str, context: ssl.SSLContext | None = None) -> None:
+        """`context`: for https; without one, the server's certificate must be of an authority that the machine
+        trusts."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
             raise bad_request(f"--url is {url!r}; expected one such as http://127.0.0.1:8081.")
@@ -37,9 +39,7 @@ class Server:
             raise bad_request(f"--url is {url!r}; its port is none.") from None
         self._connection = http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT_S)
         if parts.scheme == "https":
-            context = ssl.create_default_context()
-            if certificate is not None and certificate.exists():
-                context.load_verify_locations(certificate)
+            context = context or ssl.create_default_context()
             self._connection = http.client.HTTPSConnection(parts.hostname, port, timeout=_TIMEOUT_S, context=context)
 
     def close(self) -> None:
@@ -124,7 +124,14 @@ def _content(answer: bytes, status: int, url: str) -> Any:
         raise Failure(Kind.UNAVAILABLE, f"What answers at {url} is no Armillary with a control API.") from None
 
 
-def find_server(settings: Settings, url: str | None) -> Server:
+class Where(NamedTuple):
+    """What a command was told of the server, beside its settings."""
+
+    url: str | None = None
+    client_certificate: Path | None = None  # certificate and key in one PEM file
+
+
+def find_server(settings: Settings, where: Where) -> Server:
     """The server that these settings are those of."""
     found = Control(None, None) if settings.is_in_memory else read_control(settings.directory)
     key = settings.control_key or found.key
@@ -135,4 +142,24 @@ def find_server(settings: Settings, url: str | None) -> Server:
         )
     host = local_host(settings.host)
     default = f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
-    return Server(url or found.url or default, key, settings.directory / CERTIFICATE_FILE)
+    url = where.url or found.url or default
+    return Server(url, key, _context(settings, where, found) if url.startswith("https:") else None)
+
+
+def _context(settings: Settings, where: Where, found: Control) -> ssl.SSLContext:
+    if where.url is None and found.certificate is not None:
+        context = pinned_context(found.certificate)
+    else:
+        context = ssl.create_default_context()
+        own = settings.directory / CERTIFICATE_FILE
+        if own.exists():
+            context.load_verify_locations(own)
+    if where.client_certificate is not None:
+        try:
+            context.load_cert_chain(where.client_certificate)
+        except (OSError, ssl.SSLError):
+            raise bad_request(
+                f"--client-certificate {where.client_certificate} cannot be used; expected a PEM file with a "
+                "certificate and its key."
+            ) from None
+    return context

@@ -11,7 +11,6 @@ import gc
 import logging
 import os
 import signal
-import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -25,6 +24,7 @@ from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.doors.control.door import OPEN_TARGETS, ControlDoor
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.gremlin.authentication import Keys as GremlinKeys
+from armillary.doors.gremlin.connection import PLAIN_REFUSAL
 from armillary.doors.gremlin.connection import Connection as GremlinConnection
 from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
 from armillary.doors.mongo.connection import Connection as MongoConnection
@@ -36,7 +36,6 @@ from armillary.doors.table.authentication import Keys as TableKeys
 from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure
-from armillary.net.certificate import development_context
 from armillary.net.hosts import HostNames
 from armillary.net.http import Patience
 from armillary.net.listen import Listener, listen, listen_for_frames
@@ -48,7 +47,7 @@ from armillary.storage.rocks import RocksEngine
 from armillary.tools.control_file import Control, local_host, write_control
 from armillary.tools.control_file import control_key as made_key
 from armillary.tools.settings import GREMLIN_PORT, MONGO_PORT, TABLE_PORT, WELL_KNOWN_KEY, Settings
-from armillary.tools.trust import certificate_hosts
+from armillary.tools.tls import DoorTls
 
 log = logging.getLogger("armillary")
 
@@ -78,20 +77,23 @@ async def serve(settings: Settings) -> None:
         account = await Account.open(engine, clock, _account_settings(settings))
         opened.push_async_callback(account.close)
         credentials = await Credentials.open(account, _keys(settings))
-        sql = await _open_doors(settings, account, machine, credentials)
+        tls = DoorTls(settings, machine)
+        await tls.check()
+        sql = await _open_doors(settings, account, machine, credentials, tls)
         opened.push_async_callback(sql.close, _GRACE_S)
         doors = {"sql": sql}
-        table = await _open_table_door(settings, account, machine, credentials)
+        table = await _open_table_door(settings, account, machine, credentials, tls)
         if table is not None:
             opened.push_async_callback(table.close, _GRACE_S)
             doors["table"] = table
-        mongo = await _open_mongo_door(settings, account, machine, opened, credentials)
+        mongo = await _open_mongo_door(settings, account, machine, opened, credentials, tls)
         if mongo is not None:
             doors["mongo"] = mongo
-        gremlin = await _open_gremlin_door(settings, account, machine, credentials)
+        gremlin = await _open_gremlin_door(settings, account, machine, credentials, tls)
         if gremlin is not None:
             opened.push_async_callback(gremlin.close, _GRACE_S)
             doors["gremlin"] = gremlin
+        tls.reload_on_hangup(doors)
         _announce(
             settings,
             **{name: f"{_scheme(name)}://{_in_url(settings.host)}:{door.port}" for name, door in doors.items()},
@@ -148,7 +150,9 @@ def _account_settings(settings: Settings) -> AccountSettings:
     )
 
 
-async def _open_doors(settings: Settings, account: Account, machine: Clock, credentials: Credentials) -> Listener:
+async def _open_doors(
+    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls
+) -> Listener:
     """The SQL door, and under a prefix of its own on the same port the control door."""
     sql = SqlDoor(account, _account_keys(credentials), accepts_aad=settings.accepts_aad, signing_clock=machine)
     credentials.on_change.append(lambda: sql.use_keys(_account_keys(credentials)))
@@ -160,6 +164,7 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock, cred
         account,
         control_key,
         hosts=hosts,
+        needs_certificate=settings.tls_client_ca is not None,
         clock=account.clock if isinstance(account.clock, MovableClock) else None,
         credentials=credentials,
     )
@@ -168,7 +173,8 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock, cred
         settings.host,
         settings.sql_port,
         reception.answer,
-        tls=lambda: _tls(settings, machine),
+        tls=tls.of("sql"),
+        requires_tls=settings.requires_tls,
         refuse=sql.refuse,
         on_crash=reception.on_crash,
         constant_headers=sql.constant_headers,
@@ -176,10 +182,12 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock, cred
         open_targets=OPEN_TARGETS,
         clock=machine,
     )
+    sql.advertised = settings.advertised_address(listener.port)
     control.connection_count = lambda: listener.service.connection_count
     if not settings.is_in_memory:
-        url = f"http://{_in_url(local_host(settings.host))}:{listener.port}"
-        kept = Control(url, None if settings.control_key is not None else control_key)
+        scheme = "https" if settings.requires_tls or settings.tls_client_ca is not None else "http"
+        url = f"{scheme}://{_in_url(local_host(settings.host))}:{listener.port}"
+        kept = Control(url, None if settings.control_key is not None else control_key, tls.certificate_file)
         try:
             write_control(settings.directory, kept)
         except Failure as failure:  # a full disk must not keep anybody from reading and deleting
@@ -188,7 +196,7 @@ async def _open_doors(settings: Settings, account: Account, machine: Clock, cred
 
 
 async def _open_table_door(
-    settings: Settings, account: Account, machine: Clock, credentials: Credentials
+    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls
 ) -> Listener | None:
     """None: nobody asked for its usual port, and that is taken."""
     keys = TableKeys(credentials.owners, credentials.readers)
@@ -204,7 +212,8 @@ async def _open_table_door(
             settings.host,
             port,
             door.answer,
-            tls=lambda: _tls(settings, machine),
+            tls=tls.of("table"),
+            requires_tls=settings.requires_tls,
             refuse=door.refuse,
             on_crash=door.on_crash,
             constant_headers=door.constant_headers,
@@ -216,27 +225,33 @@ async def _open_table_door(
 
 
 async def _open_mongo_door(
-    settings: Settings, account: Account, machine: Clock, opened: AsyncExitStack, credentials: Credentials
+    settings: Settings,
+    account: Account,
+    machine: Clock,
+    opened: AsyncExitStack,
+    credentials: Credentials,
+    tls: DoorTls,
 ) -> Listener | None:
     """The same of the MongoDB door."""
     options = MongoSettings(
         version=settings.mongo_version,
         needs_authentication=settings.mongo_auth == "on",
-        advertised_host=settings.mongo_advertised_host,
+        advertised_host=settings.mongo_address,
         has_test_commands=settings.has_mongo_test_commands,
         transaction_s=float(settings.mongo_transaction_s),
         throughput_ru=settings.mongo_throughput_ru,
     )
     door = MongoDoor(account, credentials.owners, credentials.readers, options, machine=machine)
     credentials.on_change.append(lambda: door.use_keys(credentials.owners, credentials.readers))
-    roster = Roster(patience=Patience(idle_s=float(settings.mongo_idle_s)), clock=machine)
+    patience = Patience(idle_s=float(settings.mongo_idle_s))
+    roster = Roster(patience=patience, requires_tls=settings.requires_tls, clock=machine)
     listener = await _usual_port(
         settings,
         "MongoDB",
         settings.mongo_port,
         MONGO_PORT,
         lambda port: listen_for_frames(
-            settings.host, port, roster, lambda: MongoConnection(door, roster), tls=lambda: _tls(settings, machine)
+            settings.host, port, roster, lambda: MongoConnection(door, roster), tls=tls.of("mongo")
         ),
     )
     if listener is not None:
@@ -247,7 +262,7 @@ async def _open_mongo_door(
 
 
 async def _open_gremlin_door(
-    settings: Settings, account: Account, machine: Clock, credentials: Credentials
+    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls
 ) -> Listener | None:
     """The same of the Gremlin door."""
     keys = GremlinKeys(credentials.owners, credentials.readers)
@@ -262,7 +277,7 @@ async def _open_gremlin_door(
     credentials.on_change.append(use_keys)
     options = GremlinSettings(creates=settings.gremlin_create)
     door = GremlinDoor(account, keys, options, tokens)
-    roster = Roster(clock=machine)
+    roster = Roster(requires_tls=settings.requires_tls, clock=machine)
     hosts = host_names(settings)
     return await _usual_port(
         settings,
@@ -274,7 +289,8 @@ async def _open_gremlin_door(
             port,
             roster,
             lambda: GremlinConnection(door, roster, hosts),
-            tls=lambda: _tls(settings, machine),
+            tls=tls.of("gremlin"),
+            plain_refusal=PLAIN_REFUSAL,
         ),
     )
 
@@ -304,20 +320,23 @@ def _account_keys(credentials: Credentials) -> AccountKeys:
 
 def host_names(settings: Settings) -> HostNames:
     """The names that requests may be for, at every door."""
-    return HostNames(is_public=settings.is_public, is_key_known=WELL_KNOWN_KEY in _keys(settings))
+    return HostNames(settings.named_hosts, is_public=settings.is_public, is_key_known=WELL_KNOWN_KEY in _keys(settings))
 
 
 def _scheme(door: str) -> str:
     return {"mongo": "mongodb", "gremlin": "ws"}.get(door, "http")
 
 
-def _tls(settings: Settings, clock: Clock) -> ssl.SSLContext:
-    directory = None if settings.is_in_memory else settings.directory
-    return development_context(directory, certificate_hosts(settings.host), clock=clock)
-
-
 def _announce(settings: Settings, **doors: str) -> None:
     """The one line on standard output: whoever started us waits for it."""
+    if settings.has_exposed_key:
+        log.warning(
+            "ANYBODY WHO REACHES %s OWNS THIS DATABASE: it is served to other machines with the emulator's well-known "
+            "key (--allow-well-known-key). Publish its ports to one machine only, or set ARMILLARY_KEY.",
+            settings.host,
+        )
+    if settings.is_public and not settings.requires_tls:
+        log.warning("TLS is not required: keys and data may cross the network in plain text (--require-tls)")
     where = "memory" if settings.is_in_memory else f"{settings.directory}, durability {settings.durability}"
     if os.geteuid() == 0:
         log.warning("running as root: a defect would reach all of this machine. Run the server as a user of its own.")

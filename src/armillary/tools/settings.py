@@ -7,14 +7,17 @@ cannot differ. What a setting does is left to those who read it; here it is only
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from armillary import limits
-from armillary.errors import Failure, bad_request
+from armillary.errors import bad_request
 from armillary.tools import parsing
+from armillary.tools.options import Given, Option, of_environment, of_file, value_of
+from armillary.tools.options import choice as _choice
+from armillary.tools.options import setting as _setting
 
 if TYPE_CHECKING:  # nothing is imported for a setting: `armillary version` is not to wait for it
     from armillary.scripts.jail import Confinement
@@ -22,60 +25,12 @@ if TYPE_CHECKING:  # nothing is imported for a setting: `armillary version` is n
 
 # Published by Microsoft for its emulator, and the default of many clients: good on loopback, no secret at all.
 WELL_KNOWN_KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
-ENVIRONMENT_PREFIX: Final = "ARMILLARY_"
 
 TABLE_PORT: Final = 8902
 MONGO_PORT: Final = 10255
 GREMLIN_PORT: Final = 8901
 
 _CONSISTENCY: Final = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")
-
-
-class Option(NamedTuple):
-    """One row of the table."""
-
-    name: str  # as on the command line and in the file: sql-port
-    default_text: str
-    parse: Callable[[str], Any]  # raises ValueError
-    expected: str  # what a value must be, for messages and documentation
-    meaning: str
-    is_flag: bool
-    is_number: bool  # the file may give it as a number, not only as text
-    is_secret: bool  # never shown
-    attribute: str = ""  # of Settings
-
-    @property
-    def variable(self) -> str:
-        return ENVIRONMENT_PREFIX + self.name.upper().replace("-", "_")
-
-
-class Given(NamedTuple):
-    """A value as somebody gave it, and where."""
-
-    source: str  # names the place to the reader: --sql-port, ARMILLARY_SQL_PORT, sql-port in armillary.toml
-    origin: str  # command line, environment or file
-    value: object
-
-
-def _setting(
-    name: str,
-    default: Any,
-    parse: Callable[[str], Any],
-    expected: str,
-    meaning: str,
-    *,
-    default_text: str | None = None,
-    is_number: bool = False,
-    is_secret: bool = False,
-) -> Any:
-    option = Option(
-        name, default_text or str(default), parse, expected, meaning, isinstance(default, bool), is_number, is_secret
-    )
-    return field(default=default, repr=not is_secret, metadata={"option": option})
-
-
-def _choice(*words: str) -> dict[str, Any]:
-    return {"parse": parsing.choice(*words), "expected": "one of " + ", ".join(words)}
 
 
 _KEY: Final[dict[str, Any]] = {
@@ -101,6 +56,16 @@ class Settings:
     )
     host: str = _setting(
         "host", "127.0.0.1", parsing.host, "an IP address or host name", "The address that the doors listen on."
+    )
+    advertise: str | None = _setting(
+        "advertise",
+        None,
+        parsing.host_and_port,
+        "a host name or address, perhaps with a port",
+        "Where clients on other machines reach the server, if that is not the address that it listens on: the name in "
+        "the account document and in the development certificate, and a Host that requests may be for. The port is the "
+        "SQL door's; without one it is the port that it listens on.",
+        default_text="the address that the client used",
     )
     sql_port: int = _setting(
         "sql-port",
@@ -161,7 +126,7 @@ class Settings:
         "a host name or address, perhaps with a port",
         "What clients of the MongoDB door are told to reach it at, where that is not the address they came to, as "
         "behind a mapped port.",
-        default_text="the address that was reached",
+        default_text="the host of --advertise, else the address that was reached",
     )
     mongo_idle_s: int = _setting(
         "mongo-idle-timeout",
@@ -236,6 +201,50 @@ class Settings:
         **_KEY | {"default_text": "made at the first start and kept with the data; in memory none"},
         meaning="The key of the control API and of the commands that use it. Without one a server in memory has no "
         "control API.",
+    )
+    allows_well_known_key: bool = _setting(
+        "allow-well-known-key",
+        False,
+        parsing.truth,
+        "true or false",
+        "Serve other machines with the emulator's well-known key, which is no secret: for containers whose ports are "
+        "published to one machine only.",
+        default_text="false",
+    )
+    tls_certificate: Path | None = _setting(
+        "tls-certificate",
+        None,
+        parsing.path,
+        "the path of a PEM file",
+        "The server's certificate, followed in the same file by the chain that leads to its authority. Read again on "
+        "SIGHUP.",
+        default_text="a development certificate that is made and kept with the data",
+    )
+    tls_key: Path | None = _setting(
+        "tls-key",
+        None,
+        parsing.path,
+        "the path of a PEM file",
+        "The private key of --tls-certificate, without a password.",
+        default_text="none",
+    )
+    tls_client_ca: Path | None = _setting(
+        "tls-client-ca",
+        None,
+        parsing.path,
+        "the path of a PEM file",
+        "The authority of client certificates: with it, the control API answers only over TLS to clients that show a "
+        "certificate of this authority, and need the control key as well. Health and readiness are told to all.",
+        default_text="none: the control key is enough",
+    )
+    require_tls: bool | None = _setting(
+        "require-tls",
+        None,
+        parsing.truth,
+        "true or false",
+        "Refuse connections without TLS at all doors; health and readiness are told over plain HTTP all the same.",
+        default_text="true where the host can be reached from other machines, unless --allow-well-known-key is given",
+        is_flag=True,
     )
     aad: str = _setting(
         "aad",
@@ -336,6 +345,12 @@ class Settings:
         **_choice("debug", "info", "warning", "error"),
         meaning="How much is logged to standard error.",
     )
+    log_format: str = _setting(
+        "log-format",
+        "text",
+        **_choice("text", "json"),
+        meaning="The form of the log, the security log included: lines of text, or a JSON object a line.",
+    )
     config: Path | None = _setting(
         "config",
         None,
@@ -350,14 +365,51 @@ class Settings:
         """Whether other machines may reach the doors."""
         return not parsing.is_loopback(self.host)
 
+    @property
+    def has_exposed_key(self) -> bool:
+        """Whether other machines may reach the doors with a key that everybody knows."""
+        keys = (self.key, self.secondary_key, self.read_only_key, self.secondary_read_only_key)
+        return self.is_public and WELL_KNOWN_KEY in keys
+
+    @property
+    def requires_tls(self) -> bool:
+        if self.require_tls is not None:
+            return self.require_tls
+        return self.is_public and not self.allows_well_known_key
+
+    @property
+    def advertised_host(self) -> str | None:
+        """The host of --advertise, without port and brackets."""
+        return parsing.split_port(self.advertise)[0] if self.advertise is not None else None
+
+    def advertised_address(self, port: int) -> str | None:
+        """HOST:PORT as clients are to use it, with this port where --advertise names none."""
+        if self.advertise is None:
+            return None
+        host, given = parsing.split_port(self.advertise)
+        return f"{f'[{host}]' if ':' in host else host}:{given or port}"
+
+    @property
+    def mongo_address(self) -> str | None:
+        """What clients of the MongoDB door are told to reach it at: HOST, or HOST:PORT if the port is not its own."""
+        given = self.mongo_advertised_host or self.advertised_host
+        return f"[{given}]" if given is not None and given.count(":") > 1 and "[" not in given else given
+
+    @property
+    def named_hosts(self) -> list[str]:
+        """The names besides loopback under which clients reach the server: of --host and --advertise."""
+        names = [self.host] if not parsing.is_unspecified(self.host) else []
+        names += [self.advertised_host] if self.advertised_host is not None else []
+        return [name for name in dict.fromkeys(names) if name.lower() not in ("localhost", "127.0.0.1", "::1")]
+
     def check_exposure(self) -> None:
         """Refuse to open doors to other machines with a key that everybody knows."""
-        keys = (self.key, self.secondary_key, self.read_only_key, self.secondary_read_only_key)
-        if self.is_public and WELL_KNOWN_KEY in keys:
+        if self.has_exposed_key and not self.allows_well_known_key:
             raise bad_request(
                 f"The host {self.host} can be reached from other machines, and the emulator's well-known key is known "
                 "to everybody. Set ARMILLARY_KEY to a key of your own (openssl rand -base64 64 makes one), or use the "
-                "host 127.0.0.1."
+                "host 127.0.0.1. In a container whose ports are published to one machine only, "
+                "--allow-well-known-key allows it."
             )
         if self.is_public and self.mongo_auth == "off":
             raise bad_request(
@@ -378,56 +430,14 @@ OPTIONS: Final[Mapping[str, Option]] = {
 def resolve(command_line: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
     """The settings in force: command line, then environment, then file, then default. Refuses what it does not know."""
     typed = {name: Given(f"--{name}", "command line", value) for name, value in command_line.items()}
-    found = _of_environment(environment) | typed
+    found = of_environment(OPTIONS, environment) | typed
     if "config" in found:
-        path: Path = _value(OPTIONS["config"], found["config"])
-        found = _of_file(path) | found
-    values = {OPTIONS[name].attribute: _value(OPTIONS[name], given) for name, given in found.items()}
+        path: Path = value_of(OPTIONS["config"], found["config"])
+        found = of_file(OPTIONS, path) | found
+    values = {OPTIONS[name].attribute: value_of(OPTIONS[name], given) for name, given in found.items()}
     settings = Settings(**values)
     _check_together(settings, found)
     return settings
-
-
-def _of_environment(environment: Mapping[str, str]) -> dict[str, Given]:
-    by_variable = {option.variable: name for name, option in OPTIONS.items()}
-    found = {}
-    for variable, value in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX):
-            continue
-        if variable not in by_variable:
-            raise _unknown(f"The environment variable {variable}", variable, by_variable)
-        found[by_variable[variable]] = Given(variable, "environment", value)
-    return found
-
-
-def _of_file(path: Path) -> dict[str, Given]:
-    import tomllib  # only when there is a file: it costs 10 ms of the start
-
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise bad_request(f"The configuration file {path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"The configuration file {path} is not TOML: {error}.") from None
-    names = [name for name in OPTIONS if name != "config"]
-    for name in content:
-        if name not in names:
-            raise _unknown(f"The setting {name} in {path}", name, names)
-    return {name: Given(f"{name} in {path}", "file", value) for name, value in content.items()}
-
-
-def _value(option: Option, given: Given) -> Any:
-    value = given.value
-    is_plain_number = isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(value, bool) and option.is_flag:
-        return value
-    if isinstance(value, str) or (is_plain_number and option.is_number):
-        try:
-            return option.parse(str(value))
-        except ValueError:
-            pass
-    shown = "not valid" if option.is_secret else repr(value)
-    raise bad_request(f"{given.source} is {shown}; expected {option.expected}.")
 
 
 def _check_together(settings: Settings, found: Mapping[str, Given]) -> None:
@@ -436,19 +446,14 @@ def _check_together(settings: Settings, found: Mapping[str, Given]) -> None:
         raise bad_request("The control key is also a key of the account. Set different ones.")
     if {settings.key, settings.secondary_key} & {settings.read_only_key, settings.secondary_read_only_key} - {None}:
         raise bad_request("A read-only key is the same as a key that may write. Set different ones.")
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        missing, given = ("key", "certificate") if settings.tls_key is None else ("certificate", "key")
+        raise bad_request(f"{found[f'tls-{given}'].source} has no meaning without --tls-{missing}.")
     for name in ("data", "durability"):
         if settings.is_in_memory and name in found and found[name].origin == found["memory"].origin:
             raise bad_request(
                 f"{found['memory'].source} keeps nothing on disk, so {found[name].source} has no meaning."
             )
-
-
-def _unknown(what: str, name: str, known: Mapping[str, str] | list[str]) -> Failure:
-    import difflib
-
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else "Remove it; docs/settings.md lists the settings."
-    return bad_request(f"{what} is not known. {hint}")
 
 
 def document() -> str:

@@ -5,7 +5,6 @@ Making and renewing the certificate is left to `net/certificate.py`.
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 
 from armillary.errors import Failure, Kind, bad_request
@@ -33,28 +32,22 @@ Or use http instead of https: the same port serves both."""
 def trust(settings: Settings) -> str:
     if settings.is_in_memory:
         raise bad_request("A server that keeps nothing on disk has a new certificate at every start. Use --data.")
+    if settings.tls_certificate is not None:
+        raise bad_request(
+            "The server has a certificate of its operator's (--tls-certificate): clients trust its authority."
+        )
     directory = settings.directory
     try:
         if not (directory / "FORMAT").exists():
             # A certificate alone would make it a directory that is not empty and not ours.
             DataDirectory.claim(directory, settings.data_permissions).release()
-        hosts = certificate_hosts(settings.host)
-        certificate, _key = ensure_certificate(directory.resolve(), hosts)
+        certificate, _key = ensure_certificate(directory.resolve(), settings.named_hosts)
     except OSError as error:
         raise Failure(
             Kind.UNAVAILABLE,
             f"The certificate cannot be kept in the data directory: {error.strerror}. Check its permissions and disk.",
         ) from error
-    return _TEXT.format(file=_quote(certificate), more="".join(f" and {host}" for host in hosts))
-
-
-def certificate_hosts(host: str) -> list[str]:
-    """The names besides loopback that the certificate of a server on `host` must be good for."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return [] if host.lower() == "localhost" else [host]
-    return [] if address.is_unspecified or host in ("127.0.0.1", "::1") else [host]
+    return _TEXT.format(file=_quote(certificate), more="".join(f" and {host}" for host in settings.named_hosts))
 
 
 def _quote(path: Path) -> str:

@@ -17,13 +17,19 @@ _SCHEME = b"bearer "
 
 
 class ControlGuard:
-    def __init__(self, key: str | None, hosts: HostNames) -> None:
-        """`key` None: nothing but the health of the server is to be had."""
+    def __init__(self, key: str | None, hosts: HostNames, *, needs_certificate: bool = False) -> None:
+        """`key` None: nothing but the health of the server is to be had. `needs_certificate`: the key is not enough."""
+        self._needs_certificate = needs_certificate
         self._key = key.encode() if key is not None else None
         self._hosts = hosts
 
-    def check(self, headers: Mapping[bytes, bytes]) -> None:
+    def check(self, headers: Mapping[bytes, bytes], *, has_certificate: bool = False) -> None:
         self._check_place(headers)
+        if self._needs_certificate and not has_certificate:
+            raise Failure(
+                Kind.FORBIDDEN,
+                "The control API of this server needs TLS with a client certificate that --tls-client-ca signed.",
+            )
         if self._key is None:
             raise Failure(
                 Kind.FORBIDDEN,

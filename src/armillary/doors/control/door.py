@@ -47,6 +47,7 @@ class ControlDoor:
         key: str | None,
         *,
         hosts: HostNames | None = None,
+        needs_certificate: bool = False,
         clock: MovableClock | None = None,
         credentials: Credentials | None = None,
         connection_count: Callable[[], int] = lambda: 0,
@@ -57,7 +58,7 @@ class ControlDoor:
         self.credentials = credentials
         self.transfers = snapshots.Transfers()
         self.begun_s = account.clock.elapsed_s()
-        self._guard = ControlGuard(key, hosts or HostNames())
+        self._guard = ControlGuard(key, hosts or HostNames(), needs_certificate=needs_certificate)
 
     async def answer(self, request: Request) -> Response:
         try:
@@ -65,7 +66,7 @@ class ControlDoor:
             method = "GET" if request.method == "HEAD" else request.method
             if path in _OPEN and method == "GET":
                 return await _OPEN[path](Call(self, request, [], query))
-            self._guard.check(request.headers)
+            self._guard.check(request.headers, has_certificate=request.has_certificate)
             action, names = _ROUTES.find(method, path)
             return await action(Call(self, request, names, query))
         except Failure as failure:

@@ -35,7 +35,13 @@ _QUIET.setLevel(logging.WARNING)
 # Drivers say who they are since TinkerPop 3.5.5: "NotAvailable Gremlin-Python.3.6.8 …".
 _OLD_DRIVER: Final = re.compile(r"\bGremlin-\w+\.3\.[0-6]\.")
 _HEAD_END: Final = b"\r\n\r\n"
+_WSS_ONLY: Final = b"This server takes TLS only: use wss."
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+
+PLAIN_REFUSAL: Final = (
+    b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
+    % (len(_WSS_ONLY), _WSS_ONLY)
+)
 
 
 class Connection(asyncio.Protocol):

@@ -1,5 +1,5 @@
 """`GET /`: what clients learn of the account. They move all later traffic to the endpoints named here, so these are
-made from the host that the client used, whatever stands between.
+made from the address that the operator advertises, or else from the host that the client used, whatever stands between.
 """
 
 from __future__ import annotations
@@ -66,14 +66,17 @@ async def read_account(call: Call) -> Response:
 
 
 def _endpoint(call: Call) -> str:
-    host = call.headers.get(b"host", b"")
     scheme = call.headers.get(b"x-forwarded-proto", b"https" if call.request.is_tls else b"http").lower()
-    try:
-        text = host.decode("ascii")
-    except UnicodeDecodeError:
-        text = ""
+    text = call.door.advertised or _host(call)
     if not text or len(text) > _HOST_BYTES_MAX or not text.isprintable() or set(text) & set(' /\\?#"<>@'):
         raise bad_request("The Host header is missing or is not a host name: clients are told to come back to it.")
     if scheme not in (b"http", b"https"):
         raise bad_request("X-Forwarded-Proto must be http or https.")
     return f"{scheme.decode()}://{text}/"
+
+
+def _host(call: Call) -> str:
+    try:
+        return call.headers.get(b"host", b"").decode("ascii")
+    except UnicodeDecodeError:
+        return ""

@@ -42,6 +42,7 @@ class SqlDoor:
     ) -> None:
         """`signing_clock`: what the dates of signatures are held against, where the account's own time can be moved."""
         self.account = account
+        self.advertised: str | None = None  # HOST:PORT that clients are told to use, if not the one they came to
         self._signing_clock = signing_clock or account.clock
         self._accepts_aad = accepts_aad
         self._activities = _Activities(account)

@@ -7,6 +7,7 @@ from typing import Any
 
 from armillary.tools.commands import backups, snapshots
 from armillary.tools.place import Place
+from armillary.tools.remote import Where
 from armillary.tools.screen import Screen
 from armillary.tools.settings import Settings
 
@@ -22,9 +23,9 @@ _COMMANDS: dict[tuple[str, str], Callable[[Place, Screen, dict[str, Any]], int]]
 
 
 def run_keeping(
-    name: str, verb: str, screen: Screen, arguments: dict[str, Any], settings: Settings, url: str | None
+    name: str, verb: str, screen: Screen, arguments: dict[str, Any], settings: Settings, where: Where
 ) -> int:
-    place = Place(settings, url)
+    place = Place(settings, where)
     try:
         return _COMMANDS[name, verb](place, screen, arguments)
     finally:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 from armillary.tools.commands.keeping_parsers import KEEPING, add_keeping
@@ -163,6 +164,12 @@ def _place(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Where the server is."""
     parser.add_argument("--data", metavar="DIR", help="the server's data directory (ARMILLARY_DATA)")
     parser.add_argument("--url", metavar="URL", help="where the server is, if its data directory does not say it")
+    parser.add_argument(
+        "--client-certificate",
+        metavar="FILE",
+        type=Path,
+        help="a PEM file with a certificate and its key, for a server with --tls-client-ca",
+    )
     parser.add_argument("--config", metavar="FILE", help="the server's settings file (ARMILLARY_CONFIG)")
     return parser
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from armillary.tools.commands import account_keys, databases, feeds, migrating, partitions, resharding, scripting
 from armillary.tools.commands import containers as container_commands
-from armillary.tools.remote import Server, find_server
+from armillary.tools.remote import Server, Where, find_server
 from armillary.tools.screen import Screen
 from armillary.tools.settings import Settings
 
@@ -42,12 +42,12 @@ _COMMANDS: dict[tuple[str, str], Command] = {
 def run_command(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     verb = arguments.pop("verb", None) or ("list" if (name, "list") in _COMMANDS else "")
     screen = Screen(is_json=arguments.pop("json", False))
-    url = arguments.pop("url", None)
+    where = Where(arguments.pop("url", None), arguments.pop("client_certificate", None))
     if (name, verb) not in _COMMANDS:
         from armillary.tools.commands.keeping import run_keeping  # storage takes its time to import
 
-        return run_keeping(name, verb, screen, arguments, settings, url)
-    server = find_server(settings, url)
+        return run_keeping(name, verb, screen, arguments, settings, where)
+    server = find_server(settings, where)
     try:
         _COMMANDS[name, verb](server, screen, arguments)
     finally:

@@ -17,7 +17,7 @@ import uvloop
 from armillary.errors import Failure, Kind, bad_request
 from armillary.net.certificate import CERTIFICATE_FILE
 from armillary.tools.commands.names import container_path
-from armillary.tools.control_file import local_host, read_control
+from armillary.tools.control_file import Control, local_host, pinned_context, read_control
 from armillary.tools.screen import Screen, count, counted, units
 from armillary.tools.settings import Settings
 from armillary.tools.transfer.arguments import PARALLEL
@@ -65,7 +65,7 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
         drops=arguments.get("drop", ()),
     )
     _, database, _, container = container_path(arguments["container"])
-    endpoint = CosmosEndpoint(_server_url(settings, arguments.get("url")), settings.key, certificate)
+    endpoint = _endpoint(settings, arguments.get("url"), certificate)
     place = ContainerLink(database, container)
     source: Source
     sink: Sink
@@ -178,12 +178,14 @@ def _report(
         screen.say(f"{counted(totals.bad_rows, 'bad row')}: what, and why, is in {parts.bad_rows.path}.")
 
 
-def _server_url(settings: Settings, url: str | None) -> str:
-    if url is not None:
-        return url
-    found = None if settings.is_in_memory else read_control(settings.directory).url
+def _endpoint(settings: Settings, url: str | None, certificate: Path | None) -> CosmosEndpoint:
+    """The server that these settings are those of."""
+    found = Control(None, None) if settings.is_in_memory or url is not None else read_control(settings.directory)
+    if found.url is not None and found.url.startswith("https:") and found.certificate is not None:
+        return CosmosEndpoint(found.url, settings.key, context=pinned_context(found.certificate))
     host = local_host(settings.host)
-    return found or f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
+    default = f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
+    return CosmosEndpoint(url or found.url or default, settings.key, certificate)
 
 
 def _identity(name: str, arguments: dict[str, Any], source: Source) -> Document:

@@ -6,6 +6,7 @@ once, needs nothing that the server does not need, and the SDK for Python has no
 from __future__ import annotations
 
 import hmac
+import ssl
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterable
@@ -57,8 +58,10 @@ class Range(NamedTuple):
 
 
 class CosmosEndpoint:
-    def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
-        self._http = HttpClient(url, certificate)
+    def __init__(
+        self, url: str, key: str, certificate: Path | None = None, context: ssl.SSLContext | None = None
+    ) -> None:
+        self._http = HttpClient(url, certificate, context)
         self.url = self._http.url
         try:
             self._signer = hmac.new(b64decode(key, validate=True), digestmod="sha256")

@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 class HttpClient:
-    def __init__(self, url: str, certificate: Path | None = None) -> None:
+    def __init__(self, url: str, certificate: Path | None = None, context: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
         try:
             port = parts.port
@@ -36,7 +36,7 @@ class HttpClient:
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._host, self._port = parts.hostname, port or (443 if parts.scheme == "https" else 80)
         self._host_header = parts.netloc.rpartition("@")[2]
-        self._context = ssl.create_default_context() if parts.scheme == "https" else None
+        self._context = (context or ssl.create_default_context()) if parts.scheme == "https" else None
         self._certificate = certificate  # that a server of this machine may have made for itself
         self._trust_own()
         self._idle: list[_Connection] = []
