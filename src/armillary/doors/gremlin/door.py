@@ -6,9 +6,11 @@ everything, so that no client waits for an answer that never comes.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from websockets.frames import CloseCode
@@ -22,6 +24,7 @@ from armillary.doors.gremlin import traversals
 from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate, is_sealed
 from armillary.doors.gremlin.client import Client, Principal
 from armillary.doors.gremlin.errors import MALFORMED
+from armillary.doors.gremlin.forms import AUTHENTICATION
 from armillary.doors.gremlin.ids import OrderedIds
 from armillary.doors.gremlin.messages import Request, Responder, read_request
 from armillary.errors import Failure, Kind
@@ -48,6 +51,7 @@ class GremlinDoor:
         self._keys = keys
         self._tokens = tokens
         self._requests = 0
+        self._long_messages = asyncio.Semaphore(1)
         self._start = account.clock.guid()[:24]
         if settings.creates not in (None, "none"):
             check_key_path(settings.creates or "", "--gremlin-create")
@@ -58,8 +62,13 @@ class GremlinDoor:
         activity_id = f"{self._start}{self._requests & 0xFFFFFFFFFFFF:012x}"
         out = Responder(client.line, is_text, self.account.clock, activity_id)
         try:
-            request = read_request(message, is_text, out, reads_properties=client.reads_properties)
-            await self._answer(client, request, len(message), out)
+            principal = self._principal(client)
+            if principal is None:
+                principal = self._meet(client, message, is_text, out)
+                if principal is not None:
+                    await self._answer_pending(client, principal)
+            else:
+                await self._serve(client, principal, message, is_text, out)
         except Failure as failure:
             self._refuse(client, failure, out)
         except RecursionError:
@@ -83,13 +92,47 @@ class GremlinDoor:
 
     # Who it is.
 
-    async def _answer(self, client: Client, request: Request, size_bytes: int, out: Responder) -> None:
-        if request.operation == "authentication":
-            await self._authenticate(client, request, out)
-        elif client.principal is None or not self._is_known(client, client.principal):
-            self._challenge(client, request, size_bytes, out)
+    def _principal(self, client: Client) -> Principal | None:
+        """None: of a stranger, or of one whose key was changed."""
+        principal = client.principal
+        return principal if principal is not None and self._is_known(client, principal) else None
+
+    def _meet(self, client: Client, message: bytes, is_text: bool, out: Responder) -> Principal | None:
+        """A message of a stranger is looked at for credentials and for the id of what it asks, and for nothing else.
+        Returns who it is, once that is told."""
+        request = read_request(message, is_text, out, is_known=False, reads_properties=client.reads_properties)
+        if request.operation == AUTHENTICATION:
+            return self._authenticate(client, request)
+        client.pending_bytes += len(message)
+        too_many = len(client.pending) >= limits.GREMLIN_PENDING_MAX
+        if too_many or client.pending_bytes > limits.GREMLIN_PENDING_BYTES_MAX:
+            raise Failure(Kind.UNAUTHORIZED, "Unauthorized: too much is asked for without any credentials.")
+        client.pending[request.id] = (message, is_text, out)
+        out.challenge()
+        return None
+
+    async def _answer_pending(self, client: Client, principal: Principal) -> None:
+        """What was asked before the credentials came."""
+        pending, client.pending = client.pending, {}
+        client.pending_bytes = 0
+        for message, is_text, responder in pending.values():
+            try:
+                await self._serve(client, principal, message, is_text, responder)
+            except Failure as failure:
+                self._refuse(client, failure, responder)
+
+    async def _serve(self, client: Client, principal: Principal, message: bytes, is_text: bool, out: Responder) -> None:
+        reading = partial(read_request, message, is_text, out, is_known=True, reads_properties=client.reads_properties)
+        if len(message) <= limits.GREMLIN_READ_AT_ONCE_BYTES:
+            request = reading()
         else:
-            await self._act(client, client.principal, request, out)
+            # In a thread, from which the loop takes the interpreter back when it has something to do; one at a time.
+            async with self._long_messages:
+                request = await asyncio.get_running_loop().run_in_executor(None, reading)
+        if request.operation == AUTHENTICATION:
+            self._authenticate(client, request)
+        else:
+            await self._act(client, principal, request, out)
 
     def _is_known(self, client: Client, principal: Principal) -> bool:
         """Keys are changed while connections last: a token ends with the key that it was sealed for."""
@@ -102,27 +145,12 @@ class GremlinDoor:
         client.principal = principal._replace(keys_number=self._keys.number)
         return True
 
-    def _challenge(self, client: Client, request: Request, size_bytes: int, out: Responder) -> None:
-        """The request waits for the credentials of its sender."""
-        client.pending_bytes += size_bytes
-        too_many = len(client.pending) >= limits.GREMLIN_PENDING_MAX
-        if too_many or client.pending_bytes > limits.GREMLIN_PENDING_BYTES_MAX:
-            raise Failure(Kind.UNAUTHORIZED, "Unauthorized: too much is asked for without any credentials.")
-        client.pending[request.id] = (request, out)
-        out.challenge()
-
-    async def _authenticate(self, client: Client, request: Request, out: Responder) -> None:
+    def _authenticate(self, client: Client, request: Request) -> Principal:
         principal = authenticate(request.arguments, self._keys, self._tokens)
         if client.principal is not None and client.principal[:3] != principal[:3]:
             raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the connection is another user's already.")
         client.principal = principal
-        pending, client.pending = client.pending, {}
-        client.pending_bytes = 0
-        for waiting, responder in pending.values():
-            try:
-                await self._act(client, principal, waiting, responder)
-            except Failure as failure:
-                self._refuse(client, failure, responder)
+        return principal
 
     # What it wants.
 

@@ -5,17 +5,22 @@ and writes an answer's; values inside are the codecs' of `languages/gremlin`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
+from armillary import limits
 from armillary.languages.gremlin import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.allowance import Allowance
 from armillary.languages.gremlin.errors import malformed, not_serializable
 from armillary.languages.gremlin.graphson_write import Writer
 from armillary.languages.gremlin.traversers import Traverser
 
+AUTHENTICATION: Final = "authentication"
 _ID_CHARACTERS_MAX: Final = 100
+_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _ID_END: Final = 17  # of a binary message: behind its version
 
 
@@ -26,8 +31,9 @@ class Envelope(NamedTuple):
 
 
 class Form(Protocol):
-    def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
-        """`on_id` is told the request's id as soon as it is known: refusals of the rest carry it."""
+    def read(self, body: bytes, on_id: Callable[[str], None], *, is_known: bool) -> Envelope:
+        """`on_id` is told the request's id as soon as it is known: refusals of the rest carry it. `is_known`: its
+        sender is; of others only credentials are looked at, and requests have no arguments."""
 
     def write(
         self, request_id: str, status: int, message: str, attributes: dict[str, Any], values: list[Any] | None
@@ -40,7 +46,7 @@ class JsonForm:
         self._writer = Writer(version)
         self._no_meta = self._writer.write({})
 
-    def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
+    def read(self, body: bytes, on_id: Callable[[str], None], *, is_known: bool) -> Envelope:
         given = _parsed(body)
         if not isinstance(given, dict):
             raise malformed("A request is a JSON object.")
@@ -53,7 +59,9 @@ class JsonForm:
         operation, processor = given.get("op"), given.get("processor", "")
         if not isinstance(operation, str) or not isinstance(processor, str):
             raise malformed("A request has 'op' and 'processor', texts.")
-        arguments = graphson.read(given.get("args") or {})
+        if not is_known and operation != AUTHENTICATION:
+            return Envelope(operation, processor, {})
+        arguments = graphson.read(given.get("args") or {}, _allowance(is_known))
         if not isinstance(arguments, dict):
             raise malformed("The 'args' of a request are a map.")
         return Envelope(operation, processor, arguments)
@@ -80,7 +88,17 @@ class JsonForm:
         return {"@type": "g:List", "@value": written} if writer.version >= 3 else written
 
 
+def _allowance(is_known: bool) -> Allowance:
+    return Allowance() if is_known else Allowance(limits.GREMLIN_STRANGER_MEMORY_BYTES_MAX)
+
+
 def _parsed(body: bytes) -> Any:
+    """JSON makes objects of two bytes, and they are all made before any is looked at: so their signs are counted."""
+    if _weight(body) > limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX and _weight(_TEXT.sub(b"", body)) > (
+        limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX
+    ):
+        most = limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX // limits.MB
+        raise malformed(f"The values of the message would take more than {most} MB. Send fewer of them at once.")
     try:
         return orjson.loads(body)
     except ValueError:
@@ -94,17 +112,22 @@ def _parsed(body: bytes) -> Any:
     raise malformed("The request is not JSON.")
 
 
+def _weight(body: bytes) -> int:
+    return body.count(b"{") * 200 + body.count(b"[") * 80 + body.count(b",") * 40
+
+
 class BinaryForm:
     """A bare one is for drivers before TinkerPop 3.7: they read no element that has properties."""
 
     def __init__(self, *, is_bare: bool = False) -> None:
         self._is_bare = is_bare
 
-    def read(self, body: bytes, on_id: Callable[[str], None]) -> Envelope:
+    def read(self, body: bytes, on_id: Callable[[str], None], *, is_known: bool) -> Envelope:
         if len(body) >= _ID_END:
             text = body[1:_ID_END].hex()
             on_id(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
-        _, operation, processor, arguments = graphbinary.read_request(body)
+        only = None if is_known else AUTHENTICATION
+        _, operation, processor, arguments = graphbinary.read_request(body, _allowance(is_known), only=only)
         return Envelope(operation, processor, arguments)
 
     def write(

@@ -82,7 +82,9 @@ class Responder:
         return told
 
 
-def read_request(message: bytes, is_text: bool, out: Responder, *, reads_properties: bool = True) -> Request:
+def read_request(
+    message: bytes, is_text: bool, out: Responder, *, is_known: bool, reads_properties: bool = True
+) -> Request:
     """Also tells the responder what is known of the request as soon as it is: refusals are answered in its form."""
     body = message
     if not is_text:
@@ -99,5 +101,5 @@ def read_request(message: bytes, is_text: bool, out: Responder, *, reads_propert
     def on_id(request_id: str) -> None:
         out.request_id = request_id
 
-    envelope = out.form.read(body, on_id)
+    envelope = out.form.read(body, on_id, is_known=is_known)
     return Request(out.request_id, *envelope)

@@ -95,5 +95,12 @@ def token_of(family: str, name: Any) -> tokens.Token:
     return found
 
 
+def id_of(value: Any) -> Any:
+    """Elements are told apart by their ids, so these are values that can be."""
+    if value is None or (isinstance(value, str | int | float) and not isinstance(value, bool)):
+        return value
+    raise malformed("The id of an element is a text or a number.")
+
+
 def refuse_lambda() -> Exception:
     return compilation("Lambdas are not supported.")

@@ -26,7 +26,11 @@ class Short(int):
 
 
 class BigInt(int):
-    pass
+    """Beyond 64 bits it has a hash of its own: those of Python's whole numbers repeat every 2**61 - 1, and a message
+    could name any number of keys with one hash."""
+
+    def __hash__(self) -> int:
+        return int.__hash__(self) if -(2**63) <= self < 2**63 else hash(f"{self:x}")
 
 
 class Float32(float):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin import bytecode
+from armillary.languages.gremlin.allowance import COMPOUND, ENTRY, PLACE, SCALAR, Allowance
 from armillary.languages.gremlin.dates import from_milliseconds
 from armillary.languages.gremlin.elements import (
     BigInt,
@@ -61,10 +62,11 @@ ENUMERATIONS: Final = {
 class Reader:
     """Over the bytes of one message."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, allowance: Allowance | None = None) -> None:
         self._content = content
         self._at = 0
-        self._depth = 0
+        self.allowance = allowance or Allowance()
+        self.allowance.depth = 0  # here what is in the outermost value counts
 
     @property
     def is_at_end(self) -> bool:
@@ -112,9 +114,8 @@ class Reader:
 
     def bare(self, code: int) -> Any:
         """Of a type that is known."""
-        self._depth += 1
-        if self._depth > limits.GREMLIN_MESSAGE_DEPTH_MAX:
-            raise malformed(f"A message is nested at most {limits.GREMLIN_MESSAGE_DEPTH_MAX} deep.")
+        allowance = self.allowance
+        allowance.enter(SCALAR if code in _SCALARS else COMPOUND)
         reader = _READERS.get(code)
         if reader is not None:
             found = reader(self)
@@ -122,22 +123,29 @@ class Reader:
             found = bytecode.token_of(ENUMERATIONS[code], self.value())
         else:
             raise malformed(f"GraphBinary's type 0x{code:02x} is not supported.")
-        self._depth -= 1
+        allowance.leave()
         return found
 
     def values(self) -> list[Any]:
-        return [self.value() for _ in range(self.size())]
+        size = self.size()
+        self.allowance.spend(PLACE * size)
+        return [self.value() for _ in range(size)]
 
     def map(self) -> dict[Any, Any]:
         found = {}
+        allowance = self.allowance
         for _ in range(self.size()):
+            before = allowance.left
             key = self.value()
+            # Of a key that is no text, all that is in it is held a second time.
+            allowance.spend(ENTRY if type(key) is str else ENTRY + before - allowance.left)
             found[map_key(key)] = self.value()
         return found
 
     def instructions(self) -> list[Any]:
         found = []
         for _ in range(self.size()):
+            self.allowance.spend(COMPOUND)
             name: list[Any] = [self.text()]
             found.append(name + self.values())
         return found
@@ -152,13 +160,17 @@ def read(content: bytes) -> Any:
     return found
 
 
-def read_request(content: bytes) -> tuple[str, str, str, dict[Any, Any]]:
-    """Id, operation, processor and arguments."""
-    reader = Reader(content)
+def read_request(
+    content: bytes, allowance: Allowance | None = None, *, only: str | None = None
+) -> tuple[str, str, str, dict[Any, Any]]:
+    """Id, operation, processor and arguments. `only`: of other operations than this the arguments are not looked at."""
+    reader = Reader(content, allowance)
     if reader.byte() != VERSION:
         raise malformed("The version of a GraphBinary message is not 1.")
     request_id = _uuid(reader)
     op, processor = reader.text(), reader.text()
+    if only is not None and op != only:
+        return request_id, op, processor, {}
     arguments = reader.map()
     if not reader.is_at_end:
         raise malformed("Bytes follow a GraphBinary message.")
@@ -213,23 +225,27 @@ def _offset_date_time(reader: Reader) -> datetime:
         raise malformed("A date is out of range.") from None
 
 
+def _id(reader: Reader) -> Any:
+    return bytecode.id_of(reader.value())
+
+
 def _vertex(reader: Reader) -> Vertex:
-    vertex = Vertex(reader.value(), reader.text())
+    vertex = Vertex(_id(reader), reader.text())
     reader.value()  # properties: a client's are references
     return vertex
 
 
 def _edge(reader: Reader) -> Edge:
-    id, label = reader.value(), reader.text()
-    into = Vertex(reader.value(), reader.text())
-    out = Vertex(reader.value(), reader.text())
+    id, label = _id(reader), reader.text()
+    into = Vertex(_id(reader), reader.text())
+    out = Vertex(_id(reader), reader.text())
     reader.value()  # the parent
     reader.value()  # properties
     return Edge(id, label, out, into)
 
 
 def _vertex_property(reader: Reader) -> VertexProperty:
-    found = VertexProperty(reader.value(), reader.text(), reader.value())
+    found = VertexProperty(_id(reader), reader.text(), reader.value())
     reader.value()
     reader.value()
     return found
@@ -282,18 +298,25 @@ def _strategy(reader: Reader) -> Any:
 
 def _bulk_set(reader: Reader) -> BulkSet:
     found = BulkSet()
+    allowance = reader.allowance
     for _ in range(reader.size()):
+        before = allowance.left
         value, count = reader.value(), reader.int64()
         if not 0 <= count <= limits.GREMLIN_LIST_MAX - len(found):
             raise malformed("A bulk set is too large.")
+        allowance.spend((PLACE + before - allowance.left) * count)
         found.extend([value] * count)
     return found
 
 
 def _set(reader: Reader) -> Set:
-    return unique(reader.values())
+    before = reader.allowance.left
+    values = reader.values()
+    reader.allowance.spend(ENTRY * len(values) + before - reader.allowance.left)
+    return unique(values)
 
 
+_SCALARS: Final = frozenset((INT, LONG, STRING, CLASS, DOUBLE, FLOAT, BYTE, SHORT, BOOLEAN, CHAR))
 _READERS: Final[dict[int, Callable[[Reader], Any]]] = {
     INT: Reader.int32,
     LONG: lambda reader: Long(reader.int64()),

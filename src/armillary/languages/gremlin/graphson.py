@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin import bytecode
+from armillary.languages.gremlin.allowance import COMPOUND, ENTRY, PLACE, SCALAR, Allowance
 from armillary.languages.gremlin.dates import from_milliseconds, parse_date
 from armillary.languages.gremlin.elements import (
     BigInt,
@@ -34,29 +35,44 @@ from armillary.languages.gremlin.errors import malformed
 from armillary.languages.gremlin.tokens import FAMILIES
 from armillary.languages.gremlin.values import map_key, unique
 
+_EXPONENT_MAX: Final = 10_000
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DURATION: Final = re.compile(r"(-)?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 
 
-def read(value: Any, depth: int = 0) -> Any:
+def read(value: Any, allowance: Allowance | None = None) -> Any:
     """A value of a message: of bindings, arguments and bytecode."""
-    if depth > limits.GREMLIN_MESSAGE_DEPTH_MAX:
-        raise malformed(f"A message is nested at most {limits.GREMLIN_MESSAGE_DEPTH_MAX} deep.")
-    if isinstance(value, dict):
+    if allowance is None:
+        allowance = Allowance()
+    kind = type(value)
+    if kind is dict:
+        allowance.enter(COMPOUND)
         if "@type" in value:
-            return _typed(value["@type"], value.get("@value"), depth + 1)
-        return {key: read(each, depth + 1) for key, each in value.items()}
-    if isinstance(value, list):
-        return [read(each, depth + 1) for each in value]
-    if type(value) is int and not -(2**31) <= value < 2**31:
+            found = _typed(value["@type"], value.get("@value"), allowance)
+        else:
+            found = _entries(value, allowance)
+        allowance.leave()
+        return found
+    if kind is list:
+        allowance.enter(COMPOUND)
+        found = [read(each, allowance) for each in value]
+        allowance.leave()
+        return found
+    allowance.spend(SCALAR)
+    if kind is int and not -(2**31) <= value < 2**31:
         return Long(value) if -(2**63) <= value < 2**63 else BigInt(value)
     return value
 
 
-def _typed(kind: Any, value: Any, depth: int) -> Any:
+def _entries(value: dict[str, Any], allowance: Allowance) -> dict[str, Any]:
+    allowance.spend(ENTRY * len(value))
+    return {key: read(each, allowance) for key, each in value.items()}
+
+
+def _typed(kind: Any, value: Any, allowance: Allowance) -> Any:
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is not None:
-        return reader(value, depth)
+        return reader(value, allowance)
     if isinstance(kind, str) and kind.startswith("g:"):
         name = kind[2:]
         if name in FAMILIES:
@@ -64,12 +80,12 @@ def _typed(kind: Any, value: Any, depth: int) -> Any:
     if isinstance(kind, str) and kind.endswith("Strategy"):
         # Settings by themselves, or since 3.8 beside the name of the class.
         settings = value["conf"] if isinstance(value, dict) and "fqcn" in value and "conf" in value else value
-        return bytecode.strategy_of(kind, read(settings, depth) if settings is not None else {})
+        return bytecode.strategy_of(kind, read(settings, allowance) if settings is not None else {})
     raise malformed(f"GraphSON has no type {str(kind)[:60]!r}.")
 
 
-def _integer(kind: type[int], bits: int) -> Callable[[Any, int], Any]:
-    def reader(value: Any, depth: int) -> Any:
+def _integer(kind: type[int], bits: int) -> Callable[[Any, Allowance], Any]:
+    def reader(value: Any, allowance: Allowance) -> Any:
         if isinstance(value, bool) or not isinstance(value, int) or not -(1 << bits) <= value < (1 << bits):
             raise malformed(f"{str(value)[:40]!r} is no whole number of {bits + 1} bits.")
         return kind(value)
@@ -77,8 +93,8 @@ def _integer(kind: type[int], bits: int) -> Callable[[Any, int], Any]:
     return reader
 
 
-def _number(kind: type[float]) -> Callable[[Any, int], Any]:
-    def reader(value: Any, depth: int) -> Any:
+def _number(kind: type[float]) -> Callable[[Any, Allowance], Any]:
+    def reader(value: Any, allowance: Allowance) -> Any:
         if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
             return kind(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -91,65 +107,79 @@ def _number(kind: type[float]) -> Callable[[Any, int], Any]:
     return reader
 
 
-def _list(value: Any, depth: int) -> list[Any]:
+def _list(value: Any, allowance: Allowance) -> list[Any]:
     if not isinstance(value, list):
         raise malformed("A list was expected.")
-    return [read(each, depth) for each in value]
+    return [read(each, allowance) for each in value]
 
 
-def _map(value: Any, depth: int) -> dict[Any, Any]:
+def _map(value: Any, allowance: Allowance) -> dict[Any, Any]:
     if isinstance(value, dict):
-        return {key: read(each, depth) for key, each in value.items()}
-    items = _list(value, depth)
-    if len(items) % 2:
+        return _entries(value, allowance)
+    if not isinstance(value, list):
+        raise malformed("A list was expected.")
+    if len(value) % 2:
         raise malformed("A map has a value for each key.")
-    return {map_key(items[at]): items[at + 1] for at in range(0, len(items), 2)}
-
-
-def _bulk_set(value: Any, depth: int) -> BulkSet:
-    items = _list(value, depth)
-    found = BulkSet()
-    for at in range(0, len(items) - 1, 2):
-        count = items[at + 1]
-        if not isinstance(count, int) or not 0 <= count <= limits.GREMLIN_LIST_MAX - len(found):
-            raise malformed("A bulk set holds values with counts.")
-        found.extend([items[at]] * count)
+    found = {}
+    for at in range(0, len(value), 2):
+        before = allowance.left
+        key = read(value[at], allowance)
+        # Of a key that is no text, all that is in it is held a second time.
+        allowance.spend(ENTRY if type(key) is str else ENTRY + before - allowance.left)
+        found[map_key(key)] = read(value[at + 1], allowance)
     return found
 
 
-def _text(value: Any, depth: int) -> str:
+def _bulk_set(value: Any, allowance: Allowance) -> BulkSet:
+    if not isinstance(value, list):
+        raise malformed("A list was expected.")
+    found = BulkSet()
+    for at in range(0, len(value) - 1, 2):
+        before = allowance.left
+        each, count = read(value[at], allowance), read(value[at + 1], allowance)
+        if not isinstance(count, int) or not 0 <= count <= limits.GREMLIN_LIST_MAX - len(found):
+            raise malformed("A bulk set holds values with counts.")
+        allowance.spend((PLACE + before - allowance.left) * count)
+        found.extend([each] * count)
+    return found
+
+
+def _text(value: Any, allowance: Allowance) -> str:
     if not isinstance(value, str):
         raise malformed("A text was expected.")
     return value
 
 
-def _uuid(value: Any, depth: int) -> Uuid:
+def _uuid(value: Any, allowance: Allowance) -> Uuid:
     if not isinstance(value, str) or not _UUID.fullmatch(value):
         raise malformed("A UUID was expected.")
     return Uuid(value.lower())
 
 
-def _date(value: Any, depth: int) -> datetime:
-    number = read(value, depth)
+def _date(value: Any, allowance: Allowance) -> datetime:
+    number = read(value, allowance)
     if isinstance(number, bool) or not isinstance(number, int):
         raise malformed("A date is a number of milliseconds.")
     return from_milliseconds(number)
 
 
-def _date_text(value: Any, depth: int) -> datetime:
-    return parse_date(_text(value, depth))
+def _date_text(value: Any, allowance: Allowance) -> datetime:
+    return parse_date(_text(value, allowance))
 
 
-def _decimal(value: Any, depth: int) -> Decimal:
+def _decimal(value: Any, allowance: Allowance) -> Decimal:
     try:
         if isinstance(value, bool) or not isinstance(value, int | float | str) or len(str(value)) > 1000:
             raise InvalidOperation
-        return Decimal(str(value))
+        number = Decimal(str(value))
+        if not number.is_finite() or abs(number.adjusted()) > _EXPONENT_MAX:
+            raise InvalidOperation
+        return number
     except (InvalidOperation, ValueError):
         raise malformed("A decimal number was expected.") from None
 
 
-def _big_integer(value: Any, depth: int) -> BigInt:
+def _big_integer(value: Any, allowance: Allowance) -> BigInt:
     try:
         if isinstance(value, bool) or not isinstance(value, int | str) or len(str(value)) > limits.GREMLIN_DIGITS_MAX:
             raise ValueError
@@ -158,7 +188,7 @@ def _big_integer(value: Any, depth: int) -> BigInt:
         raise malformed("A whole number was expected.") from None
 
 
-def _duration(value: Any, depth: int) -> timedelta:
+def _duration(value: Any, allowance: Allowance) -> timedelta:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise malformed("A duration was expected.")
@@ -176,51 +206,55 @@ def _object(value: Any, *names: str) -> dict[str, Any]:
     return value
 
 
-def _vertex(value: Any, depth: int) -> Vertex:
+def _id(value: Any, allowance: Allowance) -> Any:
+    return bytecode.id_of(read(value, allowance))
+
+
+def _vertex(value: Any, allowance: Allowance) -> Vertex:
     given = _object(value, "id")
-    return Vertex(read(given["id"], depth), _label(given.get("label", "vertex")))
+    return Vertex(_id(given["id"], allowance), _label(given.get("label", "vertex")))
 
 
 def _label(value: Any) -> str:
     return value if isinstance(value, str) else "vertex"
 
 
-def _edge(value: Any, depth: int) -> Edge:
+def _edge(value: Any, allowance: Allowance) -> Edge:
     given = _object(value, "id", "inV", "outV")
-    out = Vertex(read(given["outV"], depth), _label(given.get("outVLabel")))
-    into = Vertex(read(given["inV"], depth), _label(given.get("inVLabel")))
-    return Edge(read(given["id"], depth), _label(given.get("label", "edge")), out, into)
+    out = Vertex(_id(given["outV"], allowance), _label(given.get("outVLabel")))
+    into = Vertex(_id(given["inV"], allowance), _label(given.get("inVLabel")))
+    return Edge(_id(given["id"], allowance), _label(given.get("label", "edge")), out, into)
 
 
-def _vertex_property(value: Any, depth: int) -> VertexProperty:
+def _vertex_property(value: Any, allowance: Allowance) -> VertexProperty:
     given = _object(value, "id", "value")
     key = given.get("label", "")
-    return VertexProperty(read(given["id"], depth), _text(key, depth), read(given["value"], depth))
+    return VertexProperty(_id(given["id"], allowance), _text(key, allowance), read(given["value"], allowance))
 
 
-def _property(value: Any, depth: int) -> Property:
+def _property(value: Any, allowance: Allowance) -> Property:
     given = _object(value, "key", "value")
-    return Property(_text(given["key"], depth), read(given["value"], depth))
+    return Property(_text(given["key"], allowance), read(given["value"], allowance))
 
 
-def _path(value: Any, depth: int) -> Path:
+def _path(value: Any, allowance: Allowance) -> Path:
     given = _object(value, "objects", "labels")
-    objects, labels = read(given["objects"], depth), read(given["labels"], depth)
+    objects, labels = read(given["objects"], allowance), read(given["labels"], allowance)
     if not isinstance(objects, list) or not isinstance(labels, list) or not all(isinstance(e, list) for e in labels):
         raise malformed("A path has objects and labels.")
     return Path(objects, [tuple(str(name) for name in each) for each in labels])
 
 
-def _predicate(value: Any, depth: int) -> Any:
+def _predicate(value: Any, allowance: Allowance) -> Any:
     given = _object(value, "predicate", "value")
-    return bytecode.predicate_of(given["predicate"], read(given["value"], depth))
+    return bytecode.predicate_of(given["predicate"], read(given["value"], allowance))
 
 
-def _bytecode(value: Any, depth: int) -> Any:
+def _bytecode(value: Any, allowance: Allowance) -> Any:
     if not isinstance(value, dict):
         raise malformed("Bytecode has source and step.")
-    source = [_instruction(each, depth) for each in _array(value.get("source", []))]
-    steps = [_instruction(each, depth) for each in _array(value.get("step", []))]
+    source = [_instruction(each, allowance) for each in _array(value.get("source", []))]
+    steps = [_instruction(each, allowance) for each in _array(value.get("step", []))]
     return bytecode.traversal_of(source, steps)
 
 
@@ -230,38 +264,41 @@ def _array(value: Any) -> list[Any]:
     return value
 
 
-def _instruction(value: Any, depth: int) -> list[Any]:
-    return [read(each, depth) for each in _array(value)]
+def _instruction(value: Any, allowance: Allowance) -> list[Any]:
+    return [read(each, allowance) for each in _array(value)]
 
 
-def _binding(value: Any, depth: int) -> Any:
-    return read(_object(value, "key", "value")["value"], depth)
+def _binding(value: Any, allowance: Allowance) -> Any:
+    return read(_object(value, "key", "value")["value"], allowance)
 
 
-def _traverser(value: Any, depth: int) -> Any:
-    return read(_object(value, "value")["value"], depth)
+def _traverser(value: Any, allowance: Allowance) -> Any:
+    return read(_object(value, "value")["value"], allowance)
 
 
-def _lambda(value: Any, depth: int) -> Any:
+def _lambda(value: Any, allowance: Allowance) -> Any:
     raise bytecode.refuse_lambda()
 
 
-def _char(value: Any, depth: int) -> Char:
+def _char(value: Any, allowance: Allowance) -> Char:
     if not isinstance(value, str) or len(value) != 1:
         raise malformed("A character was expected.")
     return Char(value)
 
 
-def _set(value: Any, depth: int) -> Set:
-    return unique(_list(value, depth))
+def _set(value: Any, allowance: Allowance) -> Set:
+    before = allowance.left
+    values = _list(value, allowance)
+    allowance.spend(ENTRY * len(values) + before - allowance.left)
+    return unique(values)
 
 
-def _strategy(value: Any, depth: int) -> Any:
+def _strategy(value: Any, allowance: Allowance) -> Any:
     given = _object(value, "fqcn")
-    return bytecode.strategy_of(given["fqcn"], read(given.get("conf", {}), depth))
+    return bytecode.strategy_of(given["fqcn"], read(given.get("conf", {}), allowance))
 
 
-_READERS: Final[dict[str, Callable[[Any, int], Any]]] = {
+_READERS: Final[dict[str, Callable[[Any, Allowance], Any]]] = {
     "g:Int32": _integer(int, 31),
     "g:Int64": _integer(Long, 63),
     "g:Double": _number(float),

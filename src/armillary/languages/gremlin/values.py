@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final
 
 from armillary.languages.gremlin.elements import (
@@ -33,6 +33,9 @@ from armillary.languages.gremlin.elements import (
 from armillary.languages.gremlin.tokens import Token
 
 NUMBERS: Final = (int, float, Decimal)
+_SMALL: Final = 2**63
+_DIGITS_MAX: Final = 2_000  # of whole numbers in any other form than a decimal one
+_EXACT: Final = Context(prec=4_000)
 
 
 def is_number(value: Any) -> bool:
@@ -167,26 +170,25 @@ def identity(value: Any) -> Hashable:
     kind = type(value)
     if kind is str or kind is Vertex or kind is Edge:
         return value  # type: ignore[no-any-return]
-    if kind is int:
+    if kind is int and -_SMALL <= value < _SMALL:
         return value  # type: ignore[no-any-return]
     if value is None:
         return None
     if kind is bool:
         return ("b", value)
-    if isinstance(value, float | Decimal):
-        if value != value:
-            return ("nan",)
-        return int(value) if value == math.floor(value) and not math.isinf(value) else value
+    if isinstance(value, NUMBERS):
+        return _number_identity(value)
+    # Tuples begin with a text, whose hash nobody outside of this process can foresee.
     if isinstance(value, Set):
-        return ("s", frozenset(identity(each) for each in value))
+        return ("s", frozenset([("k", identity(each)) for each in value]))
     if isinstance(value, list):
-        return ("l", tuple(identity(each) for each in value))
+        return ("l", *[identity(each) for each in value])
     if isinstance(value, dict):
-        return ("m", frozenset((identity(key), identity(each)) for key, each in pairs(value)))
+        return ("m", frozenset([("k", identity(key), identity(each)) for key, each in pairs(value)]))
     if kind is Property:
         return ("p", value.key, identity(value.value))
     if kind is Path:
-        return ("path", tuple(identity(each) for each in value.objects))
+        return ("path", *[identity(each) for each in value.objects])
     if kind is Entry:
         return ("e", identity(value[0]), identity(value[1]))
     if kind is Uuid:
@@ -196,11 +198,35 @@ def identity(value: Any) -> Hashable:
     return id(value)
 
 
+def _number_identity(value: Any) -> Hashable:
+    """Equal numbers of all types have one. Small ones are themselves; others are texts, because Python's hashes of
+    large numbers can be made to collide."""
+    if isinstance(value, int):
+        return int(value) if -_SMALL <= value < _SMALL else ("n", f"{value:x}")
+    if value != value:
+        return ("nan",)
+    if isinstance(value, float):
+        if math.isinf(value) or not value.is_integer():
+            return float(value)
+        return _number_identity(int(value))
+    if value.is_infinite():
+        return float(value)
+    if value.adjusted() > _DIGITS_MAX:
+        return ("d", str(value.normalize(_EXACT)))
+    if value == value.to_integral_value():
+        return _number_identity(int(value))
+    near = float(value)
+    return near if Decimal(near) == value else ("d", str(value.normalize(_EXACT)))
+
+
 def map_key(value: Any) -> Any:
     """A value as a key of a dict: itself where Python's equality is right, frozen otherwise."""
     kind = type(value)
     if kind is str or kind is Vertex or kind is Edge:
         return value
+    if isinstance(value, NUMBERS) and kind is not bool:
+        own = _number_identity(value)
+        return Frozen(value, own) if type(own) is tuple else value
     if kind is bool or isinstance(value, list | dict) or kind is Entry or kind is Property or kind is Tree:
         return Frozen(value, identity(value))
     return value if isinstance(value, Hashable) else Frozen(value, identity(value))
