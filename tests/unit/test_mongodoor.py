@@ -311,7 +311,7 @@ async def test_cursors_and_sessions_grow_old() -> None:
     assert (len(house.door.cursors), len(house.door.sessions)) == (1, 2)
     clock.advance(1800)
     for session in house.door.sessions.expire():
-        await house.door.end_session(session.id)
+        await house.door.end_session(house.door.sessions, session.id)
     assert (len(house.door.cursors), len(house.door.sessions)) == (0, 0), "a cursor ends with its session"
     await house.close()
 

@@ -116,13 +116,29 @@ def test_each_key_has_its_role() -> None:
 
 
 def test_other_forms_of_the_link() -> None:
-    route = parse_route(TARGET)
-    assert AUTHENTICATOR.verify("GET", route, headers(master("GET", "docs", LINK.lower()))) is MASTER
     rid_link = f"dbs/{RIDS[0]}/colls/{RIDS[1]}"
     route = parse_route(f"/{rid_link}/docs".encode())
     for link in (RIDS[1].lower(), rid_link, rid_link.lower()):  # JavaScript signs the whole path of a rid
         assert AUTHENTICATOR.verify("GET", route, headers(master("GET", "docs", link))) is MASTER
     refusal("GET", f"/{rid_link}/docs".encode(), headers(master("GET", "docs", RIDS[1])))
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key])
+@pytest.mark.parametrize(
+    ("signed", "sent"),
+    [
+        ("dbs/shop", b"/dbs/Shop"),
+        ("dbs/shop/colls/orders", b"/dbs/shop/colls/Orders"),
+        ("dbs/shop/colls/orders/docs/a", b"/dbs/shop/colls/orders/docs/A"),
+        ("dbs/shop/colls/orders/docs/ss", "/dbs/shop/colls/orders/docs/\u00df".encode()),
+        ("dbs/Shop", b"/dbs/shop"),
+    ],
+)
+def test_a_signature_is_for_one_name(key: str, signed: str, sent: bytes) -> None:
+    """No client folds the case of names; what several of them fold are rids."""
+    route = parse_route(sent)
+    refusal("GET", sent, headers(master("GET", route.resource_type, signed, key=key)))
+    AUTHENTICATOR.verify("GET", route, headers(master("GET", route.resource_type, route.link, key=key)))
 
 
 def test_date_header_takes_the_place_of_x_ms_date() -> None:

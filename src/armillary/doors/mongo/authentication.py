@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _CONVERSATION: Final = 1
 _NONCE_BYTES: Final = 24
+_Secrets = tuple[list[scram.Secret], list[scram.Secret]]  # of users that do not exist, and of the one that does
 
 
 class Authenticator:
@@ -38,7 +39,7 @@ class Authenticator:
         self._secret = secret
         self._clock = clock
         self._keys: list[tuple[str, Grant]] = []
-        self._derived: dict[str, asyncio.Future[list[scram.Secret]]] = {}
+        self._derived: dict[str, asyncio.Future[_Secrets]] = {}
         self.use(owners, readers)
 
     def use(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
@@ -50,10 +51,10 @@ class Authenticator:
         """Of one who proved to know a key when he came."""
         return client.came_with in {key for key, _ in self._keys}
 
-    def mechanisms_of(self, user: str) -> list[str] | None:
-        """For hello's saslSupportedMechs, which asks with `database.user`."""
-        _, _, name = user.partition(".")
-        return [scram.SHA_1.name, scram.SHA_256.name] if name == self._account else None
+    def mechanisms_of(self, user: str) -> list[str]:
+        """For hello's saslSupportedMechs, which asks with `database.user`. The answer is the same whether that user
+        exists or not: a stranger learns no name from it."""
+        return [scram.SHA_1.name, scram.SHA_256.name]
 
     async def start(self, client: Client, request: Fields) -> Document:
         mechanism = request.text("mechanism", "")
@@ -123,14 +124,13 @@ class Authenticator:
             await asyncio.sleep(0)  # a request is started without a task
             self._derived[mechanism.name] = asyncio.get_running_loop().run_in_executor(None, self._derive, mechanism)
         found = await asyncio.shield(self._derived[mechanism.name])
-        if conversation.user == self._account:
-            return found
-        # As many keys as there are, that nobody has.
-        return [each._replace(stored_key=bytes(len(each.stored_key)), grant=Grant.NOTHING) for each in found]
+        return found[hmac.compare_digest(conversation.user.encode(), self._account.encode())]
 
-    def _derive(self, mechanism: scram.Mechanism) -> list[scram.Secret]:
+    def _derive(self, mechanism: scram.Mechanism) -> _Secrets:
         salt = scram.salt_of(mechanism, self._secret, self._account)
-        return [scram.secret_of(mechanism, self._account, key, salt, grant) for key, grant in self._keys]
+        made = [scram.secret_of(mechanism, self._account, key, salt, grant) for key, grant in self._keys]
+        # For users that do not exist: as many keys, which fit no proof.
+        return [each._replace(stored_key=bytes(len(each.stored_key)), grant=Grant.NOTHING) for each in made], made
 
 
 def _step(payload: bytes, *, is_done: bool) -> Document:

@@ -42,6 +42,7 @@ class Command:
     note: str
     is_open: bool = False  # to whoever has not authenticated
     writes: bool = False
+    acts_on_others: bool = False  # on other clients' sessions, or on the server: not with a key that may only read
     is_admin: bool = False  # on the admin database only
     is_stable: bool = False  # of API version 1
     is_retryable: bool = False
@@ -227,7 +228,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "refreshSessions": Command(sessions.refresh_sessions, "keep sessions from ending", is_stable=True),
     "endSessions": Command(sessions.end_sessions, "end sessions", is_stable=True),
     "killSessions": Command(sessions.kill_sessions, "end sessions and what they run", is_stable=True),
-    "killAllSessions": Command(sessions.kill_all_sessions, "end all sessions"),
+    "killAllSessions": Command(sessions.kill_all_sessions, "end all sessions", acts_on_others=True),
     "commitTransaction": Command(transactions.commit, "do it all", writes=True, is_admin=True, is_stable=True),
     "abortTransaction": Command(transactions.abort, "do nothing of it", is_admin=True, is_stable=True),
     # What tools ask.
@@ -249,7 +250,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "fsync": Command(diagnostics.sync, "nothing to do: what is answered is durable", is_admin=True),
     "profile": Command(profiler.profile, "what is noted of commands", fields=profiler.FIELDS),
     "usersInfo": Command(diagnostics.describe_user, "the one user"),
-    "configureFailPoint": Command(diagnostics.configure_fail_point, "for tests of drivers", is_admin=True),
+    "configureFailPoint": Command(
+        diagnostics.configure_fail_point, "for tests of drivers", is_admin=True, acts_on_others=True
+    ),
     # Known, and not offered.
     "createSearchIndexes": _SEARCH_INDEXES,
     "updateSearchIndex": _SEARCH_INDEXES,

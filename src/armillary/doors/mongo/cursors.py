@@ -13,6 +13,7 @@ from armillary import limits
 from armillary.clock import Clock
 from armillary.doors.mongo.answers import Elements, cursor_reply
 from armillary.doors.mongo.call import Call, Reply, out_of_time
+from armillary.doors.mongo.client import Grant
 from armillary.doors.mongo.fields import Fields
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
@@ -83,6 +84,7 @@ class Cursor:
     __slots__ = (
         "command",
         "ended_by",
+        "grant",
         "has_waits",
         "id",
         "is_busy",
@@ -104,6 +106,7 @@ class Cursor:
         self.source = source
         self.namespace = namespace
         self.command = call.name
+        self.grant = call.client.grant
         self.session_id = call.session.id if call.session is not None else None
         self.transaction = call.txn_number if call.transaction is not None else None
         self.has_waits = has_waits  # as those of change streams and tailable ones: no documents is not the end
@@ -184,8 +187,8 @@ class Cursors:
     def find(self, cursor_id: int) -> Cursor | None:
         return self._cursors.get(cursor_id)
 
-    def of_session(self, session_id: bytes) -> list[int]:
-        return [each.id for each in self._cursors.values() if each.session_id == session_id]
+    def of_session(self, grant: Grant, session_id: bytes) -> list[int]:
+        return [each.id for each in self._cursors.values() if each.session_id == session_id and each.grant is grant]
 
     def of_namespace(self, namespace: str) -> list[int]:
         return [each.id for each in self._cursors.values() if each.namespace == namespace]
@@ -258,7 +261,7 @@ async def get_more(call: Call) -> Reply:
     wanted = call.fields.whole("batchSize", low=0)
     cursors = call.door.cursors
     cursor = cursors.find(cursor_id)
-    if cursor is None:
+    if cursor is None or cursor.grant is not call.client.grant:
         raise _not_found(cursor_id)
     if cursor.namespace != namespace:
         raise refusal(
@@ -312,7 +315,9 @@ async def kill_cursors(call: Call) -> Reply:
         if not isinstance(each, int) or isinstance(each, bool):
             raise refusal(14, f"BSON field 'killCursors.cursors.{index}' is the wrong type, expected type 'long'")
         cursor = call.door.cursors.find(int(each))
-        if cursor is not None and cursor.namespace == namespace and await call.door.cursors.kill(int(each)):
+        # A key that may write ends any cursor, one that may only read those that were opened with such a key.
+        is_own = cursor is not None and cursor.grant <= call.client.grant and cursor.namespace == namespace
+        if is_own and await call.door.cursors.kill(int(each)):
             killed.append(Int64(each))
         else:
             not_found.append(Int64(each))

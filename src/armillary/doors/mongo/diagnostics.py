@@ -90,7 +90,7 @@ async def server_status(call: Call) -> Reply:
         "network": {"numRequests": Int64(door.command_total)},
         "opcounters": {name: Int64(door.counted(name)) for name in ("insert", "query", "update", "delete")}
         | {"getmore": Int64(door.counted("getMore")), "command": Int64(door.command_total)},
-        "logicalSessionRecordCache": {"activeSessionsCount": len(door.sessions)},
+        "logicalSessionRecordCache": {"activeSessionsCount": sum(map(len, door.all_sessions))},
         "metrics": {"cursor": {"open": {"total": Int64(len(door.cursors))}}},
         "repl": {
             "setName": SET_NAME,

@@ -85,6 +85,7 @@ class MongoDoor:
         self.authenticator = Authenticator(account.settings.name, owners, readers, account.secret, machine)
         self.cluster_time = ClusterTime(account.clock)
         self.sessions = Sessions(account.clock)
+        self._reader_sessions = Sessions(account.clock, Grant.READ)
         self.cursors = Cursors(account.clock)
         self.snapshots = Snapshots(account.clock)
         self.open_transactions: set[Transaction] = set()
@@ -109,8 +110,9 @@ class MongoDoor:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
-        for session in self.sessions.all():
-            await self.end_session(session.id)
+        for sessions in self.all_sessions:
+            for session in sessions.all():
+                await self.end_session(sessions, session.id)
         await self.cursors.close()
 
     async def _keep_up(self) -> None:
@@ -135,8 +137,9 @@ class MongoDoor:
         """End what has grown too old."""
         await self.cursors.expire()
         self.snapshots.expire()
-        for session in self.sessions.expire():
-            await self.end_session(session.id)
+        for sessions in self.all_sessions:
+            for session in sessions.expire():
+                await self.end_session(sessions, session.id)
         for transaction in list(self.open_transactions):
             if transaction.is_over_time:
                 await transaction.abort()
@@ -175,11 +178,18 @@ class MongoDoor:
             return advertised if ":" in advertised.rpartition("]")[2] else f"{advertised}:{port}"
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    async def end_session(self, session_id: bytes) -> None:
-        session = self.sessions.end(session_id)
+    def sessions_of(self, client: Client) -> Sessions:
+        return self.sessions if client.grant is Grant.WRITE else self._reader_sessions
+
+    @property
+    def all_sessions(self) -> tuple[Sessions, Sessions]:
+        return self.sessions, self._reader_sessions
+
+    async def end_session(self, sessions: Sessions, session_id: bytes) -> None:
+        session = sessions.end(session_id)
         if session is not None and session.transaction is not None:
             await session.transaction.abort()
-        for cursor_id in self.cursors.of_session(session_id):
+        for cursor_id in self.cursors.of_session(sessions.grant, session_id):
             await self.cursors.kill(cursor_id)
 
     def is_watched(self, database: str, collection: str) -> bool:
@@ -355,7 +365,7 @@ class MongoDoor:
         check_database(call.database)
         if not command.is_open and client.grant is Grant.NOTHING:
             raise unauthorized(call.name)
-        if command.writes and client.grant is not Grant.WRITE:
+        if (command.writes or command.acts_on_others) and client.grant is not Grant.WRITE:
             raise read_only(call)
         if command.is_admin and call.database != "admin":
             raise refusal(13, f"{call.name} may only be run against the admin database.")
@@ -366,7 +376,7 @@ class MongoDoor:
                     raise refusal(40415, f"BSON field '{call.name}.{name}' is an unknown field.")
         lsid = body.get("lsid")
         if lsid is not None and not client.is_stranger:
-            call.session = self.sessions.find(session_id_of(lsid))
+            call.session = self.sessions_of(client).find(session_id_of(lsid))
         number = body.get("txnNumber")
         if number is not None:
             if call.session is None:

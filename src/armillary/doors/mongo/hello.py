@@ -65,9 +65,7 @@ async def hello(call: Call) -> Reply:
         answer["compression"] = client.compressors
     user = body.get("saslSupportedMechs")
     if isinstance(user, str):
-        mechanisms = call.door.authenticator.mechanisms_of(user)
-        if mechanisms is not None:
-            answer["saslSupportedMechs"] = mechanisms
+        answer["saslSupportedMechs"] = call.door.authenticator.mechanisms_of(user)
     begun = await authentication.speculate(call, body.get("speculativeAuthenticate"))
     if begun is not None:
         answer["speculativeAuthenticate"] = begun

@@ -69,7 +69,7 @@ def answer(door: MongoDoor, client: Client, message: bytes) -> tuple[bytes, floa
     if frame is None:
         return None
     try:
-        found = _find(door, frame, decode(raw[given_at:end]))
+        found = _find(door, client, frame, decode(raw[given_at:end]))
     except _REFUSED_ELSEWHERE:
         return None
     if found is None:
@@ -100,7 +100,7 @@ def _frame(content: bytes) -> _Frame | None:
     return _Frame(database, name, session_id, NOT_OPEN + encode_elements({"ns": f"{database}.{name}"}))
 
 
-def _find(door: MongoDoor, frame: _Frame, given: Document) -> bson_items.Found | None:
+def _find(door: MongoDoor, client: Client, frame: _Frame, given: Document) -> bson_items.Found | None:
     container = door.account.container(frame.database, frame.collection)
     if container.name != frame.collection or container.database.name != frame.database:
         return None  # a rid is found too, and is nobody's name here
@@ -108,7 +108,7 @@ def _find(door: MongoDoor, frame: _Frame, given: Document) -> bson_items.Found |
         return None
     found = bson_items.find_at_hand(container, container.key_of_bson(given), given["_id"])
     if found is not None and frame.session_id is not None:
-        door.sessions.find(frame.session_id)
+        door.sessions_of(client).find(frame.session_id)
     return found
 
 

@@ -1,5 +1,8 @@
 """Logical sessions: what drivers number their retryable writes and transactions in. A session is there from the first
 command that names it, and forgotten half an hour after the last.
+
+Clients with a key that may only read have sessions of their own: whatever id they send, they neither reach nor end
+those of clients that write, and they cannot use up the room for them.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from bson.int64 import Int64
 from armillary import limits
 from armillary.clock import Clock
 from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.client import Grant
 from armillary.doors.mongo.transactions import Transaction
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document
@@ -28,8 +32,11 @@ class Session:
 
 
 class Sessions:
-    def __init__(self, clock: Clock) -> None:
+    """Those of the clients that may do the same."""
+
+    def __init__(self, clock: Clock, grant: Grant = Grant.WRITE) -> None:
         self._clock = clock
+        self.grant = grant
         self._sessions: dict[bytes, Session] = {}  # least recently used first
 
     def __len__(self) -> int:
@@ -85,35 +92,37 @@ def session_id_of(lsid: Any) -> bytes:
 
 async def start_session(call: Call) -> Reply:
     session_id = bytes.fromhex(call.clock.guid().replace("-", ""))
-    call.door.sessions.find(session_id)
+    call.door.sessions_of(call.client).find(session_id)
     return {"id": {"id": Binary(session_id, UUID_SUBTYPE)}, "timeoutMinutes": limits.MONGO_SESSION_SECONDS // 60}
 
 
 async def refresh_sessions(call: Call) -> Reply:
     for lsid in call.fields.documents(call.name):
-        call.door.sessions.find(session_id_of(lsid))
+        call.door.sessions_of(call.client).find(session_id_of(lsid))
     return {}
 
 
 async def end_sessions(call: Call) -> Reply:
     for lsid in call.fields.documents(call.name):
-        await call.door.end_session(session_id_of(lsid))
+        await call.door.end_session(call.door.sessions_of(call.client), session_id_of(lsid))
     return {}
 
 
 async def kill_sessions(call: Call) -> Reply:
+    """Of the client's own ones: all, if none is named."""
     wanted = call.fields.documents(call.name)
-    sessions = [session_id_of(each) for each in wanted] if wanted else [each.id for each in call.door.sessions.all()]
-    for session_id in sessions:
-        await call.door.end_session(session_id)
+    own = call.door.sessions_of(call.client)
+    for session_id in [session_id_of(each) for each in wanted] if wanted else [each.id for each in own.all()]:
+        await call.door.end_session(own, session_id)
     return {}
 
 
 async def kill_all_sessions(call: Call) -> Reply:
     """All of them: there is one user."""
     call.fields.array(call.name)
-    for session in call.door.sessions.all():
-        await call.door.end_session(session.id)
+    for sessions in call.door.all_sessions:
+        for session in sessions.all():
+            await call.door.end_session(sessions, session.id)
     return {}
 
 
@@ -121,5 +130,5 @@ def listed(call: Call) -> list[Document]:
     """As $listLocalSessions shows them."""
     return [
         {"_id": {"id": Binary(each.id, UUID_SUBTYPE)}, "txnNumber": Int64(each.txn_number)}
-        for each in call.door.sessions.all()
+        for each in call.door.sessions_of(call.client).all()
     ]

@@ -212,7 +212,7 @@ async def _give_up(call: Call, transaction: Transaction) -> None:
 
 async def close_cursors(call: Call, transaction: Transaction) -> None:
     assert call.session is not None
-    for cursor_id in call.door.cursors.of_session(call.session.id):
+    for cursor_id in call.door.cursors.of_session(call.client.grant, call.session.id):
         cursor = call.door.cursors.find(cursor_id)
         if cursor is not None and cursor.transaction == transaction.number:
             await call.door.cursors.kill(cursor_id)

@@ -111,8 +111,11 @@ class Authenticator:
         mac.update(payload.encode())
         if hmac.compare_digest(b2a_base64(mac.digest(), newline=False), signature):
             return MASTER
-        # The other keys, and the link as clients write it that fold its case, or that sign the path of a rid too.
-        for text in dict.fromkeys((link, route.link, route.link.lower())):
+        # The other keys. Of rids, the link as other clients write it too: JavaScript's signs the whole path as it is
+        # (of offers folded to lower case), while those for Python, .NET, Java and Go fold the last rid alone. No client
+        # folds names, so a signature for dbs/shop does not open dbs/Shop.
+        forms = dict.fromkeys((link, route.link, route.link.lower())) if route.is_rid_based else (link,)
+        for text in forms:
             other = f"{method.lower()}\n{route.resource_type}\n{text}\n{dates}".encode()
             for signer, principal in self._signers:
                 mac = signer.copy()
