@@ -11,6 +11,7 @@ from support.gremlin_house import READ_ONLY_KEY, GremlinHouse, Wire, asked, cred
 from support.process import KEY
 
 from armillary import limits
+from armillary.account import access
 from armillary.account.faults import FaultRule, add_rule
 from armillary.clock import MovableClock
 from armillary.doors.gremlin.errors import ROWS, attributes_of
@@ -122,6 +123,7 @@ async def _token(house: GremlinHouse, name_link: str, rid_link: str, mode: str =
     body = {"id": "p", "permissionMode": mode, "resource": name_link}
     permission = await catalog.create(ResourceType.PERMISSION, user, "p", body)
     given: dict[str, Any] = {"partition_key": None, "lifetime_s": 60, "permission_rid": permission.rid_text, **more}
+    rid_link = rid_link.replace("dbs/x", f"dbs/{database.rid_text}")
     return house.tokens.issue(mode=mode, name_link=name_link, rid_link=rid_link, **given)
 
 
@@ -173,6 +175,26 @@ async def test_a_resource_token_ends() -> None:
     [answer] = await house.send(client, asked("g.inject(1)"))
     assert answer["status"]["code"] == 401 and "expired" in answer["status"]["message"]
     await house.close()
+
+
+async def test_a_resource_token_ends_with_what_its_permission_allowed(house: GremlinHouse) -> None:
+    """A partition key was added, or the database is another one of the same name by now."""
+    client = house.stranger()
+    await house.send(client, asked("g.inject(1)"))
+    token = await _token(house, "dbs/d", "dbs/x")
+    [answer] = await house.send(client, credentials(key=token))
+    assert answer["status"]["code"] == 200
+    catalog, permission = house.account.catalog, house.account.find(ResourceType.PERMISSION, ("d", "uAll", "p"))
+    body = {**permission.body, "resource": "dbs/d/colls/g"}
+    await catalog.replace(permission, body, state=access.regranting(house.account, permission, body))
+    [answer] = await house.send(client, asked("g.inject(1)"))
+    assert answer["status"]["code"] == 401 and "allows less" in answer["status"]["message"]
+    await catalog.delete(house.account.find(ResourceType.USER, ("d", "uAll")))
+    other = house.stranger()
+    await house.send(other, asked("g.inject(1)"))
+    token = await _token(house, "dbs/d", "dbs/AAAAAA==")
+    [answer] = await house.send(other, credentials(key=token))
+    assert answer["status"]["code"] == 401 and "earlier" in answer["status"]["message"]
 
 
 async def test_a_resource_token_ends_with_the_key_that_it_was_sealed_for(house: GremlinHouse) -> None:

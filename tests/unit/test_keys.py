@@ -15,7 +15,6 @@ from armillary.model.keys import (
     Step,
     parse_path,
     path_steps,
-    same_key,
     to_header,
 )
 from armillary.model.values import UNDEFINED
@@ -328,7 +327,7 @@ def test_paths_are_read_as_the_client_reads_them() -> None:
 )
 def test_extract(path: str, document: dict[str, Any], key: Key) -> None:
     extracted = PartitionKeyDefinition.parse({"paths": [path]}).extract(document)
-    assert same_key(extracted, key)
+    assert extracted == key
     assert [type(component) for component in extracted] == [type(component) for component in key]
 
 
@@ -391,10 +390,10 @@ def test_long_keys_that_begin_alike_are_one_to_v1_only() -> None:
 def test_headers(text: str | bytes, key: Key) -> None:
     for definition in (V2, THREE):
         parsed = definition.parse_header(text)
-        assert same_key(parsed, key)
+        assert parsed == key
         assert [type(component) for component in parsed] == [type(component) for component in key]
         if parsed:
-            assert same_key(definition.parse_header(to_header(parsed)), parsed)
+            assert definition.parse_header(to_header(parsed)) == parsed
             assert to_header(parsed).isascii()
 
 
@@ -468,7 +467,7 @@ def test_every_key_survives_its_header() -> None:
     for key in random_keys(2000):
         for definition in (V1, V2):
             parsed = definition.parse_header(to_header(key))
-            assert same_key(parsed, key)
+            assert parsed == key
             assert definition.effective_key(parsed) == definition.effective_key(key)
 
 
@@ -524,6 +523,13 @@ def test_half_a_surrogate_pair_from_a_query_is_refused() -> None:
         ((), (), True),
     ],
 )
-def test_same_key_agrees_with_the_hash(first: Key, second: Key, is_same: bool) -> None:
-    assert same_key(first, second) == same_key(second, first) == is_same
-    assert (THREE.effective_key(first) == THREE.effective_key(second)) == is_same
+def test_equality_agrees_with_the_hash(
+    first: tuple[KeyComponent, ...], second: tuple[KeyComponent, ...], is_same: bool
+) -> None:
+    one, other = Key(first), Key(second)
+    assert (one == other) is (other == one) is is_same
+    assert (one != other) is not is_same
+    assert (one == second) is (second == one) is is_same  # also where one side is a plain tuple
+    assert (other in [one]) is (other in {one}) is (other in {one: 1}) is is_same
+    assert one.begins_with(other) is is_same or len(one) > len(other)
+    assert (THREE.effective_key(one) == THREE.effective_key(other)) == is_same

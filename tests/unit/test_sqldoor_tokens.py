@@ -10,6 +10,8 @@ from armillary.doors.sql.authorization import AAD, MASTER, READ_ONLY, Principal,
 from armillary.doors.sql.routes import resolve
 from armillary.doors.sql.tokens import TokenAuthority
 from armillary.errors import Failure, Kind
+from armillary.model.keys import MULTI_HASH, Key, PartitionKeyDefinition
+from armillary.model.values import UNDEFINED
 
 NOW_S = 1_700_000_000
 SECRET = b"s" * 32
@@ -229,7 +231,8 @@ def test_a_scope_that_is_no_resource_is_never_issued() -> None:
     [
         (["x"], ("x",), True), (["x"], ("y",), False), (["x"], None, False), (["x"], (), False), ([1], (1.0,), True),
         ([1], (True,), False), ([0], (False,), False), ([False], (False,), True), ([None], (None,), True),
-        ([None], ({},), False), ([{}], ({},), True), ([{}], (object(),), True), ([{}], ("x",), False),
+        ([0], (-0.0,), False), ([-0.0], (0,), False), ([-0.0], (-0.0,), True), ([2**53 + 1], (2.0**53,), True),
+        ([None], (UNDEFINED,), False), ([{}], (UNDEFINED,), True), ([{}], ("x",), False), ([], ("x",), False),
         (["1"], (1,), False), (["a"], ("a", "b"), True), (["a", "b"], ("a",), False), (["a", "b"], ("a", "b"), True),
         (None, None, True), (None, ("y",), True),
     ],
@@ -237,12 +240,14 @@ def test_a_scope_that_is_no_resource_is_never_issued() -> None:
 def test_partition_key_of_a_token(allowed: Any, key: Any, expected: bool) -> None:
     token = bearer("All", key=allowed)
     route = resolve("GET", b"/dbs/db/colls/c/docs/x")
+    keys = [Key(key) if key is not None else None]
+    definition = PartitionKeyDefinition(("/a", "/b"), MULTI_HASH)
     if expected:
-        check_key(token, route, key)
+        check_key(token, route, definition, keys)
     else:
         with pytest.raises(Failure) as caught:
-            check_key(token, route, key)
+            check_key(token, route, definition, keys)
         assert caught.value.kind is Kind.FORBIDDEN
-    check_key(token, resolve("GET", b"/dbs/db/colls/c"), None)
-    check_key(token, resolve("GET", b"/dbs/db/colls/c/pkranges"), None)
-    check_key(MASTER, route, key)
+    check_key(token, resolve("GET", b"/dbs/db/colls/c"), definition, [None])
+    check_key(token, resolve("GET", b"/dbs/db/colls/c/pkranges"), definition, [None])
+    check_key(MASTER, route, definition, keys)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import orjson
 
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record
@@ -12,6 +15,7 @@ from armillary.model.items import strip_system_properties, validate_name
 from armillary.model.resources import ResourceType, rid_bytes
 
 _MODES = ("Read", "All")  # each allows what those before it do
+_GRANT, _GRANT_BYTES = "grant", 8  # in the state of a permission
 
 # What a permission may be for: the types in its link, outermost first.
 _IN_CONTAINER = ("docs", "sprocs", "triggers", "udfs", "conflicts")
@@ -65,8 +69,8 @@ def refuse_second_permission(account: Account, user: Record, body: Body) -> None
     """A user has one permission for a resource (and a partition key of it)."""
     for present in account.catalog.children(ResourceType.PERMISSION, user.rid):
         same_resource = present.body["resource"].strip("/") == body["resource"].strip("/")
-        same_key = present.body.get("resourcePartitionKey") == body.get("resourcePartitionKey")
-        if same_resource and same_key and present.name != body["id"]:
+        keys = [_key_text(each.get("resourcePartitionKey")) for each in (present.body, body)]
+        if same_resource and keys[0] == keys[1] and present.name != body["id"]:
             raise Failure(
                 Kind.CONFLICT,
                 f"The user '{user.name}' has a permission for this resource already: '{present.name}'. Change it.",
@@ -97,7 +101,8 @@ def moved_permissions(account: Account, old: Record, new: Record, kept_as: str) 
                 moved = moved._replace(left=moved.left + 1)
             if link != words:
                 moved.present.append(permission)
-                moved.changed.append(replace(permission, body={**permission.body, "resource": "/".join(link)}))
+                body = {**permission.body, "resource": "/".join(link)}
+                moved.changed.append(replace(permission, body=body, state={**permission.state, **new_grant(account)}))
     return moved
 
 
@@ -123,10 +128,53 @@ def _moved_link(
     return [*words[:3], new.rid_text, words[4], found.rid_text] if found is not None else words
 
 
-def is_in_force(account: Account, permission_rid: str, mode: str) -> bool:
+def is_in_force(account: Account, permission_rid: str, mode: str, partition_key: list[Any] | None, grant: str) -> bool:
     """Whether there is a permission, and it allows as much as when a token was made of it."""
     record = account.catalog.get(ResourceType.PERMISSION, rid_bytes(permission_rid) or b"")
-    return record is not None and _MODES.index(record.body["permissionMode"].capitalize()) >= _MODES.index(mode)
+    if record is None or grant_of(record) != grant:
+        return False
+    return not _is_less(record.body, mode, partition_key)
+
+
+def grant_of(permission: Record) -> str:
+    """Which of its grants a permission is at: a random text for each time that it came to allow something else. A
+    counter would come again after a snapshot was restored."""
+    grant: str = permission.state.get(_GRANT, "")
+    return grant
+
+
+def regranting(account: Account, permission: Record, body: Body) -> Callable[[Body], Body]:
+    """What becomes of the state of a permission that becomes `body`: a new grant if tokens of before must end, because
+    they would allow what it does not."""
+    grant = new_grant(account)
+
+    def change(state: Body) -> Body:
+        present = account.catalog.get(ResourceType.PERMISSION, permission.rid) or permission
+        before = present.body
+        is_moved = before["resource"].strip("/") != body["resource"].strip("/")
+        mode = before["permissionMode"].capitalize()
+        is_less = is_moved or _is_less(body, mode, before.get("resourcePartitionKey"))
+        return {**state, **grant} if is_less else state
+
+    return change
+
+
+def new_grant(account: Account) -> Body:
+    """As part of the state of a permission."""
+    return {_GRANT: account.clock.random_bytes(_GRANT_BYTES).hex()}
+
+
+def _is_less(body: Body, mode: str, partition_key: list[Any] | None) -> bool:
+    """Whether a permission allows less than one with this mode and partition key."""
+    if _MODES.index(body["permissionMode"].capitalize()) < _MODES.index(mode):
+        return True
+    key = body.get("resourcePartitionKey")
+    return key is not None and _key_text(key) != _key_text(partition_key)
+
+
+def _key_text(key: list[Any] | None) -> bytes:
+    """Equal for equal keys: Python would take true and 1 for equal."""
+    return orjson.dumps(key)
 
 
 def rid_of(account: Account, type_word: str, owner: str, name: str) -> str | None:

@@ -20,7 +20,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.library.context import Context
 from armillary.model.documents import json_form, key_of_bson
-from armillary.model.keys import KEY_BYTES_PER_LEVEL, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
+from armillary.model.keys import NO_KEY, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
 from armillary.model.policies import ContainerPolicies
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.unique import UniqueKeyPolicy
@@ -37,7 +37,6 @@ VERSIONS = "versions"  # how often all versions began to be kept, in the state o
 IMAGES = "images"  # in what the MongoDB door keeps: documents are told as they were before
 CAP = "cap"  # likewise: bytes and documents that a capped collection holds at most
 _HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
-EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
 
 
 class Container:
@@ -139,17 +138,17 @@ class Container:
             return self.key.parse_header(header)
         text = header if isinstance(header, str) else header.decode("latin-1")
         if text.replace(" ", "") in ("[]", "[{}]", "[null]"):
-            return ()
+            return NO_KEY
         raise Failure(
             Kind.KEY_MISMATCH,
             f"The container '{self.name}' has no partition key, but the request gives one. Leave it out.",
         )
 
     def key_of(self, document: Mapping[str, Any]) -> Key:
-        return self.key.extract(document) if self.key is not None else ()
+        return self.key.extract(document) if self.key is not None else NO_KEY
 
     def key_of_bson(self, document: Mapping[str, Any]) -> Key:
-        return key_of_bson(self.key, document) if self.key is not None else ()
+        return key_of_bson(self.key, document) if self.key is not None else NO_KEY
 
     def is_former_key(self, key: Key, document: Mapping[str, Any]) -> bool:
         """Whether a key is what an item had before the container was moved to another one: clients know it for a
@@ -158,7 +157,7 @@ class Container:
             return False
         former = self.record.state[FORMER_KEY]
         if former is None:
-            return not key or key in ((UNDEFINED,), (None,))  # all forms of "none"
+            return not key or key in (Key((UNDEFINED,)), Key((None,)))  # all forms of "none"
         return PartitionKeyDefinition.parse(former).extract(document) == key
 
     def effective_key(self, key: Key) -> bytes:
@@ -166,8 +165,7 @@ class Container:
         if self.key is None:
             return b""
         self.key.check_full(key)
-        # The empty key of a migrated container has no hash; a place of full length keeps stored keys prefix-free.
-        return self.key.effective_key(key) if key else EMPTY_KEY
+        return self.key.stored_key(key)
 
     def key_range(self, key: Key) -> tuple[bytes, bytes]:
         """The stretch of the hash space that a full key or a prefix of a hierarchical one covers."""

@@ -30,9 +30,9 @@ from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.model.documents import Form
 from armillary.model.encoding import ItemHeader, decode_value, encode_value
-from armillary.model.keys import Key
+from armillary.model.keys import NO_KEY, Key
 from armillary.model.ranges import KeyRange
-from armillary.model.values import UNDEFINED, Value
+from armillary.model.values import UNDEFINED
 from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT, Ask
 from armillary.partition.partition import Partition
 from armillary.query import cursor as cursors
@@ -128,8 +128,8 @@ async def select(
     assert selection.is_plain, "rows that must be merged are gather.py's"
     if container.key is not None and options.key is None:
         keys = pinned_keys(selection.condition, key_index_paths(container.key))
-        if keys is not None and len(keys) == 1:
-            options = replace(options, key=keys[0])  # type: ignore[arg-type]
+        if keys is not None and len(keys) == 1 and not container.key.is_unsure_of(keys):
+            options = replace(options, key=keys[0])
     walk = _Walk(account, container, options, selection, text)
     walk.confine(selection.condition)
     if container.faults is not None:
@@ -233,7 +233,7 @@ class _Walk:
         options, definition = self._options, self._container.key
         if definition is None or options.range_id is not None or options.epk_range is not None:
             return True
-        return bool(options.key) or self._wanted is not None or (definition.is_system and options.key == ())
+        return bool(options.key) or self._wanted is not None or (definition.is_system and options.key == NO_KEY)
 
     @property
     def is_for_clients(self) -> bool:
@@ -262,7 +262,7 @@ class _Walk:
             return
         paths = key_index_paths(definition)
         keys = pinned_keys(condition, paths)
-        if keys is None:
+        if keys is None or definition.is_unsure_of(keys):
             return
         container = self._container
         places = {self._effective_key(key) for key in keys}
@@ -273,12 +273,12 @@ class _Walk:
         if points is not None:
             self._points = tuple((self._effective_key(key), item_id) for key, item_id in points)
 
-    def _effective_key(self, pinned: tuple[Value, ...]) -> bytes:
+    def _effective_key(self, pinned: Key) -> bytes:
         definition = self._container.key
         assert definition is not None
-        if definition.is_system and pinned == (UNDEFINED,):
-            pinned = ()  # the empty key of a migrated container
-        return self._container.effective_key(pinned)  # type: ignore[arg-type]
+        if definition.is_system and UNDEFINED in pinned:
+            pinned = NO_KEY  # the empty key of a migrated container
+        return self._container.effective_key(pinned)
 
     # Walking.
 

@@ -24,6 +24,7 @@ from armillary.languages.gremlin.errors import execution
 from armillary.languages.gremlin.values import kind_of
 from armillary.languages.gremlin.values import shown as shown_as
 from armillary.model.items import SYSTEM_PROPERTIES
+from armillary.model.key_values import same_component
 
 ID: Final = "id"
 LABEL: Final = "label"
@@ -125,7 +126,7 @@ def edge_of(
     source_label, sink_label = take(SOURCE_LABEL, None), take(SINK_LABEL, None)
     if sink is None:
         sink = Vertex(sink_id, sink_label if type(sink_label) is str else _NO_LABEL, sink_partition)
-    elif sink.partition is not None and not _is_same_key(sink.partition, sink_partition):
+    elif sink.partition is not None and not same_component(sink.partition, sink_partition):
         return None
     if source is None:
         source = Vertex(source_id, source_label if type(source_label) is str else _NO_LABEL, partition)
@@ -139,10 +140,6 @@ def edge_of(
         ends = zip(EDGE_PARTITIONS, (source.partition, sink.partition), strict=True)
         item.update({name: value for name, value in ends if name in shown})
     return Edge(id, label, source, sink, item, etag)
-
-
-def _is_same_key(one: Any, other: Any) -> bool:
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _typed_members(members: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from armillary.languages.gremlin.graph import (
     Write,
 )
 from armillary.languages.gremlin.tokens import Direction
-from armillary.model.keys import Key
+from armillary.model.keys import NO_KEY, Key
 from armillary.partition.budget import WRITE_DEPOSIT
 from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Verb, draft
 
@@ -115,7 +115,7 @@ class _GraphWriter:
         self._changes.append(_Change(operation, element))
 
     def _drop(self, element: Element) -> None:
-        key: Key = () if self._graph.partition_key is None else (element.partition,)
+        key = NO_KEY if self._graph.partition_key is None else Key((element.partition,))
         epk = self._container.effective_key(key)
         if (epk, element.id) in self._dropped:
             return

@@ -42,6 +42,7 @@ from armillary.languages.gremlin.graph import (
 from armillary.languages.gremlin.tokens import Direction
 from armillary.languages.gremlin.values import is_number, shown
 from armillary.model.items import SYSTEM_PROPERTIES
+from armillary.model.keys import NO_KEY, Key, key_forms
 from armillary.query.conditions import Equal, both
 from armillary.query.selection import Selection, Stage
 
@@ -134,8 +135,8 @@ class StoredGraph:
             if condition.key == self.partition_key and condition.predicate.name in ("eq", "within"):
                 value = condition.predicate.value
                 values = value if condition.predicate.name == "within" else [value]
-                values = list({(isinstance(each, bool), each): each for each in values}.values())
                 if all(_is_key_value(each) for each in values):
+                    values = [key[0] for key in dict.fromkeys(form for each in values for form in key_forms((each,)))]
                     return [
                         placed
                         for each in references
@@ -221,10 +222,10 @@ class StoredGraph:
         if not isinstance(id, str):
             return None
         if self.partition_key is None:
-            return container.effective_key(()), id
+            return container.effective_key(NO_KEY), id
         if partition is ANYWHERE or not _is_key_value(partition):
             return None
-        return container.effective_key((partition,)), id
+        return container.effective_key(Key((partition,))), id
 
     async def _read_points(self, points: Sequence[Point]) -> list[bytes | None]:
         begun_s = self._clock.elapsed_s()

@@ -18,7 +18,7 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import compile_filter
 from armillary.model import charges, documents, items, layout, resources
 from armillary.model.encoding import FORMAT_JSON, lsn_of, payload_of, unpack_header
-from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, Key
+from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import Patch
 from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
 from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Result, Verb, draft
@@ -222,7 +222,10 @@ async def _batch(
             check_session(partition, options.session)
         for index, member in enumerate(members):
             try:
-                operations.append(operation_of(container, member, key, clock))
+                operation = operation_of(container, member, key, clock)
+                if operation.epk != epk:
+                    raise Failure(Kind.KEY_MISMATCH, KEY_DIFFERS)
+                operations.append(operation)
             except Failure as failure:
                 raise MemberFailed(index, failure) from failure
         outcomes = await partition.write_all(operations)
@@ -296,7 +299,7 @@ def _keyed(verb: Verb, container: Container, item_id: str, options: ItemOptions)
     if options.key is None:
         if container.key is not None:
             raise bad_request(KEY_MISSING)
-        options.key = ()
+        options.key = NO_KEY
     epk = container.effective_key(options.key)
     return Operation(
         verb,

@@ -27,7 +27,7 @@ from armillary.account.quotas import quotas_of
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import compile_filter
 from armillary.model import charges
-from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, Key
+from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import Patch, parse_patch
 from armillary.model.resources import ResourceType
 from armillary.partition.operations import Document, Operation, Outcome, Verb
@@ -123,7 +123,7 @@ async def write_with_triggers(
     if key is None:
         if container.key is not None:
             raise bad_request(KEY_MISSING)
-        key = ()
+        key = NO_KEY
 
     async def run(transaction: ScriptTransaction) -> tuple[Outcome, str]:
         writing = _Writing(account, container, transaction)

@@ -1,8 +1,8 @@
 """Partition keys: their definition, their value in a header or an item, and the effective key (epk) they hash to.
 
-A key is a tuple with one component per path, shorter for a prefix of a hierarchical key. An epk is bytes here and
-upper-case hex only on the wire; the whole space is [b"", b"\\xff"). Hash V1, V2 and MultiHash give what the released
-clients compute, since they route by it. Which partition owns an epk is left to `ranges.py`.
+What a key is, and when two are equal, is in `key_values.py`. An epk is bytes here and upper-case hex only on the wire;
+the whole space is [b"", b"\\xff"). Hash V1, V2 and MultiHash give what the released clients compute, since they route
+by it. Which partition owns an epk is left to `ranges.py`.
 """
 
 from __future__ import annotations
@@ -11,24 +11,27 @@ import json
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import mmh3
 import orjson
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.limits import KEY_BYTES_MAX, KEY_LEVELS_MAX
-from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, as_double
-
-KeyComponent: TypeAlias = bool | int | float | str | Undefined | None
-Key: TypeAlias = tuple[KeyComponent, ...]
+from armillary.model.key_values import NO_KEY as NO_KEY
+from armillary.model.key_values import Key as Key
+from armillary.model.key_values import KeyComponent as KeyComponent
+from armillary.model.key_values import key_forms as key_forms
+from armillary.model.key_values import same_component as same_component
+from armillary.model.values import EXACT_INT_MAX, UNDEFINED, as_double
 
 HASH, MULTI_HASH = "Hash", "MultiHash"
 SPACE_LOW, SPACE_HIGH = b"", b"\xff"
 KEY_BYTES_PER_LEVEL = 16  # of an effective key of V2 or MultiHash
+EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
 # The two top bits are cleared, so that every effective key is below "FF" as the clients compare them.
 HASH_V2_MAX = 2**126 - 1
 HASH_V1_MAX = 2**32 - 1
@@ -105,11 +108,11 @@ class PartitionKeyDefinition:
         if self._property is not None:
             value = document.get(self._property, UNDEFINED)
             if type(value) is str and len(value) <= _SHORT:
-                return (value,)
+                return Key((value,))
             component = self._component(value)
-            return () if self.is_system and component is UNDEFINED else (component,)
-        key = tuple(self._component(_walk(document, steps)) for steps in self.steps)
-        return () if self.is_system and key == (UNDEFINED,) else key
+            return NO_KEY if self.is_system and component is UNDEFINED else Key((component,))
+        key = Key([self._component(_walk(document, steps)) for steps in self.steps])
+        return NO_KEY if self.is_system and len(key) == 1 and key[0] is UNDEFINED else key
 
     def parse_header(self, text: str | bytes) -> Key:
         """The key in a request's header: a JSON array. How many components are needed is for the caller to check.
@@ -126,16 +129,20 @@ class PartitionKeyDefinition:
         if len(parts) == 1:
             part = parts[0]
             if type(part) is str and len(part) <= _SHORT:
-                return (part,)
+                return Key((part,))
             if type(part) is list and not part:
-                return ()
+                return NO_KEY
         for part in parts:
             if type(part) is list or (type(part) is dict and part):
                 raise bad_request(
                     f"Partition key {_excerpt(text)} is not valid: a component is a string, a number, true, false,"
                     " null, or {} for undefined."
                 )
-        return tuple([self._component(part) for part in parts])
+        return Key([self._component(part) for part in parts])
+
+    def key_of_parts(self, parts: Iterable[Any]) -> Key:
+        """A key, or a prefix of one, of the values at its paths. Whatever is no scalar counts as undefined."""
+        return Key([self._component(part) for part in parts])
 
     def check_full(self, key: Key) -> None:
         """Refuse a key that has not one component for each path."""
@@ -152,6 +159,11 @@ class PartitionKeyDefinition:
         except UnicodeEncodeError:
             raise bad_request("A partition key cannot hold half of a surrogate pair; send valid Unicode.") from None
 
+    def stored_key(self, key: Key) -> bytes:
+        """What items with a full key are stored under: its effective key. The empty key of a migrated container has no
+        hash; a place of full length keeps stored keys prefix-free."""
+        return self.effective_key(key) if key else EMPTY_KEY
+
     def prefix_range(self, key: Key) -> tuple[bytes, bytes]:
         """The effective keys of all items whose key begins with this one: [low, high)."""
         if not key:
@@ -167,6 +179,11 @@ class PartitionKeyDefinition:
         if self.version != 2 or len(low) != KEY_BYTES_PER_LEVEL * len(self.paths) or len(high) != len(low):
             return False
         return int.from_bytes(high, "big") == int.from_bytes(low, "big") + 1
+
+    def is_unsure_of(self, pinned: Iterable[Key]) -> bool:
+        """Whether values of a filter may stand for other keys than these: an object is none to a filter, and one in a
+        collection of MongoDB's."""
+        return self.takes_objects and any(UNDEFINED in key for key in pinned)
 
     def component(self, value: Any) -> KeyComponent:
         """What a value at a path counts as in a key."""
@@ -186,22 +203,6 @@ class PartitionKeyDefinition:
         if value is None or kind is bool:
             return value  # type: ignore[no-any-return]
         return _object_key(value) if self.takes_objects and kind is dict else UNDEFINED
-
-
-def same_key(first: Key, second: Key) -> bool:
-    """Whether two keys are one logical partition: true is not 1, and -0.0 is not 0 because they hash apart."""
-    if first != second:
-        return False
-    if len(first) == 1 and type(first[0]) is str:
-        return True
-    for left, right in zip(first, second, strict=True):
-        if type(left) is str:
-            continue
-        if (type(left) is bool) != (type(right) is bool):
-            return False
-        if left == 0 and math.copysign(1, left) != math.copysign(1, right):  # type: ignore[arg-type]
-            return False
-    return True
 
 
 _to_json = json.JSONEncoder(separators=(",", ":")).encode

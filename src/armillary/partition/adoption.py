@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from armillary.model import documents, layout
 from armillary.model.encoding import ItemHeader, payload_of, unpack_header
-from armillary.model.keys import to_header
+from armillary.model.keys import NO_KEY, to_header
 from armillary.partition import log
 from armillary.partition.operations import NO_TERMS, Document
 from armillary.partition.schema import expires_s
@@ -89,6 +89,6 @@ class Adopter(Writer):
         key = layout.size_key(header.epk)
         if self._txn.get(key) is None:
             definition = self._schema.key
-            text = to_header(definition.extract(document) if definition is not None else ())
+            text = to_header(definition.extract(document) if definition is not None else NO_KEY)
             self._txn.put(key, pack_size(LogicalSize(0, 0, text)))
         self._resize_stored(header.epk, items_added, bytes_added)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from armillary.errors import Failure
 from armillary.model import documents, items, layout
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON, ItemHeader, payload_of, unpack_header
-from armillary.model.keys import to_header
+from armillary.model.keys import NO_KEY, to_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
 from armillary.partition import log, versions
@@ -150,7 +150,7 @@ class _Check:
             yield f"{what} is stored under another partition key than {to_header(key)}"
 
     def _key_text(self, document: dict[str, object]) -> str:
-        return to_header(self._schema.key.extract(document) if self._schema.key is not None else ())
+        return to_header(self._schema.key.extract(document) if self._schema.key is not None else NO_KEY)
 
     def _check_system_properties(
         self, what: str, number: int, header: ItemHeader, document: dict[str, object]

@@ -210,7 +210,7 @@ class Partition:
         def run(txn: Txn) -> Writer:
             self._check_open()
             head, now_s = self.head_in(txn), self._clock.now_s()
-            rewinder = Rewinder(txn, self._schema, head, self._paths, self._presence, now_s)
+            rewinder = Rewinder(txn, self._schema, head, self._paths, self._presence, now_s, self.range)
             rewinder.rewind(past, past_head)
             return rewinder
 
@@ -222,7 +222,7 @@ class Partition:
         before any of them happens. `paths` is what such a transaction knows of its paths, to which this adds; the
         partition's own memory is of what is durable, where the same path may have got another number meanwhile."""
         self._check_open()
-        writer = self._kind(txn, self._schema, self.head_in(txn), paths, None, self._clock.now_s())
+        writer = self._kind(txn, self._schema, self.head_in(txn), paths, None, self._clock.now_s(), self.range)
         outcome = writer.apply(operation)
         writer.finish()
         paths.update(writer.new_paths)
@@ -259,7 +259,7 @@ class Partition:
     def _writer(self, txn: Txn) -> Writer:
         self._check_open()
         head = log.load_head(txn, self._first_number, self._first_lsn)
-        return self._kind(txn, self._schema, head, self._paths, self._presence, self._clock.now_s())
+        return self._kind(txn, self._schema, head, self._paths, self._presence, self._clock.now_s(), self.range)
 
     @property
     def _kind(self) -> type[Writer]:

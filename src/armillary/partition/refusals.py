@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from armillary import limits
 from armillary.errors import Failure, Kind
+from armillary.model import charges
 
 TRANSACTION_TOO_LARGE = 257  # MongoDB's number for it
 
@@ -31,4 +32,20 @@ def too_many_changes() -> Failure:
         Kind.TOO_LARGE,
         f"A transaction changes at most {limits.TRANSACTION_CHANGES_MAX} items. Divide it.",
         details={"code": TRANSACTION_TOO_LARGE},
+    )
+
+
+def missing(item_id: str) -> Failure:
+    return Failure(
+        Kind.NOT_FOUND,
+        "Entity with the specified id does not exist in the system: "
+        f"no item with id '{item_id}' in this logical partition.",
+        charge_ru=charges.failed_read_ru(),
+    )
+
+
+def key_full(most_bytes: int) -> Failure:
+    shown = f"{most_bytes / limits.GB:g} GB" if most_bytes >= limits.GB else f"{most_bytes / limits.MB:g} MB"
+    return Failure(
+        Kind.KEY_FULL, f"Partition key reached maximum size of {shown}", charge_ru=charges.failed_write_ru(0)
     )

@@ -20,6 +20,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import FIXED_HEADER_BYTES, epk_of
+from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
 from armillary.partition import events, log, versions
 from armillary.partition.adoption import Adopter
@@ -361,7 +362,8 @@ class Transfer:
             if txn.get(_place_key(range_id)) != expected:
                 raise Failure(Kind.UNAVAILABLE, "A change before this one could not be applied.")
             head = log.load_head(txn, 0, 0)
-            adopter = Adopter(txn, self._schema, head, target.paths, None, self._clock.now_s())
+            key_range = KeyRange(range_id, low, high, (), 0)
+            adopter = Adopter(txn, self._schema, head, target.paths, None, self._clock.now_s(), key_range)
             for key, value, stored in mine:
                 if stored is not None:
                     adopter.adopt(int.from_bytes(key[-layout.RID_BYTES :], "big"), stored)

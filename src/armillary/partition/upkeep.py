@@ -11,6 +11,7 @@ from itertools import islice
 from armillary import limits
 from armillary.model import documents, layout
 from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.keys import NO_KEY
 from armillary.partition import events, log, versions
 from armillary.partition.operations import MemberFailed, Operation, Verb
 from armillary.partition.partition import Partition
@@ -35,7 +36,7 @@ async def sweep_expired(partition: Partition, now_s: float) -> int:
     deleted = 0
     for epk, item_id in await partition.read(due):
         try:
-            await partition.write_all([Operation(Verb.DELETE, epk, (), item_id, is_expiry=True)])
+            await partition.write_all([Operation(Verb.DELETE, epk, NO_KEY, item_id, is_expiry=True)])
             deleted += 1
         except MemberFailed:
             continue  # written again or deleted meanwhile, or given more time by new rules

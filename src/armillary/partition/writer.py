@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from armillary import limits
-from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, items, layout
 from armillary.model.bson_values import encode
 from armillary.model.encoding import (
@@ -24,11 +23,13 @@ from armillary.model.encoding import (
 )
 from armillary.model.indexing import ItemTerms, count_charged
 from armillary.model.keys import to_header
+from armillary.model.ranges import KeyRange
 from armillary.model.resources import item_rid_text
 from armillary.partition import events, log, versions
 from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
+from armillary.partition.placement import check_key, misplaced
 from armillary.partition.presence import Presence, note_item
-from armillary.partition.refusals import precondition_failed, taken, too_many_changes
+from armillary.partition.refusals import key_full, missing, precondition_failed, taken, too_many_changes
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
 from armillary.partition.uniqueness import Entries, entries_in, entries_of, has_unique, move_entries
@@ -46,8 +47,10 @@ class Writer:
         paths: PathPrefixes,
         presence: Presence | None,
         now_s: float,
+        key_range: KeyRange,
     ) -> None:
         self._txn = txn
+        self._range = key_range
         self._schema = schema
         self._paths = paths  # read only: what is known to be durable
         self._presence = presence  # likewise
@@ -135,6 +138,7 @@ class Writer:
             raise precondition_failed(charges.failed_write_ru(len(stored)))
         key = self._schema.key
         patched = operation.patch.apply(document, key.steps if key is not None else ())
+        check_key(self._schema, operation, patched)
         made = draft(self._schema, patched, int(self._now_s), operation.directive)
         outcome = self._overwrite(operation, number, stored, made)
         outcome.patch_operations = len(operation.patch.operations)
@@ -150,6 +154,7 @@ class Writer:
         number, stored = self._existing(operation)
         self._check_etag(operation, number, stored)
         merged = {**documents.json_document(stored, self._schema), **operation.draft.document}
+        check_key(self._schema, operation, merged)
         made = draft(self._schema, merged, int(self._now_s), operation.directive)
         return self._overwrite(operation, number, stored, made)
 
@@ -162,6 +167,7 @@ class Writer:
         if becomes is None:
             charge_ru = charges.failed_write_ru(len(stored))
             return Outcome(Result.NOT_MODIFIED, before, None, lsn_of(stored), charge_ru, before=before)
+        check_key(self._schema, operation, becomes, is_bson=True)
         made = bson_draft(self._schema, becomes, encode(becomes), int(self._now_s), operation.directive)
         assert made.item_id == operation.item_id, "a document keeps its id"
         outcome = self._overwrite(operation, number, stored, made, document)
@@ -214,12 +220,7 @@ class Writer:
     def _existing(self, operation: Operation) -> tuple[int, bytes]:
         found = self._find(operation)
         if found is None:
-            raise Failure(
-                Kind.NOT_FOUND,
-                "Entity with the specified id does not exist in the system: "
-                f"no item with id '{operation.item_id}' in this logical partition.",
-                charge_ru=charges.failed_read_ru(),
-            )
+            raise missing(operation.item_id)
         return found
 
     def _check_etag(self, operation: Operation, number: int, stored: bytes) -> None:
@@ -343,6 +344,8 @@ class Writer:
 
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
         """Give a draft its lsn, etag and system properties, and enter it in the log."""
+        if not self._range.contains(epk):
+            raise misplaced(made.item_id, self._range)
         lsn, step = self._lsn, self._next_step()
         etag = ""
         schema = self._schema
@@ -453,13 +456,7 @@ class Writer:
         item_count, size_bytes, value = grown(stored, items_added, bytes_added)
         # Reads, deletes and updates that shrink go on; only growth is refused.
         if writing is not None and bytes_added > 0 and size_bytes > self._schema.logical_partition_bytes_max:
-            most = self._schema.logical_partition_bytes_max
-            shown = f"{most / limits.GB:g} GB" if most >= limits.GB else f"{most / limits.MB:g} MB"
-            raise Failure(
-                Kind.KEY_FULL,
-                f"Partition key reached maximum size of {shown}",
-                charge_ru=charges.failed_write_ru(0),
-            )
+            raise key_full(self._schema.logical_partition_bytes_max)
         if item_count == 0:
             self._txn.delete(key)
         else:

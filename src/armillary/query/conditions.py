@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from armillary.model.cells import Region
 from armillary.model.encoding import encode_value
+from armillary.model.key_values import Key, key_forms
 from armillary.model.values import UNDEFINED, Value, compare, type_rank
 
 # More combinations of pinned values than this are not worth their arithmetic; the filter is then not a pin.
@@ -223,16 +224,17 @@ def _rank(condition: Range) -> int:
     return type_rank(condition.low if condition.low is not UNDEFINED else condition.high)
 
 
-def pinned_prefixes(condition: Condition, paths: Sequence[str]) -> list[tuple[Value, ...]] | None:
-    """The leading values of `paths` that a condition allows: one tuple for each combination, each as long as the
+def pinned_prefixes(condition: Condition, paths: Sequence[str]) -> list[Key] | None:
+    """The leading values of `paths` that a condition allows: one key for each combination, each as long as the
     condition pins it without a gap. None when some item without any pinned value may match; empty when none can match.
 
-    Values are those of partition keys: an object or an array counts as UNDEFINED, as it does when a key is extracted.
+    Values are those of partition keys: an object or an array counts as UNDEFINED, as it does when a key is extracted,
+    and a zero stands for 0 and -0.0, which are equal in filters and two keys.
     """
     rows = _assignments(condition, frozenset(paths))
     if rows is None:
         return None
-    found: dict[tuple[bytes, ...], tuple[Value, ...]] = {}
+    found: dict[tuple[bytes, ...], list[Key]] = {}
     for row in rows:
         key: list[Value] = []
         for path in paths:
@@ -241,11 +243,11 @@ def pinned_prefixes(condition: Condition, paths: Sequence[str]) -> list[tuple[Va
             key.append(row[path])
         if not key:
             return None
-        found.setdefault(tuple([encode_value(value) for value in key]), tuple(key))
-    return list(found.values())
+        found.setdefault(tuple([encode_value(value) for value in key]), key_forms(key))
+    return [key for forms in found.values() for key in forms]
 
 
-def pinned_keys(condition: Condition, key_paths: Sequence[str]) -> list[tuple[Value, ...]] | None:
+def pinned_keys(condition: Condition, key_paths: Sequence[str]) -> list[Key] | None:
     """The full partition keys that a condition pins; None when it leaves any part of the key open."""
     keys = pinned_prefixes(condition, key_paths)
     if keys is None or any(len(key) != len(key_paths) for key in keys):
@@ -253,12 +255,12 @@ def pinned_keys(condition: Condition, key_paths: Sequence[str]) -> list[tuple[Va
     return keys
 
 
-def pinned_points(condition: Condition, key_paths: Sequence[str]) -> list[tuple[tuple[Value, ...], str]] | None:
+def pinned_points(condition: Condition, key_paths: Sequence[str]) -> list[tuple[Key, str]] | None:
     """The (partition key, id) pairs that a condition pins, as clients write them to read many items."""
     rows = pinned_keys(condition, [*key_paths, "/id"])
     if rows is None:
         return None
-    return [(row[:-1], row[-1]) for row in rows if isinstance(row[-1], str)]
+    return [(Key(row[:-1]), row[-1]) for row in rows if isinstance(row[-1], str)]
 
 
 def pinned_ids(condition: Condition) -> list[str] | None:

@@ -13,7 +13,7 @@ from armillary.account.catalog import Record
 from armillary.account.container import Container
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.keys import KEY_MISSING, Key
+from armillary.model.keys import KEY_MISSING, NO_KEY, Key
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
 from armillary.scripts.trace import Trace
@@ -93,7 +93,7 @@ async def run_procedure(call: Call) -> Response:
 def _key(container: Container, given: Any) -> Key:
     """As requests write it: a value, or a list of the values of its levels."""
     if container.key is None:
-        return ()
+        return NO_KEY
     if given is None:
         raise bad_request(KEY_MISSING)
     return container.parse_key(orjson.dumps(given if isinstance(given, list) else [given]))

@@ -58,6 +58,8 @@ class Claims(Protocol):
     def expires_s(self) -> int: ...
     @property
     def permission_rid(self) -> str: ...
+    @property
+    def grant(self) -> str: ...
 
 
 class Tokens(Protocol):
@@ -118,8 +120,16 @@ def _principal(claims: Claims, database: str, graph: str) -> Principal:
             f"{_INVALID}: the resource token is for one partition key. Traversals go everywhere: use a permission for "
             "the whole graph.",
         )
-    rid = rids[3] if len(rids) == 4 else ""
-    return Principal(database, graph, claims.mode != "All", rid, claims.expires_s, claims.permission_rid)
+    return Principal(
+        database,
+        graph,
+        claims.mode != "All",
+        rids[3] if len(rids) == 4 else "",
+        claims.expires_s,
+        claims.permission_rid,
+        database_rid=rids[1] if len(rids) > 1 else "",
+        grant=claims.grant,
+    )
 
 
 def _decoded(given: Any) -> bytes:

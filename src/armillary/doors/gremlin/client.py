@@ -17,6 +17,13 @@ class Principal(NamedTuple):
     permission_rid: str = ""
     keys_number: int = 0  # which keys the account had when its seal was last looked at
     came_with: bytes = b""  # the key, or the token
+    database_rid: str = ""
+    grant: str = ""  # of its permission, when the token was made
+
+    @property
+    def rids(self) -> tuple[str, str]:
+        """Of database and container, where the token is for one incarnation of them; "": whatever has the name."""
+        return self.database_rid, self.container_rid
 
 
 class Line(Protocol):

@@ -181,9 +181,11 @@ class GremlinDoor:
     def _check_token(self, principal: Principal, expires_s: int, container: Container) -> None:
         if self.account.clock.now_s() >= expires_s:
             raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the resource token has expired; connect with a new one.")
-        if principal.container_rid not in ("", container.rid_text):
+        rids = (container.database.rid_text, container.rid_text)
+        if any(rid not in ("", now) for rid, now in zip(principal.rids, rids, strict=True)):
             raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the resource token is for an earlier graph of this name.")
-        if not access.is_in_force(self.account, principal.permission_rid, "Read" if principal.is_read_only else "All"):
+        mode = "Read" if principal.is_read_only else "All"
+        if not access.is_in_force(self.account, principal.permission_rid, mode, None, principal.grant):
             raise Failure(
                 Kind.UNAUTHORIZED,
                 "Unauthorized: the permission of the resource token was deleted, or allows less by now; read it again.",

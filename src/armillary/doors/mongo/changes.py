@@ -27,7 +27,7 @@ from armillary.languages.mongo.sorting import Sort, compile_sort
 from armillary.languages.mongo.updates import Update, check_immutable, compile_update, is_replacement
 from armillary.languages.mongo.upserts import id_first, upserted_document
 from armillary.model.bson_values import MISSING, Document, decode, encode
-from armillary.model.keys import Key
+from armillary.model.keys import NO_KEY, Key
 from armillary.partition.operations import Operation, Outcome, Result
 
 _UPSERT_TRIES: Final = 10  # somebody else inserts the same document and deletes it again, over and over
@@ -387,13 +387,13 @@ async def candidates(call: Call, container: Container, order: Order) -> AsyncIte
             source = reading.near_first(call, container, wanted, most=None)
         async for page in source:
             for each in page:
-                yield container.key_of_bson(each.document) if fields else (), each.document["_id"]
+                yield container.key_of_bson(each.document) if fields else NO_KEY, each.document["_id"]
         return
     if not order.is_multi:
         wanted = wanted._replace(page_items=1)
     async for page in reading.pages(call, container, wanted):
         for each in page:
-            yield container.key_of_bson(each.document) if fields else (), each.document["_id"]
+            yield container.key_of_bson(each.document) if fields else NO_KEY, each.document["_id"]
 
 
 def check_target(call: Call, container: Container, order: Order, target: Target) -> None:

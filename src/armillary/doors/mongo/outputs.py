@@ -206,7 +206,7 @@ async def _merge_into(
                     check(merged, existing)
                 return merged
 
-            place = container.key_of_bson(found.document) if container.key is not None else ()
+            place = container.key_of_bson(found.document)
             operation = bson_items.changing(container, place, found.document["_id"], change)
             try:
                 answer = await bson_items.write(container, operation)

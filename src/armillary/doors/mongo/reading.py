@@ -22,6 +22,7 @@ from armillary.languages.mongo.matching import Matcher
 from armillary.languages.mongo.sorting import Sort
 from armillary.model.bson_values import Document, decode
 from armillary.model.documents import BSON, bson_form
+from armillary.model.keys import NO_KEY
 from armillary.query.access import Counters
 from armillary.query.conditions import ALL, Condition, both, through
 from armillary.query.field_order import field_of_stretch, field_ordering
@@ -83,7 +84,7 @@ async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterat
     target, matches = wanted.target, wanted.matcher.matches
     container = await call.scoped(container, target.key)
     if target.is_point:
-        found = await bson_items.find(container, target.key or (), target.id_value)
+        found = await bson_items.find(container, target.key or NO_KEY, target.id_value)
         call.examine(Counters(items_loaded=int(found.document is not None)), found.charge_ru, is_keyed=True)
         if found.document is not None:
             document = decode(found.document)

@@ -21,6 +21,7 @@ from armillary.languages.mongo.matching import Matcher
 from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.sorting import Sort, compile_sort
 from armillary.model.bson_values import Document, encode, order_key
+from armillary.model.keys import NO_KEY
 
 FIND_FIELDS: Final = frozenset(
     "find filter sort projection hint skip limit batchSize singleBatch comment max min returnKey showRecordId tailable "
@@ -93,7 +94,7 @@ async def _point(call: Call, container: Container | None, namespace: str) -> Rep
     target = target_of(container, given, has_collation=False)
     if not target.is_point or not target.is_whole:
         return None
-    found = await bson_items.find(container, target.key or (), target.id_value)
+    found = await bson_items.find(container, target.key or NO_KEY, target.id_value)
     call.spend(found.charge_ru)
     documents = [found.document] if found.document is not None else []
     return cursor_reply(documents, cursor_id=0, namespace=namespace, is_first=True)

@@ -36,7 +36,7 @@ async def rows(
                 continue
             row = dict(document) if query.project is None else query.project(document)
             if query.shows_numbers:
-                key = container.key_of_bson(document) if container.key is not None else ()
+                key = container.key_of_bson(document)
                 number = await bson_items.number_of(await call.scoped(container, key), key, document["_id"])
                 if number is not None:
                     row[_NUMBER] = Int64(number)

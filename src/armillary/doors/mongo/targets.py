@@ -11,7 +11,7 @@ from armillary.doors.mongo.namespaces import shard_fields
 from armillary.languages.mongo.conditions import pinned_fields
 from armillary.languages.mongo.matching import is_operators
 from armillary.model.bson_values import MISSING, Document
-from armillary.model.keys import Key
+from armillary.model.keys import NO_KEY, Key
 
 
 class Target(NamedTuple):
@@ -31,8 +31,8 @@ def target_of(container: Container, given: Document, *, has_collation: bool) -> 
     """`has_collation`: strings that differ may be equal, so nothing is named for sure."""
     fields = shard_fields(container)
     if has_collation:
-        return Target(() if not fields else None)
-    key: Key | None = ()
+        return Target(NO_KEY if not fields else None)
+    key: Key | None = NO_KEY
     if fields:
         keys = pinned_fields(given, fields)
         # null stands for what is missing too.

@@ -15,7 +15,7 @@ from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.errors import code_of
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
-from armillary.model.keys import Key
+from armillary.model.keys import NO_KEY, Key
 from armillary.partition.operations import Outcome
 from armillary.partition.records import Record
 
@@ -62,7 +62,7 @@ class Transaction:
         if self._inner is None:
             if key is None and container.key is not None:
                 raise transactions.elsewhere()
-            self._inner = await transactions.Transaction.begin(container, key or (), self._account_clock)
+            self._inner = await transactions.Transaction.begin(container, key or NO_KEY, self._account_clock)
         return self._inner.within(container, key if container.key is not None else None)
 
     def check_indexable(self, database: str, container: Container) -> None:

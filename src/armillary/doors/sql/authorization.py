@@ -8,13 +8,14 @@ partition key works on items alone. AAD identities work on items and do not chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from armillary.doors.sql.routes import Route, RouteKind
 from armillary.doors.sql.tokens import Claims
 from armillary.errors import Failure, Kind
+from armillary.model.keys import Key, PartitionKeyDefinition
 
 
 class Role(Enum):
@@ -64,15 +65,19 @@ def authorize(principal: Principal, route: Route, method: str, is_query: bool = 
             _authorize_token(principal.claims, route, method, is_read)
 
 
-def check_key(principal: Principal, route: Route, key: Sequence[Any] | None) -> None:
-    """Refuse with FORBIDDEN another logical partition than the token's. `key`: of the request's header, or of the item
-    where there is none; None: every partition. Callers ask for each operation on items, each member of a batch."""
+def check_key(
+    principal: Principal, route: Route, definition: PartitionKeyDefinition | None, keys: Iterable[Key | None]
+) -> None:
+    """Refuse with FORBIDDEN another logical partition than the token's. `keys`: of the request's header, and of the
+    item that it brings; None: every partition. Callers ask for each operation on items, each member of a batch."""
     claims = principal.claims
     if claims is None or claims.partition_key is None or _is_container_read(route):
         return
-    allowed = claims.partition_key
-    if key is None or len(key) < len(allowed) or not all(map(_is_same, allowed, key)):
-        raise _forbidden("the resource token is for another partition key than the request's")
+    # Read as the container reads keys; one without a key has no partitions that a token could be for.
+    allowed = definition.key_of_parts(claims.partition_key) if definition is not None else None
+    for key in keys:
+        if key is None or allowed is None or not key.begins_with(allowed) or (not allowed and key):
+            raise _forbidden("the resource token is for another partition key than the request's")
 
 
 def check_incarnation(claims: Claims, route: Route, rid_of: Callable[[str, str, str], str | None]) -> None:
@@ -125,17 +130,6 @@ def _is_container_read(route: Route) -> bool:
     if route.kind is RouteKind.RESOURCE:
         return route.resource_type == "colls"
     return route.resource_type == "pkranges"
-
-
-def _is_same(allowed: Any, given: Any) -> bool:
-    """Equality of partition-key components. Whatever is not a scalar stands for undefined."""
-    if _is_undefined(allowed) or _is_undefined(given):
-        return _is_undefined(allowed) and _is_undefined(given)
-    return isinstance(allowed, bool) is isinstance(given, bool) and bool(allowed == given)
-
-
-def _is_undefined(component: Any) -> bool:
-    return not (component is None or isinstance(component, bool | int | float | str))
 
 
 def _place(route: Route) -> str:

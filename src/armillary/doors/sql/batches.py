@@ -115,7 +115,7 @@ async def _bulk(call: Call, container: Container, members: list[Member], is_mini
         if member.options.key is None:
             raise bad_request("Each operation of a bulk request needs its 'partitionKey', a JSON array as a string.")
         if call.principal.claims is not None:
-            check_key(call.principal, call.route, member.options.key)
+            check_key(call.principal, call.route, container.key, [member.options.key])
     key_range = h.key_range(call.headers)
     if key_range is None:
         raise bad_request("A bulk request must name its partition key range (x-ms-documentdb-partitionkeyrangeid).")

@@ -177,9 +177,12 @@ async def replace_resource(call: Call) -> Response:
 
 
 async def _replace(call: Call, record: Record, name: str, body: Body) -> Response:
+    state = None
     if record.type is ResourceType.PERMISSION:
         _check_token_request(call, body)
-    changed = await call.account.catalog.replace(record, body, name=name, if_match=h.text(call.headers, h.IF_MATCH))
+        state = access.regranting(call.account, record, body)
+    if_match = h.text(call.headers, h.IF_MATCH)
+    changed = await call.account.catalog.replace(record, body, name=name, state=state, if_match=if_match)
     return _answer(call, 200, changed)
 
 
@@ -236,6 +239,7 @@ def _permission_token(call: Call, record: Record) -> str:
         rid_link=rid_link,
         partition_key=record.body.get("resourcePartitionKey"),
         lifetime_s=h.token_lifetime_s(call.headers) or limits.RESOURCE_TOKEN_SECONDS_DEFAULT,
+        grant=access.grant_of(record),
         is_secondary=call.principal.is_secondary,
     )
 

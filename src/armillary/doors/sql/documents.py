@@ -14,7 +14,7 @@ from armillary.doors.sql.script_logs import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
 from armillary.model.charges import render_charge
 from armillary.model.items import parse_document, parse_json
-from armillary.model.keys import KEY_MISSING, Key
+from armillary.model.keys import KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import parse_patch
 from armillary.net.http import Response
 from armillary.partition.operations import Document, Result, Verb
@@ -48,7 +48,7 @@ async def read_item(call: Call) -> Response:
         ask=call.ask,
     )
     if options.key is None and container.key is None:
-        options.key = ()
+        options.key = NO_KEY
     route = call.route
     item_id = await addressed_id(call, container, options.key) if route.is_rid_based else route.segments[2]
     return answer_item(call, container, await items.read(container, item_id, options), options.read_factor)
@@ -129,13 +129,15 @@ def trigger_names(call: Call) -> tuple[list[str], list[str]]:
 
 
 def header_key(call: Call, container: Container, document: Document | None = None) -> Key | None:
-    """The partition key of the request's header. A token that is for one key only is checked against it, or against
-    the item's own where there is no header."""
+    """The partition key of the request's header. A token that is for one key only must be for that key and for the
+    item's own: a container that was moved to another key takes the former one in the header for a while."""
     given = call.headers.get(h.PARTITION_KEY)
     key = container.parse_key(given) if given is not None else None
     if call.principal.claims is not None:
-        own = container.key_of(document) if document is not None and key is None else key
-        check_key(call.principal, call.route, own)
+        keys = [key] if key is not None or document is None else []
+        if document is not None:
+            keys.append(container.key_of(document))
+        check_key(call.principal, call.route, container.key, keys)
     return key
 
 

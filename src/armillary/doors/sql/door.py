@@ -125,7 +125,7 @@ class SqlDoor:
 
 def _check_permission(account: Account, claims: Claims) -> None:
     """A token ends with its permission, and when that allows less."""
-    if not access.is_in_force(account, claims.permission_rid, claims.mode):
+    if not access.is_in_force(account, claims.permission_rid, claims.mode, claims.partition_key, claims.grant):
         raise Failure(
             Kind.UNAUTHORIZED,
             "The input authorization token can't serve the request. The permission of the resource token was deleted, "

@@ -10,7 +10,7 @@ from armillary.doors.sql.script_logs import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
 from armillary.model.charges import Part, fitted
 from armillary.model.items import parse_json
-from armillary.model.keys import KEY_MISSING
+from armillary.model.keys import KEY_MISSING, NO_KEY
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
 
@@ -27,7 +27,7 @@ async def execute_procedure(call: Call) -> Response:
     if key is None:
         if container.key is not None:
             raise bad_request(KEY_MISSING)
-        key = ()
+        key = NO_KEY
     answer = await execute(call.account, container, record, arguments, key, session=call.session(), ask=call.ask)
     extra = place_headers(container, answer.range_id, answer.lsn)
     parts = [Part("run the script", PROCEDURE_RU), Part("its operations", answer.charge_ru - PROCEDURE_RU)]

@@ -32,6 +32,7 @@ class Claims(NamedTuple):
     rid_link: str  # dbs/<rid>/colls/<rid>...
     partition_key: list[Any] | None  # as the permission has it, undefined as {}; None: every partition
     expires_s: int
+    grant: str  # which of the permission's grants it was made of; another one, once the permission allows less
 
 
 class TokenAuthority:
@@ -57,6 +58,7 @@ class TokenAuthority:
         rid_link: str,
         partition_key: list[Any] | None,
         lifetime_s: int,
+        grant: str = "",
         is_secondary: bool = False,
     ) -> str:
         """A new token. Each differs from every other, also within one second."""
@@ -66,7 +68,7 @@ class TokenAuthority:
         lengths = {link.count("/") for link in (name_link, rid_link) if link}
         assert len(lengths) == 1 and lengths <= {1, 3, 5}, (name_link, rid_link)
         expires_s = int(self._clock.now_s()) + lifetime_s
-        claims = Claims(self._account, permission_rid, mode, name_link, rid_link, partition_key, expires_s)
+        claims = Claims(self._account, permission_rid, mode, name_link, rid_link, partition_key, expires_s, grant)
         nonce = self._clock.random_bytes(_NONCE_BYTES).hex()
         sealed = urlsafe_b64encode(orjson.dumps([*claims, nonce]))
         return f"{_PREFIX}{b64encode(_mac(self._secrets[is_secondary], sealed)).decode()};{sealed.decode()};"

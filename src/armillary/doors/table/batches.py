@@ -25,6 +25,7 @@ from armillary.doors.table.rows import Order, known_etag, meant_method, order_of
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part
 from armillary.model.items import parse_json
+from armillary.model.keys import Key
 from armillary.net.http import Request, Response
 from armillary.partition.operations import Outcome, Verb
 
@@ -94,7 +95,7 @@ async def _run_changeset(call: Call, requests: list[InnerRequest]) -> tuple[list
     except Failure as failure:
         raise _Failed(0, failure, requests[0].content_id) from None
     members = [_member(order, await known_etag(table, order)) for order in orders]
-    key = (orders[0].partition_key,)
+    key = Key((orders[0].partition_key,))
     answer = await items.batch(table, key, members, ItemOptions(key=key), call.account.clock)
     answers: list[InnerAnswer] = []
     for index, (outcome, order, request) in enumerate(zip(answer.members, orders, requests, strict=True)):

@@ -22,6 +22,7 @@ from armillary.doors.table.preferences import Preference, preference_of
 from armillary.doors.table.refusals import bad_input, refused
 from armillary.errors import Failure, Kind
 from armillary.model import edm
+from armillary.model.keys import Key
 from armillary.net.http import Response
 from armillary.partition.operations import Verb
 
@@ -100,7 +101,7 @@ async def known_etag(container: Container, order: Order) -> str | None:
     that meanwhile, it then has another one."""
     if order.if_match is None or order.if_match == "*":
         return order.if_match
-    present = await items.present_etag(container, order.item_id, (order.partition_key,))
+    present = await items.present_etag(container, order.item_id, Key((order.partition_key,)))
     if present is not None and _same_etag(order.if_match, wire_etag(present)):
         return present
     return _NO_SUCH_ETAG
@@ -125,7 +126,7 @@ async def write_entity(call: Call) -> Response:
     order = order_of(call, method, address, call.headers, body)
     table = call.table(order.action)
     call.grant.check_keys(order.partition_key, order.row_key)
-    options = ItemOptions(key=(order.partition_key,), if_match=await known_etag(table, order))
+    options = ItemOptions(key=Key((order.partition_key,)), if_match=await known_etag(table, order))
     clock = call.account.clock
     match order.verb:
         case Verb.CREATE:
@@ -166,7 +167,7 @@ async def read_one(call: Call) -> Response:
     table = call.table(Action.QUERY)
     partition_key, row_key = check_keys(*call.address.keys, is_storage=call.is_storage)
     call.grant.check_keys(partition_key, row_key)
-    answer: Answer = await items.read(table, edm.item_id(row_key), ItemOptions(key=(partition_key,)))
+    answer: Answer = await items.read(table, edm.item_id(row_key), ItemOptions(key=Key((partition_key,))))
     assert answer.payload is not None and answer.etag is not None
     wanted = call.address.query.get("$select")
     entity = call.door.rendered.text(answer.payload, call.form(table.name, selected(wanted)))

@@ -10,6 +10,8 @@ import math
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Final, Self
 
+from armillary.model.key_values import same_component
+
 _FLOAT32_MAX: Final = 3.4028235e38
 
 
@@ -78,7 +80,9 @@ class Vertex:
         if type(other) is not Vertex or self.id != other.id:
             return False
         # Clients know vertices by their ids alone.
-        return self.partition == other.partition or self.partition is None or other.partition is None
+        if self.partition is None or other.partition is None:
+            return True
+        return same_component(self.partition, other.partition)
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -111,7 +115,7 @@ class Edge:
         return self.out_vertex.partition
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Edge and self.id == other.id and self.partition == other.partition
+        return type(other) is Edge and self.id == other.id and same_component(self.partition, other.partition)
 
     def __hash__(self) -> int:
         return hash(self.id) ^ 1

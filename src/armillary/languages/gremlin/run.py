@@ -17,6 +17,7 @@ from armillary.languages.gremlin.pipeline import Batch
 from armillary.languages.gremlin.tokens import Direction
 from armillary.languages.gremlin.traversers import MISSING, NO_SACK, PathTraverser, Place, Traverser
 from armillary.languages.gremlin.values import identity
+from armillary.model.key_values import Key
 
 _PAUSE_EVERY_S = 0.01
 
@@ -112,7 +113,11 @@ class Run:
             go, loops, bulk, path = traverser.to, traverser.loops, traverser.bulk, traverser.path
             for edge in edges_of[vertex_key(traverser.value)]:
                 vertex = edge.in_vertex if is_out else edge.out_vertex
-                key = vertex.id if vertex.partition is None else (vertex.partition, vertex.id)
+                partition = vertex.partition  # as in `vertex_key`
+                if type(partition) is str:
+                    key: Any = (partition, vertex.id)
+                else:
+                    key = vertex.id if partition is None else (Key((partition,)), vertex.id)
                 if loops or path is not None:
                     key = (key, id(path), loops)
                 known = found.get(key)
@@ -240,7 +245,10 @@ class Run:
 
 def vertex_key(vertex: Vertex) -> Any:
     """What tells vertices apart, quick to hash."""
-    return vertex.id if vertex.partition is None else (vertex.partition, vertex.id)
+    partition = vertex.partition
+    if partition is None:
+        return vertex.id
+    return (partition if type(partition) is str else Key((partition,)), vertex.id)  # true is not 1
 
 
 def _vertices_in(value: Any, found: list[Any], depth: int) -> None:

@@ -59,7 +59,7 @@ def _query_ranges(condition: Condition, definition: PartitionKeyDefinition | Non
         return [_FULL_RANGE]
     keys = pinned_prefixes(condition, key_index_paths(definition))
     # A filter that nothing can satisfy keeps one range: clients need one to ask.
-    if not keys or len(keys) > _RANGES_MAX:
+    if not keys or len(keys) > _RANGES_MAX or definition.is_unsure_of(keys):
         return [_FULL_RANGE]
     ranges: dict[tuple[str, str], bool] = {}
     for key in keys:
@@ -67,9 +67,9 @@ def _query_ranges(condition: Condition, definition: PartitionKeyDefinition | Non
             return [_FULL_RANGE]  # a migrated container: items without key have a place of their own, below all hashes
         try:
             if len(key) == len(definition.paths):
-                low = high = definition.effective_key(key).hex().upper()  # type: ignore[arg-type]
+                low = high = definition.effective_key(key).hex().upper()
             else:
-                low, high = [bound.hex().upper() for bound in definition.prefix_range(key)]  # type: ignore[arg-type]
+                low, high = [bound.hex().upper() for bound in definition.prefix_range(key)]
         except Failure:
             return [_FULL_RANGE]  # no item has such a key; let the filter find that out
         ranges[low, high] = low == high

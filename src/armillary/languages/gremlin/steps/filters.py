@@ -17,6 +17,7 @@ from armillary.languages.gremlin.steps.moving import VertexStep
 from armillary.languages.gremlin.tokens import T
 from armillary.languages.gremlin.traversers import Traverser
 from armillary.languages.gremlin.values import shown
+from armillary.model.key_values import same_component
 
 
 def values_of(element: Any, key: str) -> list[Any]:
@@ -99,7 +100,8 @@ class IdPredicate(P):
     def holds(self, value: Any) -> bool:
         id, partition = value.id, getattr(value, "partition", None)
         return any(
-            each.id == id and (each.partition is ANYWHERE or each.partition == partition) for each in self.references
+            each.id == id and (each.partition is ANYWHERE or same_component(each.partition, partition))
+            for each in self.references
         )
 
 
