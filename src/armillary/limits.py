@@ -174,6 +174,7 @@ QUERY_HELD_BYTES_MAX = 64 * MB  # of keys, values or rows held
 QUERY_TUPLES_MAX = 1_000_000  # of one item that JOIN and subqueries make
 QUERY_TUPLES_PAUSE = 5_000  # tuples between two looks at the clock
 QUERY_ORDER_BYTES_MAX = 1 * KB  # of each ORDER BY key; strings that agree so far are in the order of their items
+QUERY_ROW_BYTES_MAX = 32 * MB  # of one row; it is held twice while it is answered
 QUERY_STATE_BYTES_MAX = 6 * KB  # of half-made aggregates that a continuation may carry
 QUERY_SECONDS_MAX = 60.0  # of a query that can be answered in one piece only
 QUERY_USER_FUNCTIONS_MAX = 10  # calls of user-defined functions in one text (service)

@@ -33,9 +33,33 @@ longest_units = 0  # the most that was spent between two turns: what tests of fa
 
 
 class Run(greenlet):  # type: ignore[misc] # the library has no types
-    """One evaluation in progress. `made_bytes` is what its values take that are not given back yet."""
+    """One evaluation in progress. `made_bytes` is what its values take that are not given back yet; `derived` is what
+    was computed of large values and may be asked for again, by the identity of these."""
 
     made_bytes = 0
+    derived: dict[Any, Any] | None = None
+
+
+class Outside:
+    """In place of a Run for code that no run executes: nothing is counted, nothing is kept."""
+
+    made_bytes = 0
+    derived: dict[Any, Any] | None = None
+
+
+_outside = Outside()
+
+
+def current() -> Run | Outside:
+    """The evaluation that this code is part of; for loops that look at its `made_bytes` for every item."""
+    run_now = getcurrent()
+    return run_now if isinstance(run_now, Run) else _outside
+
+
+def end_item(run_now: Run | Outside, before_bytes: int) -> None:
+    """The values made for an item are dropped. To be called when `made_bytes` has changed."""
+    run_now.made_bytes = before_bytes
+    run_now.derived = None
 
 
 def spend(units: int) -> None:

@@ -12,15 +12,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 
-import orjson
-
-from armillary import limits
+from armillary import limits, work
 from armillary.account.account import Account
 from armillary.account.bills import Bill
 from armillary.account.container import Container
 from armillary.account.items import Session, check_session
 from armillary.account.lanes import Lanes
-from armillary.account.slices import Slice, count_work
+from armillary.account.slices import Slice, count_work, out_of_time, rows_without_items
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import BoundQuery
 from armillary.languages.sql.hybrid import is_component
@@ -42,6 +40,7 @@ from armillary.query.cursor import Cursor
 from armillary.query.execution import START, Execution, Page, Position, Progress
 from armillary.query.operators import evaluate
 from armillary.query.ordering import check_order
+from armillary.query.rows import dump_large
 from armillary.query.selection import Selection
 
 CROSS_PARTITION_OFF = (
@@ -115,7 +114,7 @@ async def query(
             await walk.meet_faults("query", is_page_of_one=True)
         await walk.run(is_page_of_one=True)
     else:
-        walk.rows = [orjson.dumps(row) for row in bound.evaluate_over([])]
+        walk.rows = await rows_without_items(bound, account.clock)
         walk.work.partitions_begun = 1
     return walk.answer()
 
@@ -306,7 +305,7 @@ class _Walk:
         self._visited = [each.partition for each in slices]
         if not slices:
             self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
-            self.rows = [orjson.dumps(row) for row in evaluate(self._selection, [])]
+            self.rows = await work.run(lambda: list(map(dump_large, evaluate(self._selection, []))))
         ordering = self._selection.ordering
         if ordering is not None and len(slices) > 1 and self._selection.is_streaming:
             await self._fill_in_order(
@@ -323,7 +322,11 @@ class _Walk:
                 before = replace(current.execution.progress) if room <= 0 else None
                 # With a full page we only look whether anything follows: a page too many is a request too many.
                 page, is_out_of_time = await current.read(
-                    self._account.clock, max(room, 1), limits.PAGE_BYTES_MAX - self._size_bytes
+                    self._account.clock,
+                    max(room, 1),
+                    limits.PAGE_BYTES_MAX - self._size_bytes,
+                    begun_s,
+                    can_end=self._selection.is_streaming,
                 )
                 if before is not None and page.rows:
                     current.execution.progress = before
@@ -397,11 +400,7 @@ class _Walk:
         if execution.can_stop:
             return True
         if seconds > limits.QUERY_SECONDS_MAX:
-            raise Failure(
-                Kind.TIMED_OUT,
-                f"The query takes longer than {limits.QUERY_SECONDS_MAX:.0f} seconds and cannot be answered in parts. "
-                "Filter more, or index what it filters and orders by.",
-            )
+            raise out_of_time()
         return False
 
     def slices(self) -> list[Slice]:

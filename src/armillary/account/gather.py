@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import orjson
-
 from armillary import limits
 from armillary.account import feeds
 from armillary.account.account import Account
@@ -20,9 +18,9 @@ from armillary.account.bills import Bill
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions, PageAnswer, slices_of
 from armillary.account.items import check_session
-from armillary.account.slices import Slice, count_rows, count_work
+from armillary.account.slices import Slice, count_rows, count_work, out_of_time, rows_without_items
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import Failure, bad_request
 from armillary.languages.sql.compile import BoundQuery
 from armillary.languages.sql.partials import is_unmergeable
 from armillary.model import charges
@@ -76,9 +74,10 @@ class _Source:
         self._tally = tally
         self._is_begun = False
         self._work = QueryWork()  # not paid for yet
+        self.begun_s: float | None = None  # when the page began, of which rows are read
 
     async def read(self, max_items: int, max_bytes: int) -> Page:
-        page, _ = await self._slice.read(self._clock, max_items, max_bytes)
+        page, _ = await self._slice.read(self._clock, max_items, max_bytes, self.begun_s)
         self._tally(page, not self._is_begun)
         self._work.partitions_begun += not self._is_begun
         count_work(self._work, page.counters)
@@ -112,8 +111,7 @@ class Gathering:
         self._counters = Counters()
         self._loaded_bytes = 0  # and not returned, so far
         self._held: list[bytes] | None = None
-        if not bound.has_source:
-            self._held = [orjson.dumps(row) for row in bound.evaluate_over([])]
+        self._bound = bound
         self._sources = [_Source(clock, each, self._tally) for each in slices]
         self._gather = Gather(bound.selection, self._sources)
         self._is_streaming = bound.selection.is_streaming
@@ -122,7 +120,9 @@ class Gathering:
 
     @property
     def is_done(self) -> bool:
-        return self._gather.is_done if self._held is None else not self._held
+        if self._bound.has_source:
+            return self._gather.is_done
+        return self._held is not None and not self._held
 
     @property
     def has_several(self) -> bool:
@@ -157,7 +157,9 @@ class Gathering:
         try:
             for each in self._slices:
                 bill.enter(each.partition, QUERY_DEPOSIT)
-            if self._held is not None:
+            if not self._bound.has_source:
+                if self._held is None:
+                    self._held = await rows_without_items(self._bound, self._clock)
                 rows, self._held = self._held[: self._page_items], self._held[self._page_items :]
             else:
                 rows = await self._read()
@@ -173,17 +175,15 @@ class Gathering:
 
     async def _read(self) -> list[bytes]:
         begun_s = self._clock.elapsed_s()
+        for each in self._sources:
+            each.begun_s = begun_s
         while True:
             rows = await self._gather.page(self._page_items, is_late=lambda: self._is_late(begun_s))
             # Half a sum is no answer, so what must see all rows first goes on, within another limit.
             if rows or self._gather.is_done or self._is_streaming:
                 return rows
             if self._clock.elapsed_s() - begun_s > limits.QUERY_SECONDS_MAX:
-                raise Failure(
-                    Kind.TIMED_OUT,
-                    f"The query takes longer than {limits.QUERY_SECONDS_MAX:.0f} seconds and cannot be answered in "
-                    "parts. Filter more, or index what it filters and orders by.",
-                )
+                raise out_of_time()
 
     def _is_late(self, begun_s: float) -> bool:
         return self._clock.elapsed_s() - begun_s > limits.PAGE_SECONDS_MAX

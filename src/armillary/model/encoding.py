@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from armillary.errors import Failure, Kind
 from armillary.limits import TERM_BYTES_MAX
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, Value, as_double
+from armillary.work import spend
 
 # Tags leave room between them for the types that other doors may bring. 00 ends a string, array or object, so no tag
 # is 00; FF is for bounds above everything.
@@ -44,6 +45,8 @@ _INVERTED = bytes(255 - byte for byte in range(256))
 _NAN = TAG_NUMBER + bytes(8)
 # Between the tag and the last byte, which says whether the string ends here or was cut.
 _TERM_BODY_MAX = TERM_BYTES_MAX - 2
+_LONG = 4_096  # characters of strings that take time to encode
+_CHUNK = 256  # elements that are encoded before the event loop may have its turn
 
 
 def encode_value(value: Value) -> bytes:
@@ -113,6 +116,8 @@ def _encode_scalar(value: Value) -> bytes:
 
 
 def _string_body(text: str) -> bytes:
+    if len(text) > _LONG:
+        spend(len(text) >> 8)
     try:
         body = text.encode()
     except UnicodeEncodeError:
@@ -125,10 +130,18 @@ def _append(value: Any, parts: list[bytes]) -> None:
     kind = type(value)
     if kind is list:
         parts.append(TAG_ARRAY)
-        for element in value:
-            _append(element, parts)
+        if len(value) <= _CHUNK:
+            spend(2 * len(value))
+            for element in value:
+                _append(element, parts)
+        else:
+            for start in range(0, len(value), _CHUNK):
+                spend(3 * _CHUNK)
+                for element in value[start : start + _CHUNK]:
+                    _append(element, parts)
         parts.append(_END)
     elif kind is dict:
+        spend(5 * len(value))
         parts.append(TAG_OBJECT)
         for name in sorted(value):
             parts.append(TAG_STRING + _string_body(name) + _END)

@@ -17,6 +17,14 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.model.geodesy import Coordinates, Vector, area_left, direction
+from armillary.work import spend
+
+# Units of work.
+_POSITION_UNITS: Final = 10
+_EDGE_UNITS: Final = 30
+_AREA_UNITS: Final = 20
+_NEAR_UNITS: Final = 10
+_MEET_UNITS: Final = 30
 
 _NEAR: Final = 1e-11  # radians on the earth (a tenth of a millimetre), parts of a coordinate in the plane
 _ANTIPODAL: Final = 1e-9 - 1
@@ -103,6 +111,7 @@ _PARSERS: Final = {"Point": _point, "LineString": _line, "Polygon": _polygon, "M
 
 
 def _position(given: Any, is_planar: bool) -> Coordinates:
+    spend(len(given) if given.__class__ is list and len(given) > _POSITION_UNITS else _POSITION_UNITS)
     if given.__class__ is not list or len(given) < 2 or not all(each.__class__ in _NUMBERS for each in given):
         raise InvalidShape("A position must be an array of at least 2 numbers, the longitude first.")
     try:
@@ -145,6 +154,7 @@ def _rings(given: Any, is_planar: bool, is_trusted: bool) -> tuple[Ring, ...]:
 
 
 def _chain(places: Sequence[Coordinates], is_planar: bool) -> Ring:
+    spend(_AREA_UNITS * len(places))
     kept = [place for index, place in enumerate(places) if index == 0 or place != places[index - 1]]
     vectors = [vector(place, is_planar) for place in kept]
     if not is_planar and any(dot(first, last) < _ANTIPODAL for first, last in itertools.pairwise(vectors)):
@@ -160,6 +170,7 @@ def vector(place: Coordinates, is_planar: bool) -> Vector:
 
 def edge(first: Vector, last: Vector, is_planar: bool) -> Edge:
     # A great circle bulges out of the box around its ends by as much as the arc is above its chord.
+    spend(_EDGE_UNITS)
     bulge = 0.0 if is_planar else 1 - math.sqrt(max(0.0, (1 + dot(first, last)) / 2))
     margin = bulge + _NEAR * max(1.0, abs(first[0]), abs(first[1]))
     low = (min(first[0], last[0]) - margin, min(first[1], last[1]) - margin, min(first[2], last[2]) - margin)
@@ -240,6 +251,7 @@ def near_pairs(ones: Sequence[Edge], others: Sequence[Edge]) -> Iterator[tuple[i
     for place, one in enumerate(ones):
         start, end = bisect_left(lows, one.low[0] - width), bisect_right(lows, one.high[0])
         looked_at += end - start
+        spend(_NEAR_UNITS + end - start)
         if looked_at > limits.SHAPE_PAIRS_MAX:
             raise TooComplex
         for rank in range(start, end):
@@ -252,6 +264,7 @@ def near_pairs(ones: Sequence[Edge], others: Sequence[Edge]) -> Iterator[tuple[i
                 and other.low[2] <= one.high[2]
                 and other.high[2] >= one.low[2]
             ):
+                spend(_MEET_UNITS)
                 yield place, index
 
 

@@ -26,8 +26,11 @@ from armillary.model.geometries import (
     side,
     vector,
 )
+from armillary.work import spend
 
 _OUTSIDE, _BORDER, _INSIDE = -1, 0, 1
+_POINT_UNITS: Final = 15  # of work for an edge that a point is held against
+_AROUND_UNITS: Final = 4  # for an edge that may be near a corner
 _ANTIPODAL: Final = 1e-14 - 1
 _CANDIDATES_MAX: Final = 8  # edges that may be the nearest, looked at closely
 _TOLERANCE: Final = 1.01  # by how much a sphere and the ellipsoid may disagree which is nearer
@@ -39,6 +42,7 @@ _TOLERANCE: Final = 1.01  # by how much a sphere and the ellipsoid may disagree 
 def location(shape: Shape, point: Vector) -> int:
     planar = shape.is_planar
     found = _OUTSIDE
+    spend(_POINT_UNITS * sum([len(chain.edges) for chain in shape.chains]))
     for place in shape.points:
         if _is_same(vector(place, planar), point, planar):
             return _INSIDE
@@ -264,6 +268,7 @@ def _nearest(corners: Shape, edges: Shape) -> list[_Candidate]:
     least_apart = reach = math.inf
     for place in places:
         point = vector(place, planar)
+        spend(_AROUND_UNITS * len(around))
         for middle, radius, edge in around:
             # Through the earth it is not farther than over it.
             if math.dist(point, middle) - radius > reach:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from armillary import limits
+from armillary.work import spend
+
 
 class Undefined:
     """The class of `UNDEFINED`: one falsy object, the same after a copy or a pickle."""
@@ -62,6 +65,11 @@ def as_double(number: int | float) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
+_CHUNK = 256  # elements that are compared before the event loop may have its turn
+_LONG = 4_096  # characters of strings that take time to compare
+_LONG_SHIFT = 10  # characters for one unit of work, as a power of two
+
+
 def compare(first: Value, second: Value) -> int:
     """-1, 0 or 1 in the total order of all values.
 
@@ -72,6 +80,8 @@ def compare(first: Value, second: Value) -> int:
     if rank != other_rank:
         return -1 if rank < other_rank else 1
     if rank == RANK_STRING:
+        if len(first) > _LONG:  # type: ignore[arg-type]
+            spend(len(first) >> _LONG_SHIFT)  # type: ignore[arg-type]
         return (first > second) - (first < second)  # type: ignore[operator]
     if rank == RANK_NUMBER:
         return _compare_numbers(first, second)  # type: ignore[arg-type]
@@ -93,7 +103,9 @@ def _compare_numbers(first: int | float, second: int | float) -> int:
 
 
 def _compare_arrays(first: list[Any], second: list[Any]) -> int:
-    for left, right in zip(first, second, strict=False):
+    for place, (left, right) in enumerate(zip(first, second, strict=False)):
+        if place % _CHUNK == 0:
+            spend(min(_CHUNK, len(first) - place))
         order = compare(left, right)
         if order:
             return order
@@ -101,7 +113,9 @@ def _compare_arrays(first: list[Any], second: list[Any]) -> int:
 
 
 def _compare_objects(first: dict[str, Any], second: dict[str, Any]) -> int:
+    spend(2 * (len(first) + len(second)))
     for left, right in zip(sorted(first), sorted(second), strict=False):
+        spend(2)
         if left != right:
             return -1 if left < right else 1
         order = compare(first[left], second[right])
@@ -117,11 +131,17 @@ def equal(first: Value, second: Value) -> bool:
     """
     kind, other_kind = type(first), type(second)
     if kind is str or other_kind is str:
-        return kind is other_kind and first == second
+        if kind is not other_kind or len(first) != len(second):  # type: ignore[arg-type]
+            return False
+        if len(first) > _LONG:  # type: ignore[arg-type]
+            spend(len(first) >> _LONG_SHIFT)  # type: ignore[arg-type]
+        return first == second
     if (kind is int or kind is float) and (other_kind is int or other_kind is float):
         return _compare_numbers(first, second) == 0  # type: ignore[arg-type]
     if kind is not other_kind:
         return False
+    if first is second:
+        return True
     if kind is list:
         return _equal_arrays(first, second)  # type: ignore[arg-type]
     if kind is dict:
@@ -130,11 +150,78 @@ def equal(first: Value, second: Value) -> bool:
 
 
 def _equal_arrays(first: list[Any], second: list[Any]) -> bool:
-    return len(first) == len(second) and all(map(equal, first, second))
+    size = len(first)
+    if size != len(second):
+        return False
+    if size <= _CHUNK:
+        spend(size)
+        return all(map(equal, first, second))
+    for start in range(0, size, _CHUNK):
+        spend(_CHUNK)
+        if not all(map(equal, first[start : start + _CHUNK], second[start : start + _CHUNK])):
+            return False
+    return True
 
 
 def _equal_objects(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    if len(first) != len(second):
+    size = len(first)
+    if size != len(second):
         return False
+    if size <= _CHUNK:
+        spend(size)
     # A property that is there and UNDEFINED differs from one that is not there, as in `compare`.
-    return all(name in second and equal(left, second[name]) for name, left in first.items())
+    for place, (name, left) in enumerate(first.items()):
+        if size > _CHUNK and place % _CHUNK == 0:
+            spend(_CHUNK)
+        if name not in second or not equal(left, second[name]):
+            return False
+    return True
+
+
+def hash_key(value: Any) -> Any:
+    """A stand-in that can be hashed, for values other than arrays and objects, whose Python equality is `equal`."""
+    kind = value.__class__
+    if kind is bool:
+        return (value,)  # true is not 1
+    if kind is float and value != value:
+        return _NAN_KEY  # equals itself here
+    if kind is int and not -EXACT_INT_MAX <= value <= EXACT_INT_MAX:
+        return as_double(value)
+    return value
+
+
+_NAN_KEY: Final = ("NaN",)
+
+
+# Memory.
+
+_STRING_BYTES, _ARRAY_BYTES, _OBJECT_BYTES = 56, 64, 64  # of an empty one, in Python's memory
+_ELEMENT_BYTES, _PROPERTY_BYTES, _NUMBER_BYTES = 8, 104, 32
+
+
+def weight(value: Any) -> int:
+    """About how many bytes of memory a value takes, all that is in it included and what is in it twice counted twice.
+    It is the size of its JSON or more, but for characters that JSON writes as escapes."""
+    kind = value.__class__
+    if kind is str:
+        return _STRING_BYTES + (len(value) if value.isascii() else 3 * len(value))
+    if kind is list:
+        total = _ARRAY_BYTES
+        for start in range(0, len(value), _CHUNK):
+            spend(_CHUNK)
+            total += sum(map(weight, value[start : start + _CHUNK]))
+            if total > WEIGHT_MAX:
+                return total
+        return total + _ELEMENT_BYTES * len(value)
+    if kind is dict:
+        spend(len(value))
+        total = _OBJECT_BYTES
+        for name, inner in value.items():
+            total += _PROPERTY_BYTES + len(name) + weight(inner)
+            if total > WEIGHT_MAX:
+                return total
+        return total
+    return _NUMBER_BYTES
+
+
+WEIGHT_MAX: Final = 2 * limits.WORK_BYTES_MAX  # nothing needs to be known about larger values

@@ -37,6 +37,7 @@ from armillary.query.conditions import (
 from armillary.query.field_access import FieldPlan, field_plan, keyed_parts, several_in
 from armillary.query.term_ranges import term_bounds
 from armillary.storage.engine import View
+from armillary.work import spend
 
 # Its place in an order, if there is one; its rid; what is stored. None: nothing here, only a way point.
 Candidate: TypeAlias = tuple[bytes, int, bytes | None]
@@ -45,6 +46,10 @@ Candidate: TypeAlias = tuple[bytes, int, bytes | None]
 _Way: TypeAlias = Condition | ComposedFilter | FieldPlan
 
 _BATCH_ITEMS = 64  # loaded together
+_BATCH_ITEMS_FIRST = 16  # before it is known how large they are
+_BATCH_BYTES = 4 * limits.MB
+_SEEK_UNITS, _ENTRY_UNITS = 50, 5  # of work: to find a place in the index, and to read on from there
+_CHECK_EVERY = 256
 
 _STEPS_BEFORE_SEEK = 16  # stepping this far is cheaper than opening another scan
 
@@ -186,9 +191,13 @@ def candidates(
 
 def loaded(view: View, places: Iterator[tuple[bytes, int]], max_items: int) -> Iterator[Candidate]:
     """The items at these places, read in batches. Those that are no longer there are left out."""
-    batch_items = max(1, min(max_items, _BATCH_ITEMS))
+    batch_max = max(1, min(max_items, _BATCH_ITEMS))
+    batch_items = min(batch_max, _BATCH_ITEMS_FIRST)
     while batch := list(islice(places, batch_items)):
         items = view.get_many([layout.item_key(rid) for _, rid in batch])
+        # As many as the last ones were large: 64 of 2 MB would take the memory, and the time, of 128 MB.
+        size_bytes = sum([len(item) for item in items if item is not None]) // len(batch) + 1
+        batch_items = max(1, min(batch_max, _BATCH_BYTES // size_bytes))
         for (order, rid), item in zip(batch, items, strict=True):
             if item is not None:
                 yield order, rid, item
@@ -446,6 +455,7 @@ class _Finder:
         prefix = self._prefix(path)
         start = (self._after_rid + 1).to_bytes(layout.RID_BYTES, "big")
         for value in values:
+            spend(_SEEK_UNITS)
             key = prefix + encode_term(value)
             self._take(key + start, layout.prefix_end(key), found)
 
@@ -455,6 +465,8 @@ class _Finder:
             rid = int.from_bytes(key[-layout.RID_BYTES :], "big")
             if rid > after_rid:
                 found.add(rid)
+            if not self._allowance % _CHECK_EVERY:
+                spend(_CHECK_EVERY * _ENTRY_UNITS)
             # What is read counts, not what is found: a later page must not read a million terms for the last few.
             self._allowance -= 1
             if self._allowance < 0:
@@ -462,7 +474,12 @@ class _Finder:
 
 
 def _at_points(view: View, points: Sequence[tuple[bytes, str]], after_rid: int) -> Iterator[int]:
-    found = view.get_many([layout.id_key(epk, item_id) for epk, item_id in dict.fromkeys(points)])
+    keys = [layout.id_key(epk, item_id) for epk, item_id in dict.fromkeys(points)]
+    found: list[bytes | None] = []
+    for start in range(0, len(keys), _BATCH_ITEMS):
+        batch = keys[start : start + _BATCH_ITEMS]
+        spend(_SEEK_UNITS * len(batch))
+        found += view.get_many(batch)
     rids = [int.from_bytes(rid, "big") for rid in found if rid is not None]
     return iter(sorted(rid for rid in rids if rid > after_rid))
 

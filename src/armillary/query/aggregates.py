@@ -13,13 +13,18 @@ from typing import Any, Protocol, TypeAlias
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import encode_value
-from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value, as_double, compare
+from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value, as_double, compare, weight
+from armillary.work import make
 
 _NUMBERS: frozenset[Any] = frozenset([int, float])
 _DEEP: frozenset[Any] = frozenset([list, dict])
 
 
 class Aggregate(Protocol):
+    @property
+    def size_bytes(self) -> int:
+        """Of values that it holds, of which there may be many; 0: it holds one or two."""
+
     def add(self, value: Any) -> None: ...
 
     def result(self) -> Value: ...
@@ -35,6 +40,7 @@ AggregateMaker: TypeAlias = Callable[[], Aggregate]
 
 class Count:
     __slots__ = ("_count",)
+    size_bytes = 0
 
     def __init__(self) -> None:
         self._count = 0
@@ -65,6 +71,7 @@ class Sum:
     """The sum of numbers; undefined as soon as anything else is among them. The sum of nothing is 0."""
 
     __slots__ = ("_count", "_is_spoilt", "_sum")
+    size_bytes = 0
 
     def __init__(self) -> None:
         self._sum: int | float = 0
@@ -102,6 +109,7 @@ class _Extreme:
     """The least or greatest by the order of types and values; undefined when an array or an object is among them."""
 
     __slots__ = ("_best", "_is_spoilt")
+    size_bytes = 0
     _sign = 1
 
     def __init__(self) -> None:
@@ -139,14 +147,16 @@ class Max(_Extreme):
 
 
 class MakeList:
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "size_bytes")
 
     def __init__(self) -> None:
         self._values: list[Any] = []
+        self.size_bytes = 0
 
     def add(self, value: Any) -> None:
         if value is not UNDEFINED:
-            if len(self._values) >= limits.QUERY_COLLECTED_MAX:
+            self.size_bytes += weight(value)
+            if len(self._values) >= limits.QUERY_COLLECTED_MAX or self.size_bytes > limits.QUERY_HELD_BYTES_MAX:
                 raise too_many("MAKELIST collects", limits.QUERY_COLLECTED_MAX, "values")
             self._values.append(value)
 
@@ -220,6 +230,14 @@ class Groups:
         for keys, aggregates in self._groups.values():
             yield keys, [aggregate.result() for aggregate in aggregates]
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the state may fit a continuation, told without making it."""
+        most = limits.QUERY_STATE_BYTES_MAX
+        if self._size_bytes > most or len(self._groups) > most:
+            return False
+        return sum([each.size_bytes for _, aggregates in self._groups.values() for each in aggregates]) <= most
+
     def state(self) -> Value:
         return [[list(keys), [each.state() for each in aggregates]] for keys, aggregates in self._groups.values()]
 
@@ -246,6 +264,7 @@ class Seen:
         encoded = encode_value(value)
         if encoded in self._encoded:
             return False
+        make(len(encoded))
         self._size_bytes += len(encoded)
         if len(self._encoded) >= limits.QUERY_DISTINCT_MAX or self._size_bytes > limits.QUERY_HELD_BYTES_MAX:
             raise too_many("DISTINCT finds", limits.QUERY_DISTINCT_MAX, "values")

@@ -27,13 +27,24 @@ from armillary.query.keyed import KeyedWalk
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ordered import OrderedWalk, Sorter, Start
 from armillary.query.ranked import RankedItems
+from armillary.query.rows import dump_large
 from armillary.query.selection import PAUSE, Ordering, Selection
 from armillary.storage.engine import View
+from armillary.work import Outside, Run, current, end_item, spend
 
 IsLive = Callable[[ItemHeader], bool]
 IsDue = Callable[[], bool]
 
 _CHECK_TIME_EVERY = 32  # items between two looks at the clock
+
+
+_LARGE_BYTES = 4 * limits.KB  # of items whose size counts as work, and whose rows may be large
+_ITEM_UNITS = 20  # of work for a small item
+_LOADED_UNIT_BYTES = 24  # of JSON that is read for one unit of work
+
+
+class PageEnds(Exception):
+    """Thrown by the check of a run into an execution whose page is late: it ends before the item at work."""
 
 
 class Position(NamedTuple):
@@ -70,7 +81,7 @@ class Progress:
 class _Item:
     """An item that is being joined; kept between steps, so that its rows are not made again for each."""
 
-    __slots__ = ("given", "is_counted", "number", "number_before", "rid", "rows")
+    __slots__ = ("derived", "given", "is_counted", "made_bytes", "number", "number_before", "rid", "rows")
 
     def __init__(self, rid: int, rows: Iterator[Any], given: int) -> None:
         self.rid = rid
@@ -79,6 +90,8 @@ class _Item:
         self.number = 0  # rows made so far
         self.number_before = given
         self.is_counted = given > 0  # in the charge
+        self.made_bytes = 0  # of what is held to make the next rows
+        self.derived: dict[Any, Any] | None = None
 
 
 class Execution:
@@ -127,6 +140,8 @@ class Execution:
             and len(ordering.keys) == 1
             and not (index.is_complete and composed_order(ordering, selection.condition, index.policy) is not None)
         )
+        # Whether a page may end before the item at work: one was done with before it, or rows of it were given.
+        self.can_end = False
         self._keyed: KeyedWalk | None = None
         self._item: _Item | None = None
         self._orders: list[bytes] = []  # of the page's rows
@@ -238,7 +253,11 @@ class Execution:
             found = candidates(
                 view, selection.condition, self._scope, self._index, sorter.last_rid, limits.PAGE_ITEMS_MAX, plain
             )
+            run = current()
+            before_bytes = run.made_bytes
             for examined, (_, rid, stored) in enumerate(found, 1):
+                if run.made_bytes != before_bytes:
+                    end_item(run, before_bytes)
                 document = self._kept(stored) if stored is not None else None
                 sorter.add(rid, document if document is not None and self._has_row(document) else None)
                 if examined % _CHECK_TIME_EVERY == 0 and is_due():
@@ -260,7 +279,11 @@ class Execution:
             condition = ALL if selection.ranking.needs_all else selection.condition
             plain = Counters()
             found = candidates(view, condition, self._scope, self._index, items.last_rid, limits.PAGE_ITEMS_MAX, plain)
+            run = current()
+            before_bytes = run.made_bytes
             for examined, (_, rid, stored) in enumerate(found, 1):
+                if run.made_bytes != before_bytes:
+                    end_item(run, before_bytes)
                 items.last_rid = rid
                 document = self._kept(stored) if stored is not None else None
                 if document is not None and stored is not None:
@@ -293,6 +316,7 @@ class Execution:
 
     def _kept(self, stored: bytes) -> Any:
         """The document of an item that is in the scope and has not expired; None for others."""
+        spend(_ITEM_UNITS if len(stored) <= _LARGE_BYTES else len(stored) // _LOADED_UNIT_BYTES)
         if self._needs_header and not self._is_wanted(stored):
             return None
         return self._form.load(self._form.text(stored))
@@ -316,45 +340,62 @@ class Execution:
         orders = self._orders = []
         size_bytes = examined = loaded_bytes = missed = passed = 0
         is_done, is_full = False, max_items <= 0
-        for order, rid, stored in found:
-            if is_full:
-                break
-            examined += 1
-            if examined % _CHECK_TIME_EVERY == 0 and is_due():
-                examined -= 1
-                break
-            if stored is None or (needs_header and not self._is_wanted(stored)):
-                passed += 1
-                at_rid, at_order = rid, order
-                continue
-            row = payload = payload_of(stored) if is_json and stored[0] == FORMAT_JSON else text(stored)
-            if not is_whole:
-                document = load(payload)
-                value: Value = UNDEFINED
-                if predicate is None or predicate(document):
-                    value = document if project is None else project(document)
-                if value is UNDEFINED:
-                    missed += 1
-                    loaded_bytes += len(payload)
+        run = current()
+        before_bytes = run.made_bytes
+        rid = -1
+        try:
+            for order, rid, stored in found:
+                if is_full:
+                    break
+                examined += 1
+                if examined % _CHECK_TIME_EVERY == 0:
+                    spend(_CHECK_TIME_EVERY * _ITEM_UNITS)
+                    if is_due():
+                        examined -= 1
+                        break
+                if stored is None or (needs_header and not self._is_wanted(stored)):
+                    passed += 1
                     at_rid, at_order = rid, order
                     continue
-                if project is not None:
-                    row = dump(value)
-            if progress.skip:
-                progress.skip -= 1
-            elif rows and size_bytes + len(row) > max_bytes:
-                examined -= 1
-                break
+                row = payload = payload_of(stored) if is_json and stored[0] == FORMAT_JSON else text(stored)
+                if not is_whole:
+                    if len(payload) > _LARGE_BYTES:
+                        spend(len(payload) // _LOADED_UNIT_BYTES)
+                    document = load(payload)
+                    value: Value = UNDEFINED
+                    if predicate is None or predicate(document):
+                        value = document if project is None else project(document)
+                    if value is UNDEFINED:
+                        missed += 1
+                        loaded_bytes += len(payload)
+                        at_rid, at_order = rid, order
+                        self.can_end = True
+                        if run.made_bytes != before_bytes:
+                            end_item(run, before_bytes)
+                        continue
+                    if project is not None:
+                        is_small = len(payload) <= _LARGE_BYTES and run.made_bytes == before_bytes
+                        row = dump(value) if is_small or not is_json else dump_large(value)
+                    if run.made_bytes != before_bytes:
+                        end_item(run, before_bytes)
+                if progress.skip:
+                    progress.skip -= 1
+                elif rows and size_bytes + len(row) > max_bytes:
+                    examined -= 1
+                    break
+                else:
+                    rows.append(row)
+                    size_bytes += len(row)
+                    is_full = len(rows) >= max_items
+                    if is_ordered:
+                        orders.append(order)
+                loaded_bytes += len(payload)
+                at_rid, at_order = rid, order
+                self.can_end = True
             else:
-                rows.append(row)
-                size_bytes += len(row)
-                is_full = len(rows) >= max_items
-                if is_ordered:
-                    orders.append(order)
-            loaded_bytes += len(payload)
-            at_rid, at_order = rid, order
-        else:
-            is_done = True
+                is_done = True
+        except PageEnds:
+            examined -= rid != at_rid  # the item at work is for the next page
         counters.items_loaded += examined - passed
         counters.items_missed += missed
         counters.bytes_loaded += loaded_bytes
@@ -378,12 +419,18 @@ class Execution:
             if stored is None or (self._needs_header and not self._is_wanted(stored)):
                 at = rid, order
                 continue
+            spend(_ITEM_UNITS if len(stored) <= _LARGE_BYTES else len(stored) // _LOADED_UNIT_BYTES)
             payload = self._form.text(stored)
             item = self._item
             if item is None or item.rid != rid:
                 given = position.given if rid == position.rid else 0
                 item = _Item(rid, stage.rows(self._form.load(payload)), given)
-            size_bytes, is_over = self._join(item, rows, size_bytes, (max_items, max_bytes), is_due)
+            try:
+                size_bytes, is_over = self._join(item, rows, size_bytes, (max_items, max_bytes), is_due)
+            except PageEnds:
+                # What was joined of the item is joined again for the next page, but for the rows given.
+                size_bytes, is_over, self._item = sum(map(len, rows)), True, None
+                item.number = max(item.number, item.given)
             if not item.is_counted and (item.number or not is_over):
                 item.is_counted = True
                 counters.load(payload)
@@ -393,12 +440,30 @@ class Execution:
                 at = (rid, order, item.number) if item.number else at
                 return self._ended(rows, at, counters, size_bytes)
             at = rid, order
+            self.can_end = True
         return self._ended(rows, None, counters, size_bytes, is_done=True)
 
     def _join(
         self, item: _Item, rows: list[bytes], size_bytes: int, maxima: tuple[int, int], is_due: IsDue
     ) -> tuple[int, bool]:
         """Rows of one item, as far as they go into the page. Returns the size of the page and whether it is over."""
+        run = current()
+        run.made_bytes, run.derived = item.made_bytes, item.derived
+        try:
+            return self._join_rows(run, item, rows, size_bytes, maxima, is_due)
+        finally:
+            item.made_bytes, item.derived = run.made_bytes, run.derived
+            end_item(run, 0)
+
+    def _join_rows(
+        self,
+        run: Run | Outside,
+        item: _Item,
+        rows: list[bytes],
+        size_bytes: int,
+        maxima: tuple[int, int],
+        is_due: IsDue,
+    ) -> tuple[int, bool]:
         progress = self.progress
         for row in item.rows:
             if row is PAUSE:
@@ -414,7 +479,9 @@ class Execution:
             if progress.skip:
                 progress.skip -= 1
                 continue
-            dumped = self._form.dump(row)
+            made_bytes = run.made_bytes
+            dumped = dump_large(row) if self._form.is_json else self._form.dump(row)
+            run.made_bytes = made_bytes
             if len(rows) >= maxima[0] or (rows and size_bytes + len(dumped) > maxima[1]):
                 item.number -= 1
                 item.rows = chain([row], item.rows)
@@ -422,12 +489,15 @@ class Execution:
                 return size_bytes, True
             rows.append(dumped)
             size_bytes += len(dumped)
+            self.can_end = True
         self._item = None
         return size_bytes, False
 
     def _collect(self, found: Iterator[Candidate], collector: Collector, is_due: IsDue, counters: Counters) -> Page:
         stage = self._selection.stages[0]
         position = self.progress.position
+        run = current()
+        before_bytes = run.made_bytes
         for examined, (order, rid, stored) in enumerate(found, 1):
             document = self._kept(stored) if stored is not None else None
             if document is not None and stored is not None:
@@ -437,7 +507,11 @@ class Execution:
                 for row in rows_of(stage, document):
                     is_missed = False
                     collector.push(row)
+                    if run.made_bytes != before_bytes:
+                        run.made_bytes = before_bytes  # what groups and rows keep is counted by them
                 counters.items_missed += is_missed
+                if run.derived is not None:
+                    end_item(run, before_bytes)
             position = Position(rid, order)
             if collector.is_full:
                 break
@@ -451,6 +525,8 @@ class Execution:
         if self._answer is not None:
             return False
         if self._collector is not None:
+            if not self._collector.is_small:
+                return False
             state = self._collector.state
             return state is not UNDEFINED and len(encode_value(state)) <= limits.QUERY_STATE_BYTES_MAX
         return self._sorter is None or self._sorter.is_sorted

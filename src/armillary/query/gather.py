@@ -16,15 +16,17 @@ from typing import Any, Protocol
 
 import orjson
 
-from armillary import limits
+from armillary import limits, work
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.aggregates import Seen, too_many
 from armillary.query.conditions import ALL
 from armillary.query.execution import Page
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ranked import RankedItems
+from armillary.query.rows import dump_large
 from armillary.query.selection import Ranking, Selection, Stage
 
+_LOADED_UNIT_BYTES = 24  # of JSON that is read for one unit of work
 _INVERTED = bytes(255 - byte for byte in range(256))
 
 
@@ -97,6 +99,11 @@ class _Lane:
         return self._page.rows[self._at - 1]
 
 
+def _loaded(row: bytes) -> Any:
+    work.spend(1 + len(row) // _LOADED_UNIT_BYTES)
+    return orjson.loads(row)
+
+
 class _Ranked:
     """Rows that wait until all scores are known."""
 
@@ -106,8 +113,8 @@ class _Ranked:
         self._size_bytes = 0  # at most: some may have been dropped
 
     def add(self, item: bytes) -> None:
-        document = orjson.loads(item)
-        rows = [orjson.dumps(row) for row in rows_of(self._stage, document)]
+        document = _loaded(item)
+        rows = [dump_large(row) for row in rows_of(self._stage, document)]
         self._items.add(rows, document, bool(rows))
         self._size_bytes += sum(map(len, rows))
         if self._size_bytes > limits.QUERY_HELD_BYTES_MAX:
@@ -181,9 +188,10 @@ class Gather:
         while len(rows) < max_items and size_bytes < max_bytes and not self.is_done:
             # What is skipped makes no row, so that many more can be taken in.
             wanted = min(max_items - len(rows) + self._skip, limits.PAGE_ITEMS_MAX)
-            for row in await self._next(wanted, max_bytes - size_bytes):
-                if self._seen is not None and not self._seen.is_new(orjson.loads(row)):
-                    continue
+            found = await self._next(wanted, max_bytes - size_bytes)
+            if self._seen is not None:
+                found = await work.run(lambda: self._unseen(found))  # noqa: B023 (run at once)
+            for row in found:
                 if self._skip:
                     self._skip -= 1
                     continue
@@ -196,6 +204,10 @@ class Gather:
             if is_late():
                 break
         return rows
+
+    def _unseen(self, rows: list[bytes]) -> list[bytes]:
+        assert self._seen is not None
+        return [row for row in rows if self._seen.is_new(_loaded(row))]
 
     # Rows of the whole, before DISTINCT, OFFSET and LIMIT.
 
@@ -243,20 +255,29 @@ class Gather:
         while not self._is_read and not collector.is_full:
             source = self._open[0] if self._open else None
             rows = await self._next(limits.PAGE_ITEMS_MAX, limits.PAGE_BYTES_MAX)
-            if self._ranked is not None:
-                for row in rows:
-                    self._ranked.add(row)
-            elif not is_grouped:
-                for row in rows:
-                    collector.push(orjson.loads(row))
-            elif source is not None and (not self._open or self._open[0] is not source):
-                collector.merge(source.state())
+            is_read = source is not None and (not self._open or self._open[0] is not source)
+
+            def take() -> None:
+                if self._ranked is not None:
+                    for row in rows:  # noqa: B023 (run at once)
+                        self._ranked.add(row)
+                elif not is_grouped:
+                    for row in rows:  # noqa: B023
+                        collector.push(_loaded(row))
+                elif is_read and source is not None:  # noqa: B023
+                    collector.merge(source.state())  # noqa: B023
+
+            await work.run(take)
             if is_late() and not self._is_read:
                 return
-        if self._ranked is not None:
-            for row in self._ranked.finish():
-                collector.push(orjson.loads(row))
-        self._collected = deque(collector.finish())
+
+        def finish() -> deque[bytes]:
+            if self._ranked is not None:
+                for row in self._ranked.finish():
+                    collector.push(_loaded(row))
+            return deque(collector.finish())
+
+        self._collected = await work.run(finish)
 
     def _from_collected(self, max_items: int, max_bytes: int) -> list[bytes]:
         rows: list[bytes] = []

@@ -25,10 +25,12 @@ from armillary.query.conditions import ALL, All, And, Condition, Defined, Equal,
 from armillary.query.selection import Selection
 from armillary.query.term_ranges import term_bounds
 from armillary.storage.engine import View
+from armillary.work import spend
 
 IsDue = Callable[[], bool]
 
 _CHECK_TIME_EVERY = 256
+_SEEK_UNITS, _ENTRY_UNITS = 50, 5  # of work: to find a place in the index, and to read on from there
 _COUNT, _MIN, _MAX = AGGREGATES["COUNT"], AGGREGATES["MIN"], AGGREGATES["MAX"]
 _AFTER_UNDEFINED = layout.prefix_end(encode_term(UNDEFINED))
 _AFTER_OBJECTS = layout.prefix_end(OBJECT_MARK)
@@ -125,9 +127,11 @@ class IndexAnswer:
         for seen, place in enumerate(places, 1):
             if not expired or (place if isinstance(place, int) else _rid(place)) not in expired:
                 self._counted += 1
-            if seen % _CHECK_TIME_EVERY == 0 and is_due():
-                self._after = place
-                return False
+            if seen % _CHECK_TIME_EVERY == 0:
+                spend(_CHECK_TIME_EVERY * _ENTRY_UNITS)
+                if is_due():
+                    self._after = place
+                    return False
         return True
 
     def _expired_count(self, view: View) -> int:
@@ -165,6 +169,7 @@ def distinct_rids(
     low, high = prefix + bounds[0], prefix + bounds[1]
     rids: set[int] = set()
     for _ in range(most):
+        spend(_SEEK_UNITS)
         first = next(iter(view.scan(low, high)), None)
         if first is None:
             return sorted(rid for rid in rids if rid > after_rid)
@@ -225,6 +230,7 @@ def _keys(view: View, condition: Condition, after: bytes | None) -> Iterator[byt
     bounds: list[tuple[bytes, bytes]] = []
     if isinstance(condition, In):
         terms = sorted({encode_term(value) for value in condition.values if value is not UNDEFINED})
+        spend(len(terms))
         bounds = [(term, layout.prefix_end(term)) for term in terms]
     else:
         found = term_bounds(condition)
@@ -232,6 +238,7 @@ def _keys(view: View, condition: Condition, after: bytes | None) -> Iterator[byt
             raise CannotTell
         bounds = [found]
     for low, high in bounds:
+        spend(_SEEK_UNITS)
         first, last = prefix + low, prefix + high
         if after is not None:
             if after >= last:

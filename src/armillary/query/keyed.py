@@ -21,10 +21,12 @@ from armillary.query.access import Candidate, Index, Scope, find_rids, loaded
 from armillary.query.conditions import ALL, And, Condition, Range, both, pinned_ids
 from armillary.query.selection import Selection
 from armillary.storage.engine import View
+from armillary.work import spend
 
 _ID = "/id"
 _ID_FIRST = b'{"id":"'
 _SKIPPED_MAX = 64  # keys passed over between two way points
+_SEEK_UNITS = 50  # of work, to find an id
 
 
 class Position(Protocol):
@@ -102,6 +104,7 @@ def _found(view: View, points: Sequence[tuple[bytes, str]], position: Position) 
     keys = sorted({layout.id_key(epk, item_id) for epk, item_id in points})
     if position.rid >= 0:
         keys = [key for key in keys if key[1:] > position.order]
+    spend(_SEEK_UNITS * len(keys))
     rids = view.get_many(keys)
     return [(key[1:], int.from_bytes(rid, "big")) for key, rid in zip(keys, rids, strict=True) if rid is not None]
 
@@ -160,4 +163,5 @@ def _chosen(view: View, places: Iterator[tuple[bytes, int]], wanted: frozenset[i
             continue
         skipped += 1
         if skipped % _SKIPPED_MAX == 0:
+            spend(_SKIPPED_MAX)
             yield *place, None

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-import orjson
-
 from armillary import limits
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.aggregates import Groups, Seen, too_many
 from armillary.query.ordering import order_bytes
+from armillary.query.rows import dump_large
 from armillary.query.selection import PAUSE, Grouping, Ordering, Selection, Stage
+from armillary.work import current, end_item
 
 
 def evaluate(selection: Selection, documents: Iterable[Any]) -> list[Value]:
@@ -39,8 +39,12 @@ def evaluate(selection: Selection, documents: Iterable[Any]) -> list[Value]:
 
 def expanded(stage: Stage, values: Iterable[Any]) -> Iterator[Any]:
     """FROM, JOIN, WHERE and SELECT: the rows of each value."""
+    run = current()
     for value in values:
+        before_bytes = run.made_bytes
         yield from rows_of(stage, value)
+        if run.made_bytes != before_bytes:
+            end_item(run, before_bytes)
 
 
 def rows_of(stage: Stage, value: Any) -> Iterator[Any]:
@@ -144,13 +148,19 @@ class Collector:
         elif self._skip:
             self._skip -= 1
         elif self._take is None or len(self._rows) < self._take:
-            dumped = orjson.dumps(row)
+            dumped = dump_large(row)
             self._size_bytes += len(dumped)
             if self._size_bytes > limits.QUERY_HELD_BYTES_MAX:
                 raise too_many("The query gives", limits.QUERY_DISTINCT_MAX, "rows")
             self._rows.append(dumped)
 
     # Taking up again, or putting parts together. Only groups can: their state is small, or else too large for a token.
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the state may fit a continuation, told without making it."""
+        groups = self._groups[0]
+        return groups is not None and len(self._groups) == 1 and groups.is_small
 
     @property
     def state(self) -> Value:

@@ -8,8 +8,7 @@ path or it is known that no item lacks it.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from armillary import limits
@@ -23,14 +22,18 @@ from armillary.query.composed import ComposedOrder, composed_order
 from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range, Touching
 from armillary.query.ordering import order_bytes
 from armillary.query.selection import Ordering, Selection
+from armillary.query.sorting import sort
 from armillary.query.term_ranges import inverted, term_bounds
 from armillary.storage.engine import View
+from armillary.work import spend
 
 _UNDEFINED = encode_term(UNDEFINED)
 _AFTER_UNDEFINED = layout.prefix_end(_UNDEFINED)
 _LAST = b"\xff"
 _EVERYWHERE = ("/id", "/_ts")  # what every item has
 _BATCH_ITEMS = 64  # loaded together
+_BATCH_ITEMS_FIRST, _BATCH_BYTES = 16, 4 * limits.MB  # before it is known how large they are, and of them
+_ITEM_UNITS, _LOADED_UNIT_BYTES = 20, 24  # of work for an item, and bytes of JSON that are read for one unit
 
 
 class Start(NamedTuple):
@@ -94,6 +97,7 @@ class OrderedWalk:
             low = layout.item_key(start.rid + (not start.is_included))
         values = self._ordering.values
         for key, stored in self._view.scan(low, high, self._is_descending):
+            spend(_ITEM_UNITS + len(stored) // _LOADED_UNIT_BYTES)
             is_lacking = values(self._form.load(self._form.text(stored)))[0] is UNDEFINED
             yield _UNDEFINED, int.from_bytes(key[1:], "big"), stored if is_lacking else None
 
@@ -217,6 +221,7 @@ class OrderedWalk:
         for rid in rids:
             stored = self._view.get(layout.item_key(rid))
             assert stored is not None, "the index names an item that is not there"
+            spend(_ITEM_UNITS + len(stored) // _LOADED_UNIT_BYTES)
             sorter.add(rid, self._form.load(self._form.text(stored)))
         sorter.finish()
         yield from sorter.after(start)
@@ -228,7 +233,8 @@ def loaded_in_order(
     """The items at these places that are in a scope. A candidate without an item only says how far the walk has
     come."""
     members = member_rids(view, scope)
-    batch_items = max(1, min(max_items, _BATCH_ITEMS))
+    batch_max = max(1, min(max_items, _BATCH_ITEMS))
+    batch_items = min(batch_max, _BATCH_ITEMS_FIRST)
     batch: list[tuple[bytes, int]] = []
     skipped = 0
     for place in places:
@@ -241,15 +247,18 @@ def loaded_in_order(
             continue
         batch.append(place)
         if len(batch) >= batch_items:
-            yield from _read(view, batch)
+            size_bytes = yield from _read(view, batch)
+            batch_items = max(1, min(batch_max, _BATCH_BYTES // size_bytes))
             batch = []
     yield from _read(view, batch)
 
 
-def _read(view: View, batch: list[tuple[bytes, int]]) -> Iterator[Candidate]:
+def _read(view: View, batch: list[tuple[bytes, int]]) -> Generator[Candidate, None, int]:
+    """The items at these places; returns their average size."""
     items = view.get_many([layout.item_key(rid) for _, rid in batch])
     for (order, rid), stored in zip(batch, items, strict=True):
         yield order, rid, stored
+    return sum([len(stored) for stored in items if stored is not None]) // max(len(batch), 1) + 1
 
 
 def split_order(order: bytes, ordering: Ordering, size_max: int) -> list[bytes]:
@@ -337,12 +346,12 @@ class Sorter:
             raise too_many("ORDER BY sorts", limits.QUERY_SORTED_MAX, "items")
 
     def _shorten(self, limit: int) -> None:
-        pick = heapq.nlargest if self._is_descending else heapq.nsmallest
-        self._places = pick(limit, self._places)
+        sort(self._places, reverse=self._is_descending)
+        del self._places[limit:]
         self._size_bytes = sum([len(order) + 100 for order, _ in self._places])
 
     def finish(self) -> None:
-        self._places.sort(reverse=self._is_descending)
+        sort(self._places, reverse=self._is_descending)
         if self._limit is not None:
             del self._places[self._limit :]
         self.is_sorted = True

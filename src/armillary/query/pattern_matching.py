@@ -26,8 +26,12 @@ from armillary.query.patterns import (
     Repeat,
     Sequence,
 )
+from armillary.work import spend
 
 _ENDLESS: Final = 10**12
+_UNIT_STEPS: Final = 16  # of `re` for one unit of work
+_PIECE: Final = 4_096  # characters that the automaton reads before the event loop may have its turn
+_MOVE_UNITS: Final = 4  # for each step that is looked at to make a transition
 _NOT_ALIKE: Final = "[A-Za-z0-9_]"
 _EDGE: Final = f"(?:(?<!{_NOT_ALIKE})(?={_NOT_ALIKE})|(?<={_NOT_ALIKE})(?!{_NOT_ALIKE}))"
 _POSITIONS: Final = {
@@ -51,6 +55,7 @@ class Matcher:
         self._re = _compile(node)
         self._length_max = -1 if self._re is None else self._affordable_length()
         self._automaton: Automaton | None = None
+        self._units: dict[int, int] = {}  # of work, by the number of bits of a text's length
 
     def _affordable_length(self) -> int:
         """The longest text on which `re` cannot take too many steps; the steps grow with the text."""
@@ -67,6 +72,7 @@ class Matcher:
 
     def occurs_in(self, text: str) -> bool:
         if self._re is not None and len(text) <= self._length_max:
+            self._spend(text)
             found = self._re.match(text) if self._is_anchored else self._re.search(text)
             return found is not None
         if self._needs_re:
@@ -84,7 +90,20 @@ class Matcher:
             _refuse_unwritable()
         if len(text) > self._length_max and not self._is_affordable(text):
             _refuse(text)
+        self._spend(text)
         return self._re.search(text, start)
+
+    def _spend(self, text: str) -> None:
+        """Count the steps that `re` may take on a text, by the next power of two of its length."""
+        size = len(text).bit_length()
+        units = self._units.get(size)
+        if units is None:
+            length = 1 << size
+            steps = (1 if self._is_anchored else length + 1) * work(self._node, length)[0]
+            # Most texts need far fewer steps than the worst; no text of this length takes more than its limit.
+            units = self._units[size] = min(steps, limits.PATTERN_STEPS_FOUND_MAX) // _UNIT_STEPS
+        if units:
+            spend(units)
 
     def _is_affordable(self, text: str) -> bool:
         starts = 1 if self._is_anchored else len(text) + 1
@@ -302,23 +321,43 @@ class Automaton:
     def occurs_in(self, text: str) -> bool:
         budget = limits.PATTERN_MOVES_MAX
         state = self._number(frozenset([self._first]), _BEFORE_START)
-        table = self._table
         body = text[:-1] if text.endswith("\n") else text
-        alike = self._alike
-        for character in body:
-            kind = alike.get(character) or self._classify(character)
-            following = table[state].get(kind)
-            if following is None:
-                following, budget = self._move(state, kind, budget, text)
-                table = self._table
-            if following < 0:
-                return following == _MATCH
-            state = following
+        for start in range(0, len(body), _PIECE):
+            if start:
+                state = self._pause(state, _PIECE)
+            state, budget = self._read(state, body[start : start + _PIECE], budget, text)
+            if state < 0:
+                return state == _MATCH
         if body is not text:
             state, budget = self._move(state, _LAST_NEWLINE, budget, text)
             if state < 0:
                 return state == _MATCH
         return self._move(state, _END, budget, text)[0] == _MATCH
+
+    def _read(self, state: int, piece: str, budget: int, text: str) -> tuple[int, int]:
+        """Read characters. `text` is the whole that they are of."""
+        table, alike = self._table, self._alike
+        paid = budget
+        for character in piece:
+            kind = alike.get(character) or self._classify(character)
+            following = table[state].get(kind)
+            if following is None:
+                following, budget = self._move(state, kind, budget, text)
+                if following >= 0 and (paid - budget) * _MOVE_UNITS > limits.WORK_SLICE_UNITS:
+                    following = self._pause(following, (paid - budget) * _MOVE_UNITS)
+                    paid = budget
+                table = self._table
+            if following < 0:
+                return following, budget
+            state = following
+        return state, budget
+
+    def _pause(self, state: int, units: int) -> int:
+        """Spend; the same state afterwards, whose number is perhaps another: patterns are shared, and another text may
+        have had the states forgotten meanwhile."""
+        due = self._states[state]
+        spend(units)
+        return self._number(*due)
 
     # Building.
 

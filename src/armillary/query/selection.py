@@ -16,6 +16,9 @@ from armillary.errors import bad_request
 from armillary.model.values import Value
 from armillary.query.aggregates import AggregateMaker
 from armillary.query.conditions import ALL, Condition
+from armillary.work import spend
+
+PACED_MIN: Final = 64  # elements of arrays that need `paced`
 
 # What `rows` gives now and then in place of a row: a chance to look at the clock.
 PAUSE: Final = object()
@@ -35,7 +38,10 @@ class Meter:
         """A new item."""
         self.left = limits.QUERY_TUPLES_MAX
 
-    def spend(self, tuples: int) -> None:
+    def spend(self, tuples: int, units: int = 1) -> None:
+        """Count tuples before they are made, each of so many units of work. Those of long arrays are spent for while
+        they are made; see `paced`."""
+        spend((tuples if tuples <= PACED_MIN else 1) * units)
         self.left -= tuples
         if self.left < 0:
             raise bad_request(
@@ -43,12 +49,19 @@ class Meter:
                 "joining, in a subquery in the place of the array."
             )
 
-    def join(self, tuples: int) -> bool:
+    def join(self, tuples: int, units: int = 1) -> bool:
         """Count what JOIN makes; true now and then, when it is time for a PAUSE."""
-        self.spend(tuples)
+        self.spend(tuples, units)
         before = self.joined_tuples
         self.joined_tuples += tuples
         return before // limits.QUERY_TUPLES_PAUSE != self.joined_tuples // limits.QUERY_TUPLES_PAUSE
+
+
+def paced(array: list[Any], units: int) -> Iterator[Any]:
+    """The elements of a long array; work is spent for the tuples that are made of them, a few at a time."""
+    for start in range(0, len(array), PACED_MIN):
+        spend(PACED_MIN * units)
+        yield from array[start : start + PACED_MIN]
 
 
 class Grouping(NamedTuple):

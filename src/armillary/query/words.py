@@ -10,20 +10,44 @@ from typing import Final
 
 from armillary import limits
 from armillary.query.stemming import ELISIONS, STOP_WORDS, stem
+from armillary.work import current, make, spend
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_CHUNK: Final = 256  # words that are reduced before the event loop may have its turn
+_WORD_UNITS: Final = 15  # of work for each
+_WORD_BYTES: Final = 130  # of memory for each, twice
 _ELIDED_MAX: Final = 4  # letters before the apostrophe of "l'eau", "dell'acqua"
 
 
 def words_of(text: str, language: str) -> tuple[str, ...]:
-    return _kept_words(text, language) if len(text) <= limits.TEXT_KEPT_CHARACTERS_MAX else _words(text, language)
+    if len(text) <= limits.TEXT_KEPT_CHARACTERS_MAX:
+        return _kept_words(text, language)
+    # The conditions on a longer text share its words while its item is evaluated.
+    run = current()
+    key = ("words", id(text), language)
+    known = run.derived.get(key) if run.derived is not None else None
+    if known is not None:
+        return known[1]  # type: ignore[no-any-return]
+    words = _words(text, language)
+    if run.made_bytes:
+        run.derived = run.derived or {}
+        run.derived[key] = (text, words)
+    return words
 
 
 def _words(text: str, language: str) -> tuple[str, ...]:
     stop_words = STOP_WORDS[language]
     has_elisions = language in ELISIONS
     words: list[str] = []
-    for word in _WORD.findall(text.lower()):
+    if len(text) > _CHUNK:
+        make(len(text))
+        spend(len(text) >> 3)
+    found = _WORD.findall(text.lower())
+    if len(found) > _CHUNK:
+        make(_WORD_BYTES * len(found))
+    for place, word in enumerate(found):
+        if place % _CHUNK == 0:
+            spend(_WORD_UNITS * min(_CHUNK, len(found) - place))
         if not word.isalnum():
             word = _without_apostrophe(word, has_elisions)
         if word not in stop_words:

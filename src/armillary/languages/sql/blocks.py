@@ -16,12 +16,21 @@ from armillary.languages.sql.emit import Emitter, Variable, Workshop
 from armillary.languages.sql.paths import rooted_path, source_alias
 from armillary.languages.sql.rewrite import rebuilt
 from armillary.languages.sql.shapes import Shapes
-from armillary.languages.sql.walk import expressions_of, is_aggregate, is_aggregated, names_in
+from armillary.languages.sql.walk import (
+    children_of,
+    expressions_of,
+    is_aggregate,
+    is_aggregated,
+    names_in,
+    nodes_of,
+)
 from armillary.model.index_paths import path_text
 from armillary.query.aggregates import AGGREGATES
 
 Scope = Mapping[str, Variable]
 _ITEM = Variable("d", (), is_item=True)
+_ROW_BYTES, _LITERAL_BYTES, _SMALL_BYTES = 16, 100, 100
+_UNITS_MIN = 50  # of work of a function that are worth spending; those of others are in the price of an item
 
 
 class StageCode(NamedTuple):
@@ -88,7 +97,7 @@ def _emit_stage(shop: Workshop, query: tree.Query, root: Variable) -> tuple[list
         if grouped is not None:
             emitter.line(f"yield {grouped.row(emitter).source}")
         else:
-            _yield_selected(emitter, query, only)
+            _yield_selected(emitter, query, only, is_top=True)
         lines += _function(f"{rows}(d)", emitter, "return", "yield")
     if grouped is not None:
         finish = f"finish{number}"
@@ -161,8 +170,29 @@ def _nest(emitter: Emitter, query: tree.Query, root: Variable | None, *, is_top:
 
 def _check(emitter: Emitter, conditions: Iterable[tree.Expression]) -> None:
     for condition in conditions:
+        is_making = makes_values([condition])
+        before = emitter.shop.fresh("m")
+        if is_making:
+            emitter.line(f"{before} = made()")
         code = emitter.truth(condition)
-        emitter.line(f"if not {code.source}: {_skip(emitter)}")
+        if not is_making:
+            emitter.line(f"if not {code.source}: {_skip(emitter)}")
+            continue
+        # What was made to answer the question is dropped with the answer.
+        name = emitter.shop.fresh()
+        emitter.line(f"{name} = {code.source}")
+        emitter.line(f"release({before})")
+        emitter.line(f"if not {name}: {_skip(emitter)}")
+
+
+def makes_values(expressions: Iterable[tree.Expression]) -> bool:
+    """Whether evaluating makes values that are worth counting."""
+    for root in expressions:
+        for node in nodes_of(root):
+            is_joining = isinstance(node, tree.Binary) and node.operator == "||"
+            if is_joining or isinstance(node, (tree.Call, tree.Subquery)):
+                return True
+    return False
 
 
 def _conjuncts(query: tree.Query) -> dict[int, list[tree.Expression]]:
@@ -212,8 +242,9 @@ def _open(emitter: Emitter, source: tree.Source, root: Variable | None, *, is_to
     array = shop.fresh("a")
     emitter.line(f"{array} = {code.source}")
     emitter.line(f"if {array}.__class__ is not list: {_skip(emitter)}")
-    _meter(emitter, f"len({array})", is_top=is_top)
-    _loop(emitter, name, array)
+    units = emitter.loop_units()
+    _meter(emitter, f"len({array}), {units}", is_top=is_top)
+    _loop(emitter, name, f"{array} if len({array}) <= PACED_MIN else paced({array}, {units})")
     return Variable(name, path)
 
 
@@ -269,14 +300,20 @@ def _selected(emitter: Emitter, query: tree.Query, only: Variable | None) -> Cod
     return emitter.made_object(tree.ObjectLiteral(select.start, select.end, pairs))
 
 
-def _yield_selected(emitter: Emitter, query: tree.Query, only: Variable | None) -> None:
+def _yield_selected(emitter: Emitter, query: tree.Query, only: Variable | None, *, is_top: bool = False) -> None:
+    # Rows of items are written at once, and what was made for them is dropped. Those of a subquery may be kept.
+    before = emitter.shop.fresh("m") if is_top and makes_values(_items(query)) else None
+    if before is not None:
+        emitter.line(f"{before} = made()")
     code = _selected(emitter, query, only)
     if query.select.kind == "LIST":
         emitter.line(f"yield {code.source}")
-        return
-    name = emitter.shop.fresh()
-    emitter.line(f"{name} = {code.source}")
-    emitter.line(f"if {name} is not U: yield {name}")
+    else:
+        name = emitter.shop.fresh()
+        emitter.line(f"{name} = {code.source}")
+        emitter.line(f"if {name} is not U: yield {name}")
+    if before is not None:
+        emitter.line(f"release({before})")
 
 
 def item_names(select: tree.Select) -> list[str]:
@@ -346,7 +383,7 @@ def subquery_code(emitter: Emitter, node: tree.Subquery) -> Code:
         case "EXISTS":
             return Code(f"(not is_empty({call}))", 2, "truth")
         case "ARRAY":
-            return Code(f"list({call})", 1, "array")
+            return Code(f"collected({call}, {_row_bytes(node.query)})", 1, "array")
         case "FIRST":
             return Code(f"next({call}, U)", 1)
         case "LAST":
@@ -371,17 +408,40 @@ def _generator(outer: Emitter, query: tree.Query, root: Variable | None, *, is_f
         emitter.line(f"{groups} = Groups({makers}, is_grouped={bool(query.group_by)})")
         _loop(emitter, "_", "ONCE")
         _nest(emitter, query, root, is_top=False)
+        is_making = makes_values(grouped.inputs) and not {"MAKELIST", "MAKESET"} & set(grouped.makers)
+        if is_making:
+            before = shop.fresh("m")
+            emitter.line(f"{before} = made()")
         emitter.line(f"{groups}.add({grouped.row(emitter).source})")
+        if is_making:
+            emitter.line(f"release({before})")
         lines = emitter.lines
+        emitter.settle()
         emitter = Emitter(shop, outer.scope, (), subquery_code)
         emitter.lines = lines
         _loop(emitter, "G, R", f"{groups}.results()")
         _yield_selected(emitter, grouped.finished, None)
     else:
         _yield_selected(emitter, query, _nest(emitter, query, root, is_top=False))
+    emitter.settle()
     for line in [f"def {name}():", *["    " + line for line in emitter.lines], "    return", "    yield"]:
         outer.line(line)
     return f"distinct({name}())" if query.select.is_distinct and not is_failing else f"{name}()"
+
+
+def _row_bytes(query: tree.Query) -> int:
+    """About what the objects and arrays that a row is written with take of the memory."""
+    literals = sum(
+        [
+            1 + len(children_of(node))
+            for root in _items(query)
+            for node in nodes_of(root)
+            if isinstance(node, (tree.ObjectLiteral, tree.ArrayLiteral))
+        ]
+    )
+    if query.select.kind == "LIST":
+        literals += 1 + len(query.select.items)
+    return _ROW_BYTES + _LITERAL_BYTES * literals + (_SMALL_BYTES if makes_values(_items(query)) else 0)
 
 
 def _roots(query: tree.Query, grouped: _Grouped | None) -> list[tree.Expression]:
@@ -393,4 +453,7 @@ def _roots(query: tree.Query, grouped: _Grouped | None) -> list[tree.Expression]
 
 def _function(signature: str, emitter: Emitter, *ending: str) -> list[str]:
     begin = ["    M.begin()"] if emitter.shop.has_loops and signature.endswith("(d)") else []
+    units = emitter.settle()
+    if units >= _UNITS_MIN:
+        begin.append(f"    spend({units})")
     return [f"def {signature}:", *begin, *["    " + line for line in [*emitter.lines, *ending]]]

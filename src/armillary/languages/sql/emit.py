@@ -46,6 +46,7 @@ _UNARY_OPERATORS = {"-": "minus", "+": "plus", "~": "bit_not", "NOT": "negate"}
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _LOGIC = {"AND": "every", "OR": "some", "??": "coalesce"}
 
+_TUPLE_UNITS = 2  # of work for a turn of a loop, beside what is in it
 _DEPTH_MAX = 12  # of brackets in one emitted expression
 _STEPS_INLINE_MAX = 3
 _ROWS_HASHED_MIN = 4  # an OR of fewer equalities is as fast one by one
@@ -76,6 +77,11 @@ class Workshop:
         """A name that nothing else has: functions nest, and see each other's."""
         self._fresh += 1
         return f"{letter}{self._fresh}"
+
+    @property
+    def operators(self) -> int:
+        """How many were emitted so far: a measure of the work that code takes."""
+        return self._operators
 
     def count(self, node: tree.Expression) -> None:
         self._operators += 1
@@ -117,6 +123,8 @@ class Emitter:
         self._namespace = shop.namespace
         self._emit_subquery = emit_subquery
         self._loaded: dict[tuple[str, Path], str] = {}
+        self._begun = shop.operators
+        self._loops: list[tuple[str, int]] = []
         self._uses = _path_uses(roots)
 
     def enter(self, alias: str, variable: Variable) -> None:
@@ -124,6 +132,19 @@ class Emitter:
         if alias in self.scope:
             self._loaded = {path: name for path, name in self._loaded.items() if path[0] != alias}
         self.scope[alias] = variable
+
+    def loop_units(self) -> str:
+        """A name for the units of work of each turn of a loop that begins here; `settle` gives it its value."""
+        name = self.shop.name(1)
+        self._loops.append((name, self.shop.operators))
+        return name
+
+    def settle(self) -> int:
+        """All of the function is emitted. Returns the units of work that it takes without its loops."""
+        operators = self.shop.operators
+        for name, before in self._loops:
+            self._namespace[name] = _TUPLE_UNITS + operators - before
+        return operators - self._begun
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)

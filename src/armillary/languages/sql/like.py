@@ -2,7 +2,7 @@
 
 A pattern is cut at its `%` into pieces of fixed length. The first must begin the text, the last must end it, and the
 ones between are found from left to right, each at the first place possible. That decides every pattern in at most text
-length times pattern length; a regular expression could take for ever.
+length times pattern length; a regular expression could take for ever. Long texts are searched a stretch at a time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from typing import Any
 
 from armillary import limits
 from armillary.model.values import UNDEFINED, Value
+from armillary.work import spend
 
 Matcher = Callable[[str], bool]
+
+_LONG = 1_024  # characters of texts that take time to search
+_STEPS = 500_000  # comparisons of characters, at most, before the event loop may have its turn
+_UNIT_STEPS = 32  # for one unit of work
 
 _WILDCARDS = re.compile(r"[%_\[]")
 
@@ -70,6 +75,8 @@ def like_matcher(pattern: str, escape: str | None) -> Matcher | None:
     length_min = sum(piece.length for piece in found)
 
     def matches(text: str) -> bool:
+        if len(text) > _LONG:
+            spend(len(text) >> 6)
         end = len(text) - last.length
         if len(text) < length_min or not first.matches_at(text, 0) or not last.matches_at(text, end):
             return False
@@ -102,8 +109,18 @@ class _Piece:
     def find(self, text: str, start: int, end: int) -> int:
         if self._pattern is None:
             return text.find(self._text, start, end)
-        found = self._pattern.search(text, start, end)
-        return -1 if found is None else found.start()
+        if (end - start) * self.length <= _STEPS:
+            spend((end - start) * self.length // _UNIT_STEPS)
+            found = self._pattern.search(text, start, end)
+            return -1 if found is None else found.start()
+        # Every match has the same length, so those that begin in a stretch end not far behind it.
+        stretch = max(1, _STEPS // self.length)
+        for at in range(start, end, stretch):
+            spend(stretch * self.length // _UNIT_STEPS)
+            found = self._pattern.search(text, at, min(at + stretch + self.length - 1, end))
+            if found is not None:
+                return found.start()
+        return -1
 
 
 def _expression(kind: str, content: str) -> str:

@@ -14,10 +14,17 @@ from armillary import limits
 from armillary.errors import bad_request
 from armillary.languages.sql.like import like as like
 from armillary.languages.sql.like import like_constant as like_constant
-from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, Value, as_double, equal
+from armillary.model.encoding import encode_value
+from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, Value, as_double, equal, weight
 from armillary.query.aggregates import Groups as Groups
 from armillary.query.aggregates import Seen
+from armillary.query.selection import PACED_MIN as PACED_MIN
 from armillary.query.selection import PAUSE as PAUSE
+from armillary.query.selection import paced as paced
+from armillary.work import current, make
+from armillary.work import made as made
+from armillary.work import release as release
+from armillary.work import spend as spend
 
 Trilean: TypeAlias = bool | Undefined
 
@@ -25,6 +32,8 @@ NUMBERS: frozenset[Any] = frozenset([int, float])
 PRIMITIVES: frozenset[Any] = frozenset([str, bool, int, float, type(None)])
 _UNHASHED: frozenset[Any] = frozenset([list, dict])
 _NOTHING: tuple[()] = ()
+_LONG = 4_096  # characters of strings that take time to compare
+_LONG_SHIFT = 10  # characters for one unit of work, as a power of two
 
 
 # Comparison.
@@ -48,6 +57,8 @@ def less(first: Any, second: Any) -> Trilean:
         return as_double(first) < as_double(second)
     if kind is not other or kind in _UNHASHED or kind is Undefined:
         return UNDEFINED
+    if kind is str and len(first) > _LONG:
+        spend(len(first) >> _LONG_SHIFT)
     return False if first is None else bool(first < second)
 
 
@@ -57,6 +68,8 @@ def at_most(first: Any, second: Any) -> Trilean:
         return as_double(first) <= as_double(second)
     if kind is not other or kind in _UNHASHED or kind is Undefined:
         return UNDEFINED
+    if kind is str and len(first) > _LONG:
+        spend(len(first) >> _LONG_SHIFT)
     return True if first is None else bool(first <= second)
 
 
@@ -135,12 +148,12 @@ class Members:
 
     def __init__(self, values: Sequence[Value]) -> None:
         self._hashed = frozenset(hash_key(value) for value in values if value.__class__ not in _UNHASHED)
-        self._deep = [value for value in values if value.__class__ in _UNHASHED]
+        self._deep = frozenset(encode_value(value) for value in values if value.__class__ in _UNHASHED)
         self._has_undefined = UNDEFINED in self._hashed
 
     def holds(self, value: Value) -> bool:
         if value.__class__ in _UNHASHED:
-            return any(equal(value, member) for member in self._deep)
+            return bool(self._deep) and encode_value(value) in self._deep
         return hash_key(value) in self._hashed
 
     def find(self, value: Value) -> Trilean:
@@ -231,8 +244,12 @@ def plus(operand: Any) -> Value:
 
 def concatenate(first: Any, second: Any) -> Value:
     if first.__class__ is str and second.__class__ is str:
-        # As for CONCAT: no honest answer is longer than the largest item.
-        return str(first + second) if len(first) + len(second) <= limits.ITEM_BYTES_MAX else UNDEFINED
+        size = len(first) + len(second)
+        if size > limits.ITEM_BYTES_MAX:
+            return UNDEFINED  # as for CONCAT: no honest answer is longer than the largest item
+        if size > _SMALL:
+            make(size)
+        return str(first + second)
     return UNDEFINED
 
 
@@ -291,6 +308,25 @@ def shift_right_unsigned(first: Any, second: Any) -> Value:
 
 ONCE: tuple[None] = (None,)
 _END = object()
+_SMALL = 64  # characters of strings whose memory is counted by the row
+_ROWS = 64  # of an array that are counted together
+
+
+def collected(rows: Iterator[Value], row_bytes: int) -> list[Value]:
+    """ARRAY(SELECT …). Counts `row_bytes` for each row, and of what was made for it no more than is kept of it."""
+    run = current()
+    held_bytes = run.made_bytes
+    found: list[Value] = []
+    for row in rows:
+        found.append(row)
+        fresh_bytes = run.made_bytes - held_bytes
+        if fresh_bytes > 0:
+            held_bytes += min(fresh_bytes, weight(row))
+            run.made_bytes = held_bytes
+        if len(found) % _ROWS == 0:
+            make(_ROWS * row_bytes)
+            held_bytes = run.made_bytes
+    return found
 
 
 def single(rows: Iterator[Value]) -> Value:
@@ -302,13 +338,21 @@ def single(rows: Iterator[Value]) -> Value:
 
 
 def is_empty(rows: Iterator[Value]) -> bool:
-    return next(rows, _END) is _END
+    run = current()
+    before_bytes = run.made_bytes
+    is_none = next(rows, _END) is _END
+    if run.made_bytes != before_bytes:
+        run.made_bytes = before_bytes  # nothing is kept of the row
+    return is_none
 
 
 def last(rows: Iterator[Value]) -> Value:
     found: Value = UNDEFINED
+    run = current()
+    before_bytes = run.made_bytes
     for found in rows:  # noqa: B007 (the last one is what is wanted)
-        pass
+        if run.made_bytes != before_bytes:
+            run.made_bytes = before_bytes
     return found
 
 

@@ -1,28 +1,44 @@
 """Functions of arrays, sets and objects. Elements are compared deeply; a set is an array without repetition, in the
-order in which its elements were first seen.
+order in which its elements were first seen. What is asked of a long array again and again is answered by hashing
+(`membership.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cmp_to_key
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from armillary import limits
+from armillary.languages.sql.library.membership import CHUNK, FEW, contains, contains_part, distinct
 from armillary.languages.sql.library.numbers import ABSENT, INT64_MAX, NUMBERS, count, number, whole
-from armillary.model.encoding import encode_value
-from armillary.model.values import UNDEFINED, Value, as_double, compare, equal
+from armillary.model.values import UNDEFINED, Value, as_double, compare
+from armillary.query.sorting import sort
+from armillary.work import make, spend
 
 _NESTED = (list, dict)
-_FEW = 4  # values that are as soon compared one by one
+_SHORT: Final = 64  # elements of arrays whose size is not worth counting
+_ELEMENT_BYTES: Final = 8
+_PAIR_BYTES: Final = 300  # of an object with two properties
+
+
+def _counted(array: list[Any]) -> list[Any]:
+    if len(array) > _SHORT:
+        make(_ELEMENT_BYTES * len(array))
+    return array
 
 
 def array_concat(*arrays: Any) -> Value:
     if not all(array.__class__ is list for array in arrays):
         return UNDEFINED
-    # No item has more elements than bytes; more is a way to fill the memory.
-    return list(chain(*arrays)) if sum(map(len, arrays)) <= limits.ITEM_BYTES_MAX else UNDEFINED
+    size = sum(map(len, arrays))
+    if size > limits.ITEM_BYTES_MAX:
+        return UNDEFINED  # no item has more elements than bytes; more is a way to fill the memory
+    if size > _SHORT:
+        make(_ELEMENT_BYTES * size)
+        spend(size >> 4)
+    return list(chain(*arrays))
 
 
 def array_length(array: Any) -> Value:
@@ -36,7 +52,7 @@ def array_slice(array: Any, start: Any, size: Any = ABSENT) -> Value:
         return UNDEFINED
     if first < 0:
         first = max(len(array) + first, 0)
-    return array[first : first + length] if length > 0 else []
+    return _counted(array[first : first + length]) if length > 0 else []
 
 
 # Containing.
@@ -46,22 +62,15 @@ def array_contains(array: Any, value: Any, is_partial: Any = False) -> Value:
     if array.__class__ is not list or value is UNDEFINED or is_partial.__class__ is not bool:
         return UNDEFINED
     if is_partial and value.__class__ is dict:
-        return any(_holds(element, value) for element in array)
-    return any(equal(element, value) for element in array)
-
-
-def _holds(held: Any, part: dict[str, Any]) -> bool:
-    """Whether an object has every property of another. One level: the values of the properties compare fully."""
-    if held.__class__ is not dict:
-        return False
-    return all(name in held and equal(held[name], value) for name, value in part.items())
+        return contains_part(array, value)
+    return contains(array, value)
 
 
 def _contained(array: Any, values: Sequence[Any]) -> list[Value]:
-    if len(values) <= _FEW or array.__class__ is not list:
-        return [array_contains(array, value) for value in values]
-    elements = _distinct(array)
-    return [UNDEFINED if value is UNDEFINED else _key(value) in elements for value in values]
+    if array.__class__ is not list:
+        return [UNDEFINED] * len(values)
+    is_many = len(values) > FEW
+    return [UNDEFINED if value is UNDEFINED else contains(array, value, is_asked_often=is_many) for value in values]
 
 
 def array_contains_all(array: Any, *values: Any) -> Value:
@@ -82,9 +91,16 @@ def array_contains_any(array: Any, *values: Any) -> Value:
 
 
 def _numbers(array: Any) -> list[float] | None:
-    if array.__class__ is not list or not all(element.__class__ in NUMBERS for element in array):
+    if array.__class__ is not list:
         return None
-    return [as_double(element) for element in array]
+    numbers: list[float] = []
+    for start in range(0, len(array), CHUNK):
+        piece = array[start : start + CHUNK]
+        spend(2 * len(piece))
+        if not all(element.__class__ in NUMBERS for element in piece):
+            return None
+        numbers += [as_double(element) for element in piece]
+    return numbers
 
 
 def array_sum(array: Any) -> Value:
@@ -101,7 +117,7 @@ def array_median(array: Any) -> Value:
     numbers = _numbers(array)
     if not numbers:
         return UNDEFINED
-    numbers.sort()
+    sort(numbers)
     middle = len(numbers) // 2
     return number(numbers[middle] if len(numbers) % 2 else (numbers[middle - 1] + numbers[middle]) / 2)
 
@@ -110,9 +126,17 @@ def _extreme(choose: Callable[..., Any]) -> Callable[..., Value]:
     key = cmp_to_key(compare)
 
     def call(array: Any) -> Value:
-        if array.__class__ is not list or not array or any(element.__class__ in _NESTED for element in array):
+        if array.__class__ is not list or not array:
             return UNDEFINED
-        return choose(array, key=key)  # type: ignore[no-any-return]
+        spend(len(array) >> 1)
+        if any(element.__class__ in _NESTED for element in array):
+            return UNDEFINED
+        best: Any = array[0]
+        for start in range(0, len(array), CHUNK):
+            piece = array[start : start + CHUNK]
+            spend(6 * len(piece))
+            best = choose([best, *piece], key=key)
+        return best  # type: ignore[no-any-return]
 
     return call
 
@@ -131,45 +155,37 @@ def choose(position: Any, *choices: Any) -> Value:
 # Sets.
 
 
-def _key(value: Any) -> Hashable:
-    """Equal exactly for equal values, and hashable, so that sets of thousands of objects take no thousands squared."""
-    kind = value.__class__
-    if kind is str or value is None:
-        return value  # type: ignore[no-any-return]
-    return encode_value(value)
-
-
-def _distinct(array: Sequence[Any]) -> dict[Hashable, Any]:
-    distinct: dict[Hashable, Any] = {}
-    for element in array:
-        distinct.setdefault(_key(element), element)
-    return distinct
-
-
 def set_union(first: Any, second: Any) -> Value:
     if first.__class__ is not list or second.__class__ is not list:
         return UNDEFINED
-    return list(_distinct(first + second).values())
+    known = distinct(first)
+    return _counted(list((known | _new(distinct(second), known)).values()))
+
+
+def _new(these: dict[Any, Any], known: dict[Any, Any]) -> dict[Any, Any]:
+    spend(len(these))
+    return {key: element for key, element in these.items() if key not in known}
 
 
 def set_intersect(first: Any, second: Any) -> Value:
     if first.__class__ is not list or second.__class__ is not list:
         return UNDEFINED
-    others = _distinct(first)
-    return [element for key, element in _distinct(second).items() if key in others]
+    others = distinct(first)
+    spend(len(second))
+    return _counted([element for key, element in distinct(second).items() if key in others])
 
 
 def set_difference(first: Any, second: Any) -> Value:
     if first.__class__ is not list or second.__class__ is not list:
         return UNDEFINED
-    others = _distinct(second)
-    return [element for key, element in _distinct(first).items() if key not in others]
+    return _counted(list(_new(distinct(first), distinct(second)).values()))
 
 
 def set_equal(first: Any, second: Any) -> Value:
     if first.__class__ is not list or second.__class__ is not list:
         return UNDEFINED
-    return _distinct(first).keys() == _distinct(second).keys()
+    spend(len(first))
+    return distinct(first).keys() == distinct(second).keys()
 
 
 # Objects.
@@ -178,4 +194,6 @@ def set_equal(first: Any, second: Any) -> Value:
 def object_to_array(given: Any, name_property: Any = "k", value_property: Any = "v") -> Value:
     if given.__class__ is not dict or name_property.__class__ is not str or value_property.__class__ is not str:
         return UNDEFINED
+    make(_PAIR_BYTES * len(given))
+    spend(2 * len(given))
     return [{name_property: name, value_property: value} for name, value in given.items()]

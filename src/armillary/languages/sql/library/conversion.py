@@ -10,16 +10,23 @@ import orjson
 
 from armillary import limits
 from armillary.languages.sql.library.numbers import INT64_MAX, INT64_MIN, number_text
-from armillary.model.values import UNDEFINED, Value
+from armillary.model.values import UNDEFINED, Value, weight
+from armillary.work import make, spend
 
 _JSON_BLANKS = " \t\n\r"
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_CHUNK = 256  # elements that are written before the event loop may have its turn
+_LONG = 1_024  # characters of texts that take time to read
+_READ_BYTES = 12  # that a character of JSON becomes at most, in numbers of one digit
 _INT_DIGITS_MAX = 20  # longer texts do not fit 64 bits
 
 
 def to_string(value: Any) -> Value:
     if value.__class__ is str or value is UNDEFINED:
         return value
+    kind = value.__class__
+    if kind is list or kind is dict:
+        make(weight(value))
     parts: list[str] = []
     _append(value, parts)
     return "".join(parts)
@@ -35,7 +42,9 @@ def _append(value: Any, parts: list[str]) -> None:
         parts.append(number_text(value))
     elif kind is list:
         mark = "["
-        for element in value:
+        for place, element in enumerate(value):
+            if place % _CHUNK == 0:
+                spend(6 * min(_CHUNK, len(value) - place))
             parts.append(mark)
             _append(element, parts)
             mark = ","
@@ -43,6 +52,7 @@ def _append(value: Any, parts: list[str]) -> None:
     elif kind is dict:
         mark = "{"
         for name, inner in value.items():
+            spend(10)
             parts.append(f"{mark}{json.dumps(name, ensure_ascii=False)}:")
             _append(inner, parts)
             mark = ","
@@ -54,6 +64,8 @@ def _append(value: Any, parts: list[str]) -> None:
 def string_to_number(text: Any) -> Value:
     if text.__class__ is not str:
         return UNDEFINED
+    if len(text) > _LONG:
+        spend(len(text) >> 4)
     text = text.strip(_JSON_BLANKS)
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -89,6 +101,9 @@ def string_to_object(text: Any) -> Value:
 def _read(text: Any, kind: type[list[Any]] | type[dict[str, Any]], opening: str) -> Value:
     if text.__class__ is not str or not text.lstrip(_JSON_BLANKS).startswith(opening):
         return UNDEFINED
+    if len(text) > _LONG:
+        make(_READ_BYTES * len(text))
+        spend(len(text) >> 4)
     try:
         value: Any = orjson.loads(text)
     except ValueError:
@@ -102,12 +117,15 @@ def _is_shallow(text: str, value: Any) -> bool:
         return True
     level = [value]
     for _ in range(limits.ITEM_DEPTH_MAX):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if child.__class__ in (list, dict)
-        ]
+        inner: list[Any] = []
+        for parent in level:
+            spend(1 + (len(parent) >> 1))
+            inner += [
+                child
+                for child in (parent.values() if isinstance(parent, dict) else parent)
+                if child.__class__ in (list, dict)
+            ]
+        level = inner
         if not level:
             return True
     return False

@@ -12,8 +12,10 @@ from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.numbers import whole
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.words import words_of
+from armillary.work import spend
 
 _DISTANCE_MAX: Final = 2
+_CHUNK: Final = 256  # words that are looked at before the event loop may have its turn
 
 
 class Phrase(NamedTuple):
@@ -68,9 +70,13 @@ def count(words: Sequence[str], phrase: Phrase) -> int:
     if not size or size > len(words):
         return 0
     if size == 1 and not distance:
+        if len(words) > _CHUNK:
+            spend(len(words) >> 2)
         return words.count(wanted[0])
     found = 0
     for start in range(len(words) - size + 1):
+        if start % _CHUNK == 0:
+            spend((1 + size * bool(distance)) * min(_CHUNK, len(words) - start))
         if distance:
             found += all(is_near(words[start + place], word, distance) for place, word in enumerate(wanted))
         elif words[start] == wanted[0] and tuple(words[start : start + size]) == wanted:
@@ -85,10 +91,12 @@ def is_near(word: str, wanted: str, distance: int) -> bool:
     if abs(len(word) - len(wanted)) > distance or max(len(word), len(wanted)) > limits.FUZZY_CHARACTERS_MAX:
         return False
     row = list(range(len(wanted) + 1))
+    spend(2 * len(wanted))
     for number, letter in enumerate(word, 1):
         above, row[0] = row[0], number
         for place, other in enumerate(wanted, 1):
             above, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, above + (letter != other))
+        spend(3 * len(wanted))
         if min(row) > distance:
             return False
     return row[-1] <= distance

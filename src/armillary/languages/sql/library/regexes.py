@@ -11,7 +11,9 @@ from armillary import limits
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.pattern_matching import Matcher
 from armillary.query.patterns import InvalidPattern, parse_pattern
+from armillary.work import spend
 
+_COMPILE_UNITS = 40  # of work for each character of a pattern
 _MODIFIERS = frozenset("msix")
 
 
@@ -26,6 +28,7 @@ def regex_match(text: Any, pattern: Any, modifiers: Any = "") -> Value:
 def _matcher(pattern: str, modifiers: str) -> Matcher | None:
     if not _MODIFIERS.issuperset(modifiers) or len(pattern) > limits.PATTERN_CHARACTERS_MAX:
         return None
+    spend(_COMPILE_UNITS * (len(pattern) + 1))
     try:
         return Matcher(parse_pattern(pattern, modifiers))
     except InvalidPattern:

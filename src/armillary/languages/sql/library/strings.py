@@ -1,5 +1,6 @@
 """Functions of strings. Lengths and positions count UTF-16 units, as the service does; a result that would cut a
 character in two has U+FFFD in place of the half. Upper and lower case go character by character, without a culture.
+Long strings are counted in the meter of work before they are read or made.
 """
 
 from __future__ import annotations
@@ -9,25 +10,55 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.sql.library.numbers import ABSENT, count
 from armillary.model.values import UNDEFINED, Value
+from armillary.work import make, spend
 
 _LAST_SINGLE: Final = "\uffff"  # what is beyond takes two units
 _BLANKS: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
     "\u205f\u3000"
 )
+_LONG: Final = 1_024  # characters of strings that take time to read
+_READ_SHIFT: Final = 6  # characters read for one unit of work, as a power of two
+_SMALL: Final = 64  # characters of strings that are not worth counting
+_STRING_BYTES: Final = 64  # of a short one
+_PIECE: Final = 8_192  # characters that are turned one by one before the event loop may have its turn
+
+
+def _read(text: str) -> str:
+    if len(text) > _LONG:
+        spend(len(text) >> _READ_SHIFT)
+    return text
+
+
+def _made(text: str) -> str:
+    if len(text) > _SMALL:
+        make(len(text))
+    return text
 
 
 # UTF-16.
 
 
 def _is_simple(text: str) -> bool:
-    return text.isascii() or max(text) <= _LAST_SINGLE
+    if text.isascii():
+        return True
+    if len(text) > _LONG:
+        return len(_read(text).encode("utf-16-le", "surrogatepass")) == 2 * len(text)
+    return max(text) <= _LAST_SINGLE
 
 
 def _units(text: str) -> str:
     """One character for each UTF-16 unit, so that Python's own slicing and searching count as the language does."""
-    if _is_simple(text):
+    if _is_simple(_read(text)):
         return text
+    if len(text) <= _PIECE:
+        return "".join(map(chr, memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")))
+    make(4 * len(text))
+    return "".join([_piece_units(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE)])
+
+
+def _piece_units(text: str) -> str:
+    spend(len(text))
     return "".join(map(chr, memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")))
 
 
@@ -38,13 +69,13 @@ def _joined(units: str) -> str:
 
 
 def _slice(text: str, start: int, end: int) -> str:
-    return text[start:end] if _is_simple(text) else _joined(_units(text)[start:end])
+    return _made(text[start:end] if _is_simple(text) else _joined(_units(text)[start:end]))
 
 
 def length(text: Any) -> Value:
     if text.__class__ is not str:
         return UNDEFINED
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(text) if text.isascii() else len(_read(text).encode("utf-16-le", "surrogatepass")) // 2
 
 
 def left(text: Any, size: Any) -> Value:
@@ -90,21 +121,39 @@ def last_index_of(text: Any, part: Any, start: Any = ABSENT) -> Value:
 
 
 def reverse(text: Any) -> Value:
-    return text[::-1] if text.__class__ is str else UNDEFINED
+    return _made(_read(text)[::-1]) if text.__class__ is str else UNDEFINED
 
 
 # Case.
 
 
 def lowered(text: str) -> str:
+    if len(text) > _LONG:
+        make(len(text))
+        if not text.isascii() and len(text) > _PIECE:
+            return "".join([_lowered(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE)])
+    return _lowered(text)
+
+
+def _lowered(text: str) -> str:
     if text.isascii():
-        return text.lower()
+        return _read(text).lower()
+    spend(len(text))
     return "".join([one if len(one := character.lower()) == 1 else character for character in text])
 
 
 def raised(text: str) -> str:
+    if len(text) > _LONG:
+        make(len(text))
+        if not text.isascii() and len(text) > _PIECE:
+            return "".join([_raised(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE)])
+    return _raised(text)
+
+
+def _raised(text: str) -> str:
     if text.isascii():
-        return text.upper()
+        return _read(text).upper()
+    spend(len(text))
     return "".join([one if len(one := character.upper()) == 1 else character for character in text])
 
 
@@ -122,7 +171,11 @@ def upper(text: Any) -> Value:
 def _folded(text: Any, part: Any, ignore_case: Any) -> tuple[str, str] | None:
     if text.__class__ is not str or part.__class__ is not str or ignore_case.__class__ is not bool:
         return None
-    return (lowered(text), lowered(part)) if ignore_case else (text, part)
+    if ignore_case:
+        return lowered(text), lowered(part)
+    if len(text) > _LONG:
+        spend(len(text) >> _READ_SHIFT)
+    return text, part
 
 
 def starts_with(text: Any, prefix: Any, ignore_case: Any = False) -> Value:
@@ -181,27 +234,64 @@ def contains_any(text: Any, *parts: Any) -> Value:
 def concat(*parts: Any) -> Value:
     if not all(part.__class__ is str for part in parts):
         return UNDEFINED
-    # A string as long as the largest item holds any honest answer; more is a way to fill the memory.
-    return "".join(parts) if sum(map(len, parts)) <= limits.ITEM_BYTES_MAX else UNDEFINED
+    size = sum(map(len, parts))
+    if size > limits.ITEM_BYTES_MAX:
+        return UNDEFINED  # a string as long as the largest item holds any honest answer
+    if size > _SMALL:
+        make(size)
+    return "".join(parts)
+
+
+def _trimmed(text: str, characters: str, *, is_left: bool, is_right: bool) -> str:
+    if len(characters) <= _SMALL:
+        _read(text)
+        if is_left and is_right:
+            return text.strip(characters)
+        return text.lstrip(characters) if is_left else text.rstrip(characters)
+    # Each character is looked for among those to be trimmed: at worst all of one string in all of the other.
+    make(len(text) + 100 * len(characters))
+    spend(len(characters))
+    trimmed = frozenset(characters)
+    start, end = 0, len(text)
+    while is_left and start < end and text[start] in trimmed:
+        start += 1
+        if start % _PIECE == 0:
+            spend(_PIECE)
+    while is_right and end > start and text[end - 1] in trimmed:
+        end -= 1
+        if end % _PIECE == 0:
+            spend(_PIECE)
+    return text[start:end]
 
 
 def trim(text: Any, characters: Any = _BLANKS) -> Value:
-    return text.strip(characters) if text.__class__ is str and characters.__class__ is str else UNDEFINED
+    if text.__class__ is not str or characters.__class__ is not str:
+        return UNDEFINED
+    return _trimmed(text, characters, is_left=True, is_right=True)
 
 
 def trim_left(text: Any, characters: Any = _BLANKS) -> Value:
-    return text.lstrip(characters) if text.__class__ is str and characters.__class__ is str else UNDEFINED
+    if text.__class__ is not str or characters.__class__ is not str:
+        return UNDEFINED
+    return _trimmed(text, characters, is_left=True, is_right=False)
 
 
 def trim_right(text: Any, characters: Any = _BLANKS) -> Value:
-    return text.rstrip(characters) if text.__class__ is str and characters.__class__ is str else UNDEFINED
+    if text.__class__ is not str or characters.__class__ is not str:
+        return UNDEFINED
+    return _trimmed(text, characters, is_left=False, is_right=True)
 
 
 def replace(text: Any, found: Any, replacement: Any) -> Value:
     if text.__class__ is not str or found.__class__ is not str or replacement.__class__ is not str or not found:
         return UNDEFINED
-    grown = len(text) + text.count(found) * (len(replacement) - len(found))
-    return text.replace(found, replacement) if grown <= limits.ITEM_BYTES_MAX else UNDEFINED
+    grown = len(text) + _read(text).count(found) * (len(replacement) - len(found))
+    if grown > limits.ITEM_BYTES_MAX:
+        return UNDEFINED
+    if grown > _SMALL:
+        make(grown)
+        spend(grown >> _READ_SHIFT)
+    return text.replace(found, replacement)
 
 
 def replicate(text: Any, times: Any) -> Value:
@@ -210,19 +300,34 @@ def replicate(text: Any, times: Any) -> Value:
     # NaN fails the first comparison, the infinities the others.
     if not times >= 0 or times == float("inf") or len(text) * int(times) > limits.REPLICATED_CHARACTERS_MAX:
         return UNDEFINED
+    size = len(text) * int(times)
+    if size > _SMALL:
+        make(size)
     return text * int(times) if text else ""
 
 
 def string_join(array: Any, separator: Any) -> Value:
     if array.__class__ is not list or separator.__class__ is not str:
         return UNDEFINED
+    if len(array) > _SMALL:
+        spend(len(array))
     if not all(element.__class__ is str for element in array):
         return UNDEFINED
     size = sum(map(len, array)) + len(separator) * len(array)
-    return separator.join(array) if size <= limits.ITEM_BYTES_MAX else UNDEFINED
+    if size > limits.ITEM_BYTES_MAX:
+        return UNDEFINED
+    if size > _SMALL:
+        make(size)
+    return separator.join(array)
 
 
 def string_split(text: Any, separator: Any) -> Value:
     if text.__class__ is not str or separator.__class__ is not str:
         return UNDEFINED
-    return text.split(separator) if separator else [text]
+    if not separator:
+        return [text]
+    if len(text) > _LONG:
+        parts = _read(text).count(separator) + 1
+        make(parts * _STRING_BYTES + len(text))
+        spend(parts)
+    return text.split(separator)

@@ -13,6 +13,7 @@ from armillary import limits
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.numbers import ABSENT, number
 from armillary.model.values import UNDEFINED, Value, as_double
+from armillary.work import spend
 
 _NUMBERS: Final = frozenset([int, float])
 _DATA_TYPES: Final = frozenset(["float32", "float16", "int8", "uint8"])
@@ -33,6 +34,7 @@ def vector_distance(
         data_type = options.get("dataType", "float32")
         if name.__class__ is not str or data_type.__class__ is not str or data_type.lower() not in _DATA_TYPES:
             return UNDEFINED
+    spend(len(left.values) >> 1)
     compute = _FUNCTIONS.get(name.lower())
     return UNDEFINED if compute is None else compute(left, right)
 
@@ -71,6 +73,7 @@ def _vector(context: Context, argument: int, given: Any) -> _Vector | None:
 def _values(given: Any) -> list[float] | None:
     if given.__class__ is not list or not 0 < len(given) <= limits.VECTOR_DIMENSIONS_MAX:
         return None
+    spend(len(given) >> 2)
     kinds = set(map(type, given))
     if kinds == {float}:
         return given

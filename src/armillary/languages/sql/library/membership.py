@@ -1,0 +1,158 @@
+"""Membership in arrays by hashing. An array that is asked again while one item is evaluated (ARRAY_CONTAINS in a JOIN
+over the array itself, 200 conditions on one array, nested set functions) is hashed once, so that the questions together
+take linear time. What was derived of an array is kept by its identity for the current item (`work.end_item`).
+
+Equality is the language's: true is not 1, 1 is 1.0, -0.0 is 0, objects are compared whatever the order of properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+from armillary.model.encoding import encode_value
+from armillary.model.values import EXACT_INT_MAX, equal, hash_key
+from armillary.work import current, make, spend
+
+CHUNK: Final = 512  # elements that are looked at before the event loop may have its turn
+FEW: Final = 4  # values that are as soon compared one by one
+_SHORT: Final = 32  # elements that are as soon compared one by one
+_SCANS: Final = 2  # of one array before it is hashed
+_KEPT_MAX: Final = 64  # arrays, the others are forgotten when there are more
+_KEY_BYTES: Final = 120  # of an element in a table, about
+_DEEP: Final = frozenset([list, dict])
+
+
+class _Looked:
+    """An array that was asked, and the tables made of it since."""
+
+    __slots__ = ("array", "by_name", "distinct", "scans")
+
+    def __init__(self, array: list[Any]) -> None:
+        self.array = array  # kept, so that its identity is not another's
+        self.scans = 0
+        self.distinct: dict[Hashable, Any] | None = None
+        self.by_name: dict[str, dict[Hashable, list[dict[str, Any]]]] = {}
+
+
+def _looked(array: list[Any]) -> _Looked:
+    run = current()
+    known = run.derived
+    found: _Looked | None = known.get(id(array)) if known is not None else None
+    if found is not None:
+        return found
+    found = _Looked(array)
+    # Counted, so that the end of the item is noticed, which forgets it.
+    make(len(array))
+    if run.made_bytes:
+        if known is None or len(known) >= _KEPT_MAX:
+            known = run.derived = {}
+        known[id(array)] = found
+    return found
+
+
+def contains(array: list[Any], value: Any, *, is_asked_often: bool = False) -> bool:
+    if len(array) <= _SHORT:
+        return _scan(array, value)
+    looked = _looked(array)
+    if looked.distinct is None:
+        looked.scans += 1
+        if looked.scans <= _SCANS and not is_asked_often:
+            return _scan(array, value)
+    return _key(value) in _distinct(looked)
+
+
+def _scan(array: list[Any], value: Any) -> bool:
+    kind = value.__class__
+    size = len(array)
+    if kind is str or (
+        (kind is int or kind is float) and -EXACT_INT_MAX < value < EXACT_INT_MAX and value != 0 and value != 1
+    ):
+        # Here Python's equality is the language's: only zero and one equal a boolean.
+        if size > _SHORT:
+            spend(size >> 2)
+        return value in array
+    if size <= _SHORT:
+        return any(equal(element, value) for element in array)
+    for start in range(0, size, CHUNK):
+        spend(2 * CHUNK)
+        if any(equal(element, value) for element in array[start : start + CHUNK]):
+            return True
+    return False
+
+
+def contains_part(array: list[Any], part: dict[str, Any]) -> bool:
+    """Whether an element is an object that has every property of another. One level: the values compare fully."""
+    if len(array) <= _SHORT:
+        return any(_holds(element, part) for element in array)
+    looked = _looked(array)
+    looked.scans += 1
+    if looked.scans <= _SCANS or not part:
+        return _scan_parts(array, part)
+    # Only elements that have one of the properties can have all: those of the rarest are looked at.
+    candidates: list[dict[str, Any]] | None = None
+    for name, value in part.items():
+        found = _by_name(looked, name).get(_key(value), [])
+        if candidates is None or len(found) < len(candidates):
+            candidates = found
+    return _scan_parts(candidates or [], part)
+
+
+def _scan_parts(elements: list[Any], part: dict[str, Any]) -> bool:
+    for start in range(0, len(elements), CHUNK):
+        spend((2 + 4 * len(part)) * min(CHUNK, len(elements) - start))
+        if any(_holds(element, part) for element in elements[start : start + CHUNK]):
+            return True
+    return False
+
+
+def _holds(held: Any, part: dict[str, Any]) -> bool:
+    if held.__class__ is not dict:
+        return False
+    return all(name in held and equal(held[name], value) for name, value in part.items())
+
+
+def distinct(array: list[Any]) -> dict[Hashable, Any]:
+    """The elements of a set by their keys, which are equal exactly for equal values. Not to be changed."""
+    if len(array) <= _SHORT:
+        return _table(array)
+    return _distinct(_looked(array))
+
+
+def _distinct(looked: _Looked) -> dict[Hashable, Any]:
+    if looked.distinct is None:
+        make(_KEY_BYTES * len(looked.array))
+        looked.distinct = _table(looked.array)
+    return looked.distinct
+
+
+def _table(array: list[Any]) -> dict[Hashable, Any]:
+    table: dict[Hashable, Any] = {}
+    for start in range(0, len(array), CHUNK):
+        piece = array[start : start + CHUNK]
+        spend(2 * len(piece))
+        for element in piece:
+            table.setdefault(_key(element), element)
+    return table
+
+
+def _by_name(looked: _Looked, name: str) -> dict[Hashable, list[dict[str, Any]]]:
+    table = looked.by_name.get(name)
+    if table is None:
+        make(2 * _KEY_BYTES * len(looked.array))
+        table = {}
+        for start in range(0, len(looked.array), CHUNK):
+            spend(3 * CHUNK)
+            for element in looked.array[start : start + CHUNK]:
+                if element.__class__ is dict and name in element:
+                    table.setdefault(_key(element[name]), []).append(element)
+        looked.by_name[name] = table
+    return table
+
+
+def _key(value: Any) -> Hashable:
+    """Equal exactly for equal values, and hashable. Encodings are bytes, which no other key equals."""
+    kind = value.__class__
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    return encode_value(value) if kind in _DEEP else hash_key(value)
