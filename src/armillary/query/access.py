@@ -34,6 +34,7 @@ from armillary.query.conditions import (
     Touching,
     pinned_ids,
 )
+from armillary.query.counters import Counters as Counters
 from armillary.query.field_access import FieldPlan, field_plan, keyed_parts, several_in
 from armillary.query.term_ranges import term_bounds
 from armillary.storage.engine import View
@@ -112,36 +113,6 @@ class Statistics(Protocol):
 
     def is_everywhere(self, view: View, path: str) -> bool:
         """Whether every item has a path. A "no" may be wrong."""
-
-
-@dataclass(slots=True)
-class Counters:
-    """The work of one page, for its charge and its metrics."""
-
-    seeks: int = 0
-    precise_scans: int = 0
-    items_loaded: int = 0
-    items_missed: int = 0  # of these, how many gave no row
-    bytes_loaded: int = 0
-    joined_tuples: int = 0
-    sorted_rows: int = 0
-    user_calls: int = 0
-    is_full_scan: bool = False
-
-    def add(self, other: Counters) -> None:
-        self.seeks += other.seeks
-        self.precise_scans += other.precise_scans
-        self.items_loaded += other.items_loaded
-        self.items_missed += other.items_missed
-        self.bytes_loaded += other.bytes_loaded
-        self.joined_tuples += other.joined_tuples
-        self.sorted_rows += other.sorted_rows
-        self.user_calls += other.user_calls
-        self.is_full_scan = self.is_full_scan or other.is_full_scan
-
-    def load(self, payload: bytes) -> None:
-        self.items_loaded += 1
-        self.bytes_loaded += len(payload)
 
 
 def count_index_use(condition: Condition, index: Index, counters: Counters) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 from armillary import limits
@@ -23,14 +22,15 @@ from armillary.query.composed import composed_order
 from armillary.query.conditions import ALL
 from armillary.query.field_order import FieldWalk, is_served
 from armillary.query.index_only import CannotTell, IndexAnswer, distinct_rids, is_distinct_by_index
+from armillary.query.joined import JoinedItem
 from armillary.query.keyed import KeyedWalk
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ordered import OrderedWalk, Sorter, Start
 from armillary.query.ranked import RankedItems
 from armillary.query.rows import dump_large
-from armillary.query.selection import PAUSE, Ordering, Selection
+from armillary.query.selection import Ordering, Selection
 from armillary.storage.engine import View
-from armillary.work import Outside, Run, current, end_item, spend
+from armillary.work import current, end_item, spend
 
 IsLive = Callable[[ItemHeader], bool]
 IsDue = Callable[[], bool]
@@ -78,22 +78,6 @@ class Progress:
     state: Value = UNDEFINED  # of half-made groups
 
 
-class _Item:
-    """An item that is being joined; kept between steps, so that its rows are not made again for each."""
-
-    __slots__ = ("derived", "given", "is_counted", "made_bytes", "number", "number_before", "rid", "rows")
-
-    def __init__(self, rid: int, rows: Iterator[Any], given: int) -> None:
-        self.rid = rid
-        self.rows = rows
-        self.given = given  # rows that earlier pages gave
-        self.number = 0  # rows made so far
-        self.number_before = given
-        self.is_counted = given > 0  # in the charge
-        self.made_bytes = 0  # of what is held to make the next rows
-        self.derived: dict[Any, Any] | None = None
-
-
 class Execution:
     """One query in one partition, step by step. A step changes the execution, so it is run once."""
 
@@ -109,7 +93,7 @@ class Execution:
         form: Form = PLAIN_JSON,
     ) -> None:
         self._selection = selection
-        self._form = form
+        self.form = form
         self._statistics = statistics
         self._scope = scope
         self._index = index
@@ -143,7 +127,7 @@ class Execution:
         # Whether a page may end before the item at work: one was done with before it, or rows of it were given.
         self.can_end = False
         self._keyed: KeyedWalk | None = None
-        self._item: _Item | None = None
+        self._item: JoinedItem | None = None
         self._orders: list[bytes] = []  # of the page's rows
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
 
@@ -237,10 +221,10 @@ class Execution:
         if self._sorter is None and selection.ordering.fields:
             served = is_served(view, selection.ordering, selection.condition, self._scope, self._index)
             if served is not None and self._places_as(served.ordering, position):
-                return FieldWalk(view, served, self._scope, self._form).candidates(start, max_items)
+                return FieldWalk(view, served, self._scope, self.form).candidates(start, max_items)
             self._sorter = Sorter(self._field_ordering or selection.ordering, self._rows_max, start)
         elif self._sorter is None:
-            walk = OrderedWalk(view, selection, self._scope, self._index, self._form)
+            walk = OrderedWalk(view, selection, self._scope, self._index, self.form)
             if walk.is_served:
                 is_everywhere = False
                 if walk.path is not None and self._statistics is not None:
@@ -319,7 +303,7 @@ class Execution:
         spend(_ITEM_UNITS if len(stored) <= _LARGE_BYTES else len(stored) // _LOADED_UNIT_BYTES)
         if self._needs_header and not self._is_wanted(stored):
             return None
-        return self._form.load(self._form.text(stored))
+        return self.form.load(self.form.text(stored))
 
     def _is_wanted(self, stored: bytes) -> bool:
         header = unpack_header(stored)
@@ -332,7 +316,7 @@ class Execution:
         stage, progress = self._selection.stages[0], self.progress
         predicate, project = stage.predicate, stage.project
         is_whole = predicate is None and project is None
-        is_json, text, load, dump = self._form
+        is_json, text, load, dump = self.form
         needs_header = self._needs_header
         is_ordered = self._selection.ordering is not None
         at_rid, at_order = -1, b""
@@ -420,13 +404,14 @@ class Execution:
                 at = rid, order
                 continue
             spend(_ITEM_UNITS if len(stored) <= _LARGE_BYTES else len(stored) // _LOADED_UNIT_BYTES)
-            payload = self._form.text(stored)
+            payload = self.form.text(stored)
             item = self._item
             if item is None or item.rid != rid:
                 given = position.given if rid == position.rid else 0
-                item = _Item(rid, stage.rows(self._form.load(payload)), given)
+                item = JoinedItem(rid, stage.rows(self.form.load(payload)), given)
             try:
-                size_bytes, is_over = self._join(item, rows, size_bytes, (max_items, max_bytes), is_due)
+                size_bytes, is_over = item.give(rows, size_bytes, (max_items, max_bytes), is_due, self)
+                self._item = item if is_over else None
             except PageEnds:
                 # What was joined of the item is joined again for the next page, but for the rows given.
                 size_bytes, is_over, self._item = sum(map(len, rows)), True, None
@@ -442,56 +427,6 @@ class Execution:
             at = rid, order
             self.can_end = True
         return self._ended(rows, None, counters, size_bytes, is_done=True)
-
-    def _join(
-        self, item: _Item, rows: list[bytes], size_bytes: int, maxima: tuple[int, int], is_due: IsDue
-    ) -> tuple[int, bool]:
-        """Rows of one item, as far as they go into the page. Returns the size of the page and whether it is over."""
-        run = current()
-        run.made_bytes, run.derived = item.made_bytes, item.derived
-        try:
-            return self._join_rows(run, item, rows, size_bytes, maxima, is_due)
-        finally:
-            item.made_bytes, item.derived = run.made_bytes, run.derived
-            end_item(run, 0)
-
-    def _join_rows(
-        self,
-        run: Run | Outside,
-        item: _Item,
-        rows: list[bytes],
-        size_bytes: int,
-        maxima: tuple[int, int],
-        is_due: IsDue,
-    ) -> tuple[int, bool]:
-        progress = self.progress
-        for row in item.rows:
-            if row is PAUSE:
-                # A position is a number of rows, so there must be a new one.
-                if item.number > item.number_before and is_due():
-                    item.number_before = item.number
-                    self._item = item
-                    return size_bytes, True
-                continue
-            item.number += 1
-            if item.number <= item.given:
-                continue
-            if progress.skip:
-                progress.skip -= 1
-                continue
-            made_bytes = run.made_bytes
-            dumped = dump_large(row) if self._form.is_json else self._form.dump(row)
-            run.made_bytes = made_bytes
-            if len(rows) >= maxima[0] or (rows and size_bytes + len(dumped) > maxima[1]):
-                item.number -= 1
-                item.rows = chain([row], item.rows)
-                self._item = item
-                return size_bytes, True
-            rows.append(dumped)
-            size_bytes += len(dumped)
-            self.can_end = True
-        self._item = None
-        return size_bytes, False
 
     def _collect(self, found: Iterator[Candidate], collector: Collector, is_due: IsDue, counters: Counters) -> Page:
         stage = self._selection.stages[0]

@@ -16,8 +16,7 @@ from armillary.languages.sql import tree
 from armillary.languages.sql.constants import NAMED_MAX, Code, Constants
 from armillary.languages.sql.expressions import too_many_operators
 from armillary.languages.sql.functions import FUNCTIONS
-from armillary.languages.sql.paths import Path, missing_operand, rooted_path
-from armillary.languages.sql.walk import children_of
+from armillary.languages.sql.paths import Path, missing_operand, path_uses, rooted_path
 from armillary.model.index_paths import path_text
 
 _HASHED = frozenset(["null", "boolean", "number", "string"])
@@ -125,7 +124,7 @@ class Emitter:
         self._loaded: dict[tuple[str, Path], str] = {}
         self._begun = shop.operators
         self._loops: list[tuple[str, int]] = []
-        self._uses = _path_uses(roots)
+        self._uses = path_uses(roots)
 
     def enter(self, alias: str, variable: Variable) -> None:
         """From here on an alias stands for this, whatever it stood for outside."""
@@ -499,17 +498,3 @@ class Emitter:
             return code, code.source
         name = self.shop.fresh()
         return Code(f"({name} := {code.source})", code.depth + 1, code.kind), name
-
-
-def _path_uses(roots: Iterable[tree.Expression]) -> Mapping[tuple[str, Path], int]:
-    uses: dict[tuple[str, Path], int] = {}
-    for root in roots:
-        pending = [root]
-        while pending:
-            node = pending.pop()
-            path = rooted_path(node)
-            if path is not None:
-                uses[path] = uses.get(path, 0) + 1
-            else:
-                pending.extend(children_of(node))
-    return uses

@@ -4,10 +4,11 @@ nothing else, and SELECT names its results by them. Also what each alias of a FR
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from armillary.languages.sql import tree
+from armillary.languages.sql.walk import children_of
 
 # None stands for any element of an array: what `t IN c.tags` makes of t.
 Path: TypeAlias = tuple[str | int | None, ...]
@@ -94,3 +95,18 @@ def has_container(query: tree.Query) -> bool:
     if isinstance(expression, tree.Subquery):
         return has_container(expression.query)
     return rooted_path(expression) is not None
+
+
+def path_uses(roots: Iterable[tree.Expression]) -> Mapping[tuple[str, Path], int]:
+    """How often each path occurs in expressions."""
+    uses: dict[tuple[str, Path], int] = {}
+    for root in roots:
+        pending = [root]
+        while pending:
+            node = pending.pop()
+            path = rooted_path(node)
+            if path is not None:
+                uses[path] = uses.get(path, 0) + 1
+            else:
+                pending.extend(children_of(node))
+    return uses

@@ -1,0 +1,92 @@
+"""An item that is being joined, which may give any number of rows: kept between the steps of an execution, so that its
+rows are not made again for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, Protocol
+
+from armillary.model.documents import Form
+from armillary.query.rows import dump_large
+from armillary.query.selection import PAUSE
+from armillary.work import Outside, Run, current, end_item
+
+IsDue = Callable[[], bool]
+
+
+class _Progress(Protocol):
+    skip: int
+
+
+class _Execution(Protocol):
+    """What a joined item knows of the execution that it is part of."""
+
+    form: Form
+    can_end: bool
+
+    @property
+    def progress(self) -> _Progress: ...
+
+
+class JoinedItem:
+    __slots__ = ("_derived", "_made_bytes", "_rows", "given", "is_counted", "number", "number_before", "rid")
+
+    def __init__(self, rid: int, rows: Iterator[Any], given: int) -> None:
+        self.rid = rid
+        self._rows = rows
+        self.given = given  # rows that earlier pages gave
+        self.number = 0  # rows made so far
+        self.number_before = given
+        self.is_counted = given > 0  # in the charge
+        self._made_bytes = 0  # of what is held to make the next rows
+        self._derived: dict[Any, Any] | None = None
+
+    def give(
+        self, rows: list[bytes], size_bytes: int, maxima: tuple[int, int], is_due: IsDue, execution: _Execution
+    ) -> tuple[int, bool]:
+        """Add rows, as far as they go into the page. Returns the size of the page and whether it is over."""
+        run = current()
+        run.made_bytes, run.derived = self._made_bytes, self._derived
+        try:
+            return self._give(run, rows, size_bytes, maxima, is_due, execution)
+        finally:
+            self._made_bytes, self._derived = run.made_bytes, run.derived
+            end_item(run, 0)
+
+    def _give(
+        self,
+        run: Run | Outside,
+        rows: list[bytes],
+        size_bytes: int,
+        maxima: tuple[int, int],
+        is_due: IsDue,
+        execution: _Execution,
+    ) -> tuple[int, bool]:
+        progress = execution.progress
+        is_json, dump = execution.form.is_json, execution.form.dump
+        for row in self._rows:
+            if row is PAUSE:
+                # A position is a number of rows, so there must be a new one.
+                if self.number > self.number_before and is_due():
+                    self.number_before = self.number
+                    return size_bytes, True
+                continue
+            self.number += 1
+            if self.number <= self.given:
+                continue
+            if progress.skip:
+                progress.skip -= 1
+                continue
+            made_bytes = run.made_bytes
+            dumped = dump_large(row) if is_json else dump(row)
+            run.made_bytes = made_bytes
+            if len(rows) >= maxima[0] or (rows and size_bytes + len(dumped) > maxima[1]):
+                self.number -= 1
+                self._rows = chain([row], self._rows)
+                return size_bytes, True
+            rows.append(dumped)
+            size_bytes += len(dumped)
+            execution.can_end = True
+        return size_bytes, False
