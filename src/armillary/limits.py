@@ -300,6 +300,9 @@ HOLD_SECONDS_MAX = 30.0  # how long a writer waits for a cut-over, which takes m
 WORK_SLICE_UNITS = 20_000  # between two turns of the event loop: about 2 ms
 WORK_UNIT_BYTES = 256  # of values that are made or compared as a whole, for one unit
 WORK_BYTES_MAX = 128 * MB  # of values that one evaluation holds while it makes them
+WORK_ATOMIC_UNITS = 200_000  # inside a transaction, which cannot give way: about 20 ms
+WORK_REQUEST_UNITS_MAX = 600_000_000  # that a request evaluates between two pages it reads: about 60 s
+WORK_IDLE_RUNS_MAX = 64  # greenlets kept for the next evaluations of a thread, some 20 KB each
 
 # Aggregation of MongoDB (its limits; it can go to disk beyond the first, which we cannot).
 MONGO_STAGE_BYTES_MAX = 100 * MB  # that a sort, a group or another stage that waits for its input holds

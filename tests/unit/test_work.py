@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from functools import cmp_to_key
 
 import pytest
+from greenlet import getcurrent
 
 from armillary import limits, work
 from armillary.errors import Failure, Kind
@@ -156,3 +158,97 @@ async def test_work_outside_of_runs_is_seen() -> None:
     busy(30)
     assert work.longest_units >= 29 * limits.WORK_SLICE_UNITS
     work.longest_units = before
+
+
+async def test_the_stretches_of_a_driven_coroutine_give_way() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def request() -> list[int]:
+        found = [busy(10)]
+        await asyncio.sleep(0)
+        found.append(await work.run(lambda: busy(20)))
+        found.append(work.wait(asyncio.sleep(0, 5)))
+        return found
+
+    counting = asyncio.create_task(count())
+    assert await work.drive(request()) == [10, 20, 5]
+    counting.cancel()
+    assert turns >= 30
+
+
+async def test_a_driven_coroutine_is_cancelled_checked_and_fails_like_any_other() -> None:
+    left: list[str] = []
+
+    async def endless() -> None:
+        try:
+            while True:
+                await asyncio.sleep(0)
+                busy(1)
+        except asyncio.CancelledError:
+            left.append("cancelled")
+            raise
+        except Failure:
+            left.append("checked")
+            raise
+
+    async def failing() -> None:
+        await asyncio.sleep(0)
+        raise Failure(Kind.BAD_REQUEST, "no")
+
+    def late() -> None:
+        raise Failure(Kind.TIMED_OUT, "too long")
+
+    task = asyncio.ensure_future(work.drive(endless()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(Failure, match="too long"):
+        await work.drive(endless(), late)
+    with pytest.raises(Failure, match="no"):
+        await work.drive(failing())
+    assert left == ["cancelled", "checked"]
+
+
+async def test_runs_are_used_again_and_keep_nothing() -> None:
+    class Thing:
+        pass
+
+    made = await work.run(Thing)
+    gone = weakref.ref(made)
+    del made
+    assert gone() is None
+    seen: list[int] = []
+
+    def note() -> None:
+        seen.append(id(getcurrent()))
+        assert work.made() == 0
+        work.make(1_000)
+
+    for _ in range(3):
+        await work.run(note)
+    assert len(set(seen)) == 1
+
+
+async def test_what_is_atomic_does_not_give_way() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    before, work.longest_units = work.longest_units, 0
+    assert await work.run(lambda: work.atomic(lambda: busy(5))) == 5
+    assert turns == 0
+    assert work.longest_units >= 4 * limits.WORK_SLICE_UNITS
+    work.longest_units = before
+    counting.cancel()

@@ -72,14 +72,15 @@ class MemoryStore:
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         self._engine.check_open()
         layer = Layer()
-        result = fn(self._txn(layer))
+        result = work.atomic(lambda: fn(self._txn(layer)))
         self._map = self._map.changed(layer)
         return result
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         self._engine.check_open()
         layers = [Layer() for _ in parts]
-        results = [fn(store._txn(layer)) for (store, fn), layer in zip(parts, layers, strict=True)]
+        with_layers = list(zip(parts, layers, strict=True))
+        results = work.atomic(lambda: [fn(store._txn(layer)) for (store, fn), layer in with_layers])
         for (store, _), layer in zip(parts, layers, strict=True):
             store._map = store._map.changed(layer)
         return results

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from bson.timestamp import Timestamp
 
+from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.past import Past
@@ -58,6 +59,7 @@ class Call:
         "reads_past",
         "sequences",
         "session",
+        "slices",
         "transaction",
         "txn_number",
     )
@@ -82,6 +84,7 @@ class Call:
         self.past_time: Timestamp | None = None
         self.charge_ru = 0.0
         self.documents_examined = self.keys_examined = 0
+        self.slices = 0  # of evaluation since a page was read
         self.deadline_s: float | None = None  # of the elapsing clock
         self.is_killed = False  # somebody wants it to end
         self.extra: Document | None = None  # that the answer says after everything else, as writeConcernError
@@ -120,6 +123,18 @@ class Call:
         if self.deadline_s is not None and self.door.machine.elapsed_s() > self.deadline_s:
             raise out_of_time()
 
+    def check_work(self) -> None:
+        """The same after every slice of evaluation, which may go on for so long between two pages that are read."""
+        self.check_time()
+        self.slices += 1
+        if self.slices * limits.WORK_SLICE_UNITS > limits.WORK_REQUEST_UNITS_MAX:
+            raise Failure(
+                Kind.TIMED_OUT,
+                f"The command needs more than {limits.WORK_REQUEST_UNITS_MAX // 10_000_000} seconds to evaluate its "
+                "expressions over the documents of one page. Filter before it, or make its arrays shorter.",
+                details={"code": 50},
+            )
+
     def check_killed(self) -> None:
         if self.is_killed:
             raise refusal(11601, "operation was interrupted")
@@ -129,6 +144,7 @@ class Call:
 
     def examine(self, counters: Counters, charge_ru: float, *, is_keyed: bool) -> None:
         """Count what was looked at for a page of documents. `is_keyed`: through an index."""
+        self.slices = 0
         self.charge_ru += charge_ru
         self.documents_examined += counters.items_loaded
         if is_keyed:

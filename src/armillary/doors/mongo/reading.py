@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from armillary import limits
+from armillary import limits, work
 from armillary.account import bson_items, feeds, tailing
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
@@ -23,12 +23,14 @@ from armillary.languages.mongo.sorting import Sort
 from armillary.model.bson_values import Document, decode
 from armillary.model.documents import BSON, bson_form
 from armillary.model.keys import NO_KEY
+from armillary.model.sorting import sorted_values
 from armillary.query.access import Counters
 from armillary.query.conditions import ALL, Condition, both, through
 from armillary.query.field_order import field_of_stretch, field_ordering
 from armillary.query.selection import Selection, Stage
 
 _PAGE_ITEMS = 1000
+_ROW_BYTES = 200  # of a document's place in a sort, beside its bytes
 _TEXT = b"mongo"  # what the continuations of our own pages are bound to
 
 
@@ -216,8 +218,9 @@ class Held:
     def add(self, page: list[Found]) -> None:
         for found in page:
             self._count += 1
-            self._bytes += len(found.encoded)
-            self._rows.append((self._key(found.document), self._count, found))
+            self._bytes += len(found.encoded) + _ROW_BYTES
+            work.spend(20)
+            self._rows.append((self._key(found.document), self._count, Found(found.encoded)))
         if self._most is not None and len(self._rows) > 2 * self._most + _PAGE_ITEMS:
             self._cut()
         if self._bytes > limits.MONGO_STAGE_BYTES_MAX:
@@ -230,10 +233,10 @@ class Held:
                 )
 
     def _cut(self) -> None:
-        self._rows.sort(key=_place)
+        self._rows = sorted_values(self._rows, _place)
         if self._most is not None:
             del self._rows[self._most :]
-            self._bytes = sum(len(found.encoded) for _, _, found in self._rows)
+            self._bytes = sum(len(found.encoded) + _ROW_BYTES for _, _, found in self._rows)
 
     def sorted(self) -> list[Found]:
         self._cut()

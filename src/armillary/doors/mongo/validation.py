@@ -7,10 +7,12 @@ from collections.abc import Callable
 from armillary.account.container import Container
 from armillary.doors.mongo import compiled, namespaces
 from armillary.doors.mongo.call import Call
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.shortcomings import details
 from armillary.model.bson_values import Document
+
+_ENDS = (Kind.TIMED_OUT, Kind.TOO_LARGE, Kind.RETRY_WITH)  # of the work, whatever the document is
 
 Check = Callable[[Document, Document | None], None]  # of a document, and what it was before
 
@@ -30,7 +32,9 @@ def validator_of(call: Call, container: Container) -> Check | None:
     def matches(document: Document) -> bool:
         try:
             return holds(document)
-        except Failure:  # an expression that cannot be evaluated is not true
+        except Failure as failure:  # an expression that cannot be evaluated is not true
+            if failure.kind in _ENDS:
+                raise
             return False
 
     def check(document: Document, before: Document | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bson.objectid import ObjectId
 from bson.regex import Regex
 
-from armillary import limits
+from armillary import limits, work
 from armillary.account import bson_items
 from armillary.account.ahead import RecordOf
 from armillary.account.container import Container
@@ -32,6 +32,10 @@ _STATEMENT_FIELDS: Final = {
     "update": frozenset("q u c upsert multi collation arrayFilters hint sort sampleId".split()),
     "delete": frozenset("q limit collation hint sampleId".split()),
 }
+
+
+_DOCUMENT_UNITS: Final = 300
+_SMALL_BYTES: Final = 16 * limits.KB
 
 
 def check_count(count: int) -> None:
@@ -59,16 +63,24 @@ async def insert(call: Call) -> Reply:
     numbering = call.numbering
     statements = statement_numbers(call, len(documents))
     known = numbering.known(container) if numbering is not None else {}
-    for index, given in enumerate(documents):
-        if statements[index] in known:
-            continue
-        try:
-            operations.append(inserting(call, container, given, check))
-            places.append(index)
-        except Failure as failure:
-            errors.append(write_error(failure, index))
-            if is_ordered:
-                break
+
+    def prepare() -> None:
+        for index, given in enumerate(documents):
+            if statements[index] in known:
+                continue
+            try:
+                work.spend(_DOCUMENT_UNITS + len(given) // 8)
+                operations.append(inserting(call, container, given, check))
+                places.append(index)
+            except Failure as failure:
+                errors.append(write_error(failure, index))
+                if is_ordered:
+                    break
+
+    if len(documents) == 1 and check is None and len(documents[0]) < _SMALL_BYTES:
+        prepare()
+    else:
+        await work.run(prepare, call.check_work)
     if not is_ordered and len(container.partitions) > 1:
         # Those of one partition go together: in few transactions, where any sequence will do.
         partition_of = [container.partition_for(each.epk).range.id for each in operations]

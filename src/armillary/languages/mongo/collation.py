@@ -17,6 +17,7 @@ from armillary.languages.mongo.elements import number_of
 from armillary.languages.mongo.errors import bad_value, refusal
 from armillary.model import bson_values
 from armillary.model.bson_values import CLASS_ARRAY, CLASS_OBJECT, CLASS_STRING, Key
+from armillary.work import make, spend
 
 _UNKNOWN_FIELD, _MISSING_FIELD, _OTHER_VERSION = 40415, 40414, 161
 _VERSION: Final = "57.1"  # of the rules, as MongoDB names those of its library
@@ -32,6 +33,8 @@ _TAILORED: Final[dict[str, dict[str, str]]] = {
     **dict.fromkeys(("da", "nb", "nn", "no"), _DANISH),
 }
 _LOCALE: Final = re.compile(r"([a-z]{2})(?:_[A-Z][A-Za-z]*)*(@.*)?")
+_LONG: Final = 256  # characters of a text that is worth counting
+_KEY_BYTES: Final = 120  # of a key, for a character of the text
 _DIGITS: Final = re.compile(r"(\d+)")
 _FIELDS: Final = frozenset(
     "locale strength caseLevel caseFirst numericOrdering alternate maxVariable backwards normalization version".split()
@@ -55,6 +58,9 @@ class Collation:
 
     def text_key(self, text: str) -> tuple[Any, ...]:
         tailored = _TAILORED[self.locale[:2]]
+        if len(text) > _LONG:
+            make(len(text) * _KEY_BYTES)
+        spend(8 * min(len(text), _LONG))
         primary: list[tuple[int, Any]] = []
         accents: list[str] = []
         cases: list[bool] = []
@@ -64,7 +70,9 @@ class Collation:
                 accents.append("")
                 cases.append(False)
                 continue
-            for letter in unicodedata.normalize("NFC", part):
+            for place, letter in enumerate(unicodedata.normalize("NFC", part)):
+                if place % _LONG == _LONG - 1:
+                    spend(8 * _LONG)
                 small = letter.lower()
                 base = tailored.get(small)
                 marks = ""
@@ -101,10 +109,11 @@ class Collation:
         if kind is str:
             return (CLASS_STRING, self.text_key(value))
         if kind is dict:
+            spend(3 + 6 * len(value))
             fields = [(name, self.order_key(each)) for name, each in value.items()]
             return (CLASS_OBJECT, tuple([(key[0], name, key) for name, key in fields]))
         if kind is list:
-            return (CLASS_ARRAY, tuple([self.order_key(each) for each in value]))
+            return (CLASS_ARRAY, tuple(bson_values.list_keys(value, self.order_key)))
         return bson_values.order_key(value)
 
 

@@ -22,7 +22,8 @@ from bson.regex import Regex
 from armillary.languages.mongo.elements import number_of
 from armillary.languages.mongo.errors import bad_value
 from armillary.languages.mongo.regexes import matcher_of
-from armillary.model.bson_values import MISSING, Key, is_number, order_key
+from armillary.model.bson_values import MISSING, Key, is_number, list_keys, order_key
+from armillary.work import spend
 
 Test = Callable[[Any], bool]
 KeyFunction = Callable[[Any], Key]
@@ -151,7 +152,7 @@ def among(operands: list[Any], key: KeyFunction) -> Test:
     if key is order_key and not patterns and not has_null and all(type(each) is str for each in others):
         texts = frozenset(others)
         return lambda value: type(value) is str and value in texts
-    wanted = frozenset(key(each) for each in others)
+    wanted = frozenset(list_keys(others, key))
 
     def test(value: Any) -> bool:
         if value is MISSING:
@@ -171,6 +172,7 @@ def regex_test(regex: Regex[Any]) -> Test:
 
     def test(value: Any) -> bool:
         if type(value) is str:
+            spend(5 + len(value) // 8)
             return occurs_in(value)
         return isinstance(value, Regex) and order_key(value) == wanted
 

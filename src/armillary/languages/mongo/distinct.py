@@ -10,6 +10,8 @@ from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import split, values_at
 from armillary.model.bson_values import Document, Key
+from armillary.model.sorting import sorted_values
+from armillary.work import spend
 
 
 class DistinctValues:
@@ -27,6 +29,7 @@ class DistinctValues:
     def add(self, document: Document, rank: Key | None = None) -> None:
         """Of equal values the first counts, or that of the document of lowest rank."""
         for value in values_at(document, self._parts):
+            spend(8)
             key = self._key(value)
             if key not in self._values:
                 self._budget.take_value(value)
@@ -39,7 +42,7 @@ class DistinctValues:
     @property
     def values(self) -> list[Any]:
         """In the order of values."""
-        return [self._values[key] for key in sorted(self._values)]
+        return [self._values[key] for key in sorted_values(self._values)]
 
 
 def distinct_values(documents: Iterable[Document], path: str, collation: Collation | None = None) -> list[Any]:

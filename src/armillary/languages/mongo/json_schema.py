@@ -12,7 +12,8 @@ from typing import Any, Final
 from armillary.languages.mongo.elements import number_of, type_numbers, whole_number
 from armillary.languages.mongo.errors import BAD_VALUE, FAILED_TO_PARSE, TYPE_MISMATCH, refusal
 from armillary.languages.mongo.regexes import regex_matcher
-from armillary.model.bson_values import Document, is_number, order_key, shell_text, type_name, type_number
+from armillary.model.bson_values import Document, is_number, list_keys, order_key, shell_text, type_name, type_number
+from armillary.work import spend
 
 Test = Callable[[Any], bool]
 
@@ -61,7 +62,13 @@ def _schema(given: Any, name: str = "$jsonSchema") -> Test:
         test = reader(keyword, value, given)
         if test is not None:
             tests.append(test)
-    return tests[0] if len(tests) == 1 else (lambda each: all(test(each) for test in tests))
+    units = 4 * len(tests)
+
+    def test_all(each: Any) -> bool:
+        spend(units)
+        return all(test(each) for test in tests)
+
+    return test_all
 
 
 # Any value.
@@ -191,6 +198,7 @@ def _pattern(keyword: str, value: Any, _given: Document) -> Test:
 def _unordered(value: Any) -> Any:
     """With fields by name: to a schema documents are the same whatever the order of their fields."""
     if type(value) is dict:
+        spend(4 * len(value))
         return {name: _unordered(value[name]) for name in sorted(value)}
     return [_unordered(each) for each in value] if type(value) is list else value
 
@@ -200,7 +208,11 @@ def _unique_items(keyword: str, value: Any, _given: Document) -> Test | None:
         raise refusal(TYPE_MISMATCH, f"$jsonSchema keyword '{keyword}' must be a boolean")
     if not value:
         return None
-    return lambda each: type(each) is not list or len({order_key(_unordered(one)) for one in each}) == len(each)
+    return lambda each: type(each) is not list or len(set(list_keys(each, _unordered_key))) == len(each)
+
+
+def _unordered_key(value: Any) -> Any:
+    return order_key(_unordered(value))
 
 
 def _items(_keyword: str, value: Any, given: Document) -> Test:
@@ -246,6 +258,7 @@ def _properties(keyword: str, value: Any, _given: Document) -> Test:
     tests = [(name, _schema(each, name)) for name, each in value.items()]
 
     def test(each: Any) -> bool:
+        spend(2 * len(tests))
         return type(each) is not dict or all(name not in each or one(each[name]) for name, one in tests)
 
     return test
@@ -273,6 +286,7 @@ def _additional_properties(keyword: str, value: Any, given: Document) -> Test:
         if type(each) is not dict:
             return True
         for name, member in each.items():
+            spend(3 + 5 * len(patterns))
             if name not in known and not any(pattern.occurs_in(name) for pattern in patterns) and not rest(member):
                 return False
         return True

@@ -32,8 +32,11 @@ from armillary.languages.mongo.predicates import (
 from armillary.languages.mongo.regexes import regex_matcher
 from armillary.languages.mongo.text import TextIndex, TextQuery
 from armillary.model.bson_values import Document, is_number, regex_options
+from armillary.work import spend
 
 _NO_SCRIPTS, _NO_TEXT_INDEX = 115, 27
+_STRIDE: Final = 256  # elements between two turns of the meter
+_MANY_VALUES: Final = 8  # of `$all`, that are worth hashing
 _LOGICAL: Final = ("$and", "$or", "$nor")
 
 
@@ -89,6 +92,7 @@ class _Reader:
     def query(self, given: Document, *, is_top: bool = False) -> Node:
         nodes: list[Node] = []
         for name, operand in given.items():
+            spend(30)
             if name.startswith("$") and name not in REFERENCE:
                 node = self._top_level(name, operand, is_top)
                 if node is not None:
@@ -260,7 +264,10 @@ class _Reader:
             return Leaf(comparisons.never)
         is_elements = [is_operators(each) for each in operand]
         if not any(is_elements):
-            return Both(tuple([self._equal(each) for each in operand]))
+            parts_of_values = tuple([self._equal(each) for each in operand])
+            if len(operand) > _MANY_VALUES and not any(isinstance(each, Regex | DBRef) for each in operand):
+                return Both(parts_of_values, operand, self._key)
+            return Both(parts_of_values)
         parts: list[ValuePredicate] = []
         for each in operand:
             if not is_operators(each) or set(each) != {"$elemMatch"}:
@@ -285,7 +292,12 @@ class _Reader:
         def element(array: Any) -> int | None:
             if type(array) is not list:
                 return None
-            return next((index for index, each in enumerate(array) if test(each)), None)
+            for index, each in enumerate(array):
+                if index % _STRIDE == 0:
+                    spend(8 * min(_STRIDE, len(array) - index))
+                if test(each):
+                    return index
+            return None
 
         return Leaf(lambda array: element(array) is not None, unwinds=False, element=element)
 

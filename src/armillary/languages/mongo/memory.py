@@ -9,9 +9,12 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson_values import Document, encode
+from armillary.work import made, release, spend
 
 EXCEEDED, TOO_LARGE = 292, 10334
 _PLACE_BYTES: Final = 64  # of a value in a list or a dictionary
+LIST_BYTES, DOCUMENT_BYTES, MEMBER_BYTES = 56, 160, 24  # of the interpreter's own objects
+_WORTH_MEASURING_BYTES: Final = 64 * limits.KB
 
 
 class Budget:
@@ -46,6 +49,7 @@ def check_growth(value: Any) -> Any:
     pending = [value]
     while pending:
         holder = pending.pop()
+        spend(2 + len(holder))
         left_bytes -= _PLACE_BYTES + 16 * len(holder)
         for each in holder.values() if type(holder) is dict else holder:
             kind = type(each)
@@ -56,6 +60,39 @@ def check_growth(value: Any) -> Any:
         if left_bytes < 0:
             raise refusal(TOO_LARGE, f"An expression makes a value of more than {limits.MONGO_VALUE_BYTES_MAX} bytes")
     return value
+
+
+def settle(before_bytes: int, value: Any) -> None:
+    """Of all that was made since `work.made` answered `before_bytes`, only this value is kept."""
+    kind = type(value)
+    if kind is str:
+        release(before_bytes + LIST_BYTES + len(value))
+    elif kind is not list and kind is not dict:
+        release(before_bytes)
+    elif made() - before_bytes > _WORTH_MEASURING_BYTES:
+        release(min(made(), before_bytes + _measured(value)))
+
+
+def _measured(value: Any) -> int:
+    """About what a value takes in memory; what it holds several times is counted as often."""
+    size_bytes = 0
+    pending = [value]
+    while pending:
+        holder = pending.pop()
+        spend(2 + len(holder))
+        if type(holder) is dict:
+            size_bytes += DOCUMENT_BYTES + MEMBER_BYTES * len(holder)
+        else:
+            size_bytes += LIST_BYTES + 8 * len(holder)
+        for each in holder.values() if type(holder) is dict else holder:
+            kind = type(each)
+            if kind is dict or kind is list:
+                pending.append(each)
+            elif kind is str:
+                size_bytes += LIST_BYTES + len(each)
+        if size_bytes > limits.WORK_BYTES_MAX:
+            break
+    return size_bytes
 
 
 def value_bytes(value: Any) -> int:

@@ -29,11 +29,14 @@ from armillary.model.bson_values import (
     Document,
     is_identical,
     is_number,
+    list_keys,
     shell_text,
     to_decimal,
     type_name,
     whole,
 )
+from armillary.model.sorting import sorted_values
+from armillary.work import spend
 
 
 class _Kept:
@@ -249,13 +252,14 @@ def push(operand: Any, path: str, context: Context) -> Modifier:
 
     def apply(value: Any, place: Place) -> Any:
         array = _array("$push", value, place)
+        spend((len(array) + len(added)) // 16)
         if position is None:
             result = [*array, *added]
         else:
             start = max(0, len(array) + position) if position < 0 else position
             result = [*array[:start], *added, *array[start:]]
         if order is not None:
-            result.sort(key=order)
+            result = sorted_values(result, order)
         if limit is not None:
             result = result[:limit] if limit >= 0 else result[limit:]
         return result if value is MISSING else _changed(value, result)
@@ -323,8 +327,9 @@ def add_to_set(operand: Any, path: str, context: Context) -> Modifier:
                 f"{type_name(value)}"
             )
         array: list[Any] = value if type(value) is list else []
-        known = {key(each) for each in array}
+        known = set(list_keys(array, key))
         result = list(array)
+        spend(4 * len(added))
         for each in added:
             found = key(each)
             if found not in known:
@@ -384,6 +389,7 @@ def _culled(name: str, is_unwanted: Callable[[Any], bool]) -> Modifier:
             return KEPT
         if type(value) is not list:
             raise bad_value(f"Cannot apply {name} to a non-array value")
+        spend(5 * len(value))
         result = [each for each in value if not is_unwanted(each)]
         return KEPT if len(result) == len(value) else result
 

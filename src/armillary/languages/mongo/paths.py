@@ -14,6 +14,9 @@ from typing import Any
 from bson.dbref import DBRef
 
 from armillary.model.bson_values import MISSING
+from armillary.work import make, spend
+
+_STRIDE = 256  # elements between two turns of the meter
 
 Parts = tuple[str, ...]
 Test = Callable[[Any], bool]
@@ -45,13 +48,21 @@ def predicate(path: str, test: Test, *, unwinds: bool = True) -> Callable[[dict[
 def _predicate_of_field(name: str, test: Test) -> Callable[[dict[str, Any]], bool]:
     def holds(document: dict[str, Any]) -> bool:
         value = document.get(name, MISSING)
-        if type(value) is list:
-            for each in value:
-                if test(each):
-                    return True
+        if type(value) is list and _any(value, test):
+            return True
         return test(value)
 
     return holds
+
+
+def _any(array: list[Any], test: Test) -> bool:
+    if len(array) <= _STRIDE:
+        spend(2 * len(array))
+        for each in array:  # noqa: SIM110 # half the time of any()
+            if test(each):
+                return True
+        return False
+    return any(_any(array[first : first + _STRIDE], test) for first in range(0, len(array), _STRIDE))
 
 
 def _walk(container: Any, parts: Parts, place: int, test: Test, unwinds: bool) -> bool:
@@ -61,10 +72,8 @@ def _walk(container: Any, parts: Parts, place: int, test: Test, unwinds: bool) -
         value = member(container, parts[place])
         place += 1
         if place == last:
-            if unwinds and type(value) is list:
-                for each in value:
-                    if test(each):
-                        return True
+            if unwinds and type(value) is list and _any(value, test):
+                return True
             return test(value)
         kind = type(value)
         if kind is dict:
@@ -81,6 +90,8 @@ def _through(array: list[Any], parts: Parts, place: int, test: Test, unwinds: bo
     wanted = index_of(parts[place])
     is_end = place + 1 == len(parts)
     for index, each in enumerate(array):
+        if index % _STRIDE == 0:
+            spend(5 * min(_STRIDE, len(array) - index))
         kind = type(each)
         if kind is DBRef:
             each, kind = fields_of(each), dict
@@ -156,8 +167,12 @@ def with_value(target: Any, parts: Sequence[str], value: Any, place: int = 0) ->
     if place == len(parts):
         return value
     if type(target) is list:
+        make(8 * len(target))
+        spend(5 * len(target))
         return [with_value(each, parts, value, place) for each in target]
     made = dict(target) if type(target) is dict else {}
+    if len(made) > _STRIDE:
+        make(24 * len(made))
     field = parts[place]
     below = with_value(made.get(field, MISSING), parts, value, place + 1)
     if below is MISSING:

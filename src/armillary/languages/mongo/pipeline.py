@@ -10,10 +10,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from armillary import limits
+from armillary import limits, work
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.dependencies import pipeline_fields
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
+from armillary.languages.mongo.expressions.compiling import weight
 from armillary.languages.mongo.matching import Matcher, compile_filter
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.stages import (
@@ -176,7 +177,7 @@ def compile_transform(given: Sequence[Any], context: Context) -> Transform:
         name, spec = _taken_apart(stage)
         if name not in _TRANSFORMS:
             raise refusal(72, f"{name} is not allowed to be used within an update")
-        steps.append(_TRANSFORMS[name](name, spec, context))
+        steps.append(weighed(_TRANSFORMS[name](name, spec, context), weight(spec)))
 
     def transform(document: Document) -> Document:
         for step in steps:
@@ -184,6 +185,14 @@ def compile_transform(given: Sequence[Any], context: Context) -> Transform:
         return document
 
     return transform
+
+
+def weighed(transform: Transform, units: int) -> Transform:
+    def weigh(document: Document) -> Document:
+        work.spend(units)
+        return transform(document)
+
+    return weigh
 
 
 def check_stages(given: Sequence[Any]) -> None:
@@ -310,7 +319,7 @@ class _Compiler:
         context = pipeline.context
         added: Compiled | list[Stage]
         if name in _TRANSFORMS:
-            added = each(_TRANSFORMS[name](name, spec, context))
+            added = each(weighed(_TRANSFORMS[name](name, spec, context), weight(spec)))
         elif name == "$match":
             added = _matching(self._matcher(_filter_of(spec)))
         elif name == "$sort":

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from armillary.languages.mongo import paths
-from armillary.model.bson_values import Document
+from armillary.model.bson_values import MISSING, Document
+from armillary.work import spend
+
+_MANY = 64
 
 Test = Callable[[Any], bool]
 Holds = Callable[[Document], bool]
@@ -34,6 +37,8 @@ class Not:
 @dataclass(frozen=True, slots=True)
 class Both:
     parts: tuple[ValuePredicate, ...]
+    values: Sequence[Any] = ()  # if each part is equality with one of many values
+    key: Callable[[Any], Any] | None = None  # that they are equal by
 
 
 ValuePredicate = Leaf | Not | Both
@@ -118,6 +123,27 @@ class AnyOf(Node):
         return next((node.position(document, array) for node in self._nodes if node.holds(document)), None)
 
 
+class HasAll(AllOf):
+    """Equality with each of many values, as `$all` has it: the values at the path are looked through once."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str, values: Sequence[Any], parts: Sequence[Leaf], key: Callable[[Any], Any]) -> None:
+        super().__init__([AtPath(path, part) for part in parts])
+        wanted = frozenset(key(each) for each in values)
+
+        def holds(document: Document) -> bool:
+            missing = set(wanted)
+
+            def note(value: Any) -> bool:
+                missing.discard(key(None if value is MISSING else value))
+                return not missing
+
+            return paths.predicate(path, note)(document)
+
+        self.holds = holds
+
+
 def negated(node: Node) -> Node:
     holds = node.holds
     return Node(lambda document: not holds(document))
@@ -129,6 +155,8 @@ def at_path(path: str, predicate: ValuePredicate) -> Node:
             return AtPath(path, predicate)
         case Not():
             return negated(at_path(path, predicate.part))
+        case Both(values=[*values]) if predicate.key is not None:
+            return HasAll(path, values, [part for part in predicate.parts if isinstance(part, Leaf)], predicate.key)
     return all_of([at_path(path, part) for part in predicate.parts])
 
 
@@ -147,13 +175,29 @@ def _all(parts: Sequence[Holds]) -> Holds:
         first, second = parts
         return lambda document: first(document) and second(document)
 
+    if len(parts) > _MANY:
+        return lambda document: _decided(parts, document, ends_with=False)
+
     def holds(document: Document) -> bool:
         return all(part(document) for part in parts)
 
     return holds
 
 
+def _decided(parts: Sequence[Holds], document: Document, *, ends_with: bool) -> bool:
+    """The same for very many parts."""
+    for place, part in enumerate(parts):
+        if place % _MANY == 0:
+            spend(4 * _MANY)
+        if part(document) is ends_with:
+            return ends_with
+    return not ends_with
+
+
 def _any(parts: Sequence[Holds]) -> Holds:
+    if len(parts) > _MANY:
+        return lambda document: _decided(parts, document, ends_with=True)
+
     def holds(document: Document) -> bool:
         return any(part(document) for part in parts)
 

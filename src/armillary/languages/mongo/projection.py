@@ -17,6 +17,7 @@ from armillary.languages.mongo.expressions.compiling import check_path, compile_
 from armillary.languages.mongo.matching import Matcher, compile_filter
 from armillary.languages.mongo.paths import Parts, split, with_value
 from armillary.model.bson_values import MISSING, Document, is_number, shell_text
+from armillary.work import spend
 
 Projection = Callable[[Document], Document]
 
@@ -206,6 +207,7 @@ def _keeps(entries: list[tuple[int, str, Any]], is_stage: bool) -> bool:
 def _included(document: Document, tree: _Tree) -> Document:
     children = tree.children
     answer: Document = {}
+    spend(2 + len(document))
     for name, value in document.items():
         if name in children:
             below = children[name]
@@ -219,6 +221,7 @@ def _included_value(value: Any, tree: _Tree) -> Any:
     if type(value) is dict:
         return _included(value, tree)
     if type(value) is list:
+        spend(3 * len(value))
         kept = [_included_value(each, tree) for each in value]
         return [each for each in kept if each is not MISSING]
     return {} if tree.has_computed else MISSING
@@ -227,6 +230,7 @@ def _included_value(value: Any, tree: _Tree) -> Any:
 def _excluded(document: Document, tree: _Tree) -> Document:
     children = tree.children
     answer: Document = {}
+    spend(2 + len(document))
     for name, value in document.items():
         if name not in children:
             answer[name] = value

@@ -27,6 +27,8 @@ from armillary.model.bson_values import (
     shell_text,
 )
 from armillary.model.field_indexes import EMPTY, Parts, rows_of
+from armillary.model.sorting import sorted_values
+from armillary.work import spend
 
 _NULL: Final[Key] = (CLASS_NULL,)
 _EMPTY: Final[Key] = (CLASS_EMPTY_ARRAY,)
@@ -73,7 +75,7 @@ class Sort:
     def applied(self, documents: Iterable[Document]) -> list[Document]:
         if self.natural:
             return list(documents)[:: self.natural]
-        return sorted(documents, key=self.key) if self.fields else list(documents)
+        return sorted_values(documents, self.key) if self.fields else list(documents)
 
 
 def compile_sort(given: Any, collation: Collation | None = None, text: TextQuery | None = None) -> Sort:
@@ -207,6 +209,7 @@ def _rows(document: Document, parts: tuple[Parts, ...], key: Callable[[Any], Key
         rows = rows_of(document, parts)
     except Failure:
         raise bad_value("cannot sort with keys that are parallel arrays") from None
+    spend(6 * len(rows) * len(parts))
     return [tuple([_key(value, key) for value in row]) for row in rows]
 
 

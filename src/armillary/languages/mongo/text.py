@@ -19,12 +19,14 @@ from armillary.languages.mongo.stop_words import STOP_WORDS
 from armillary.model.bson_values import Document, type_name
 from armillary.query.stemming import stem
 from armillary.query.words import words_of
+from armillary.work import spend
 
 _LANGUAGES: Final = {
     "en": "en-US", "english": "en-US", "de": "de-DE", "german": "de-DE", "es": "es-ES", "spanish": "es-ES",
     "fr": "fr-FR", "french": "fr-FR", "it": "it-IT", "italian": "it-IT", "pt": "pt-PT", "portuguese": "pt-PT",
     "none": "",
 }  # fmt: skip
+_PART: Final = 32 * 1024  # characters of a text that are looked at at once
 _PIECE: Final = re.compile(r'(-?)(?:"([^"]*)"|([^\s"]+))')
 _WORD: Final = re.compile(r"[^\W_]+")
 _ENGLISH: Final = "en-US"
@@ -123,7 +125,11 @@ class TextQuery:
     def matches(self, document: Document) -> bool:
         texts = [self._folded(text) for text, _ in _texts(document, self._index)]
         language = _language_in(document, self._index) or ""
-        words = {word for text in texts for word in _words(text, language)}
+        wanted = self._terms.union(*self._unwanted)
+        words: set[str] = set()
+        for text in texts:
+            for piece in _pieces(text):
+                words.update(wanted.intersection(_words(piece, language)))
         if not self._terms & words or any(unwanted and unwanted <= words for unwanted in self._unwanted):
             return False
         if not self._phrases and not self._unwanted_phrases:
@@ -137,14 +143,18 @@ class TextQuery:
         language = _language_in(document, self._index) or ""
         for text, weight in _texts(document, self._index):
             text = self._folded(text)
-            words = _words(text, language)
-            counts = Counter(words)
+            counts: Counter[str] = Counter()
+            number = 0
+            for piece in _pieces(text):
+                words = _words(piece, language)
+                number += len(words)
+                counts.update([word for word in words if word in self._terms])
             for term in self._terms:
                 count = counts[term]
                 if count:
                     frequency = sum(0.5**place for place in range(count))
                     exactness = 1.1 if text == term else 1.0
-                    total += weight * frequency * (0.5 * count / len(words) + 0.5) * exactness
+                    total += weight * frequency * (0.5 * count / number + 0.5) * exactness
         return total
 
 
@@ -163,6 +173,7 @@ def _strings(value: Any) -> Iterator[str]:
     pending = [value]
     while pending:
         each = pending.pop()
+        spend(2)
         if type(each) is str:
             yield each
         elif type(each) is dict:
@@ -177,7 +188,23 @@ def _bare(text: str, *, keeps_case: bool = False, keeps_accents: bool = False) -
         text = text.lower()
     if keeps_accents or text.isascii():
         return text
+    if len(text) > _PART:
+        return "".join([_bare(piece, keeps_case=True) for piece in _pieces(text)])
     return "".join([each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each)])
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A long text in parts that end where words do, each of some milliseconds."""
+    first = 0
+    while len(text) - first > _PART:
+        spend(_PART)
+        last = text.find(" ", first + _PART) + 1
+        if not last:
+            break
+        yield text[first:last]
+        first = last
+    spend(min(len(text) - first, _PART))
+    yield text[first:] if first else text
 
 
 def _words(text: str, language: str) -> tuple[str, ...]:

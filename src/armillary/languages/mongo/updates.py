@@ -28,6 +28,7 @@ from armillary.languages.mongo.modifiers import KEPT, MODIFIERS, Modifier, Place
 from armillary.languages.mongo.paths import Parts, fields_of, index_of, split
 from armillary.languages.mongo.pipeline import compile_transform
 from armillary.model.bson_values import MISSING, Document, equal, is_identical, shell_text, type_name
+from armillary.work import spend
 
 _EMPTY_NAME, _DOLLAR_NAME = 56, 52
 _PADDING_MAX: Final = 1_500_000  # elements that one update may add to reach an index
@@ -265,6 +266,7 @@ class _OperatorUpdate(Update):
     def _grown(changes: Sequence[tuple[str, Sequence[str], Modifier]]) -> _Tree:
         tree = _Tree()
         for path, parts, modifier in changes:
+            spend(10)
             _add(tree, path, parts, modifier)
         tree.complete()
         return tree
@@ -304,6 +306,7 @@ class _OperatorUpdate(Update):
                 else:
                     array = _array_for(path, value)
                     matches = self._filters.matches(part[2:-1])
+                    spend(6 * len(array))
                     following += [([*path, str(place)], each) for place, each in enumerate(array) if matches(each)]
             found = following
         return [path for path, _ in found]
@@ -384,6 +387,7 @@ def _reaches(tree: _Tree) -> bool:
 
 def _applied_to_fields(tree: _Tree, fields: Document, document: Document, path: str, is_insert: bool) -> Any:
     result = fields
+    spend(len(fields) // 8 + 8 * len(tree.order))
     for name in tree.order:
         below = f"{path}.{name}" if path else name
         value = _applied(tree.children[name], fields.get(name, MISSING), document, below, is_insert)
@@ -400,6 +404,7 @@ def _applied_to_fields(tree: _Tree, fields: Document, document: Document, path: 
 
 def _applied_to_elements(tree: _Tree, array: list[Any], document: Document, path: str, is_insert: bool) -> Any:
     result = array
+    spend(len(array) // 8 + 8 * len(tree.order))
     for name in tree.order:
         node = tree.children[name]
         index = index_of(name)

@@ -15,6 +15,7 @@ from armillary.languages.mongo.matching import is_operators
 from armillary.languages.mongo.paths import split
 from armillary.languages.mongo.updates import Update, check_immutable
 from armillary.model.bson_values import Document, equal
+from armillary.work import spend
 
 _NOT_SINGLE, _NOT_EXACT = 54, 111
 
@@ -85,6 +86,7 @@ def _pinned_by(path: str, operators: Document) -> Iterator[tuple[str, Any]]:
 
 
 def _pin(path: str, value: Any, found: dict[str, Any]) -> None:
+    spend(2 * len(found))
     for other, earlier in found.items():
         if other == path:
             if equal(earlier, value):

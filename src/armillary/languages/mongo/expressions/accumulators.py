@@ -30,6 +30,8 @@ from armillary.languages.mongo.expressions.objects import merge_objects
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.sorting import Descending
 from armillary.model.bson_values import MISSING
+from armillary.model.sorting import sorted_values
+from armillary.work import spend
 
 KeyOf = Callable[[Any], Any]
 
@@ -148,7 +150,7 @@ class Percentiles:
                 self._budget.take(32)
 
     def result(self) -> Any:
-        numbers = sorted(self._numbers)
+        numbers = sorted_values(self._numbers)
         found = [self._at(numbers, rank) for rank in self._ranks]
         return found[0] if self._is_single else found
 
@@ -223,6 +225,7 @@ class Push:
             self._values.append(value)
 
     def result(self) -> Any:
+        spend(len(self._values) // 64)
         return list(self._values)
 
 
@@ -301,6 +304,7 @@ class Ordered:
 
     def add(self, value: Any) -> None:
         key, output = value
+        spend(10)
         numbered = (key, next(self._numbers))
         entry = _Entry(numbered if self._is_last else Descending(numbered), output)
         if len(self._kept) < self._most:
@@ -310,7 +314,7 @@ class Ordered:
             heapq.heapreplace(self._kept, entry)
 
     def result(self) -> Any:
-        entries = sorted(self._kept, reverse=not self._is_last)
+        entries = sorted_values(self._kept, is_reversed=not self._is_last)
         found = [None if entry.output is MISSING else entry.output for entry in entries]
         if self._is_single:
             return found[0] if found else None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from armillary import work
 from armillary.languages.mongo.context import ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
 from armillary.languages.mongo.expressions.accumulators import (
@@ -43,6 +44,7 @@ from armillary.languages.mongo.sorting import compile_sort_by
 from armillary.model.bson_values import shell_text
 
 Begin = Callable[[Scope, Budget], Accumulator]
+_STRIDE: Final = 512  # values between two turns of the meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,9 @@ def _over_array(begin: Callable[[Context], Accumulator]) -> Operator:
             if len(values) == 1 and type(values[0]) is list:
                 values = values[0]
             accumulator = begin(context)
-            for value in values:
+            for place, value in enumerate(values):
+                if place % _STRIDE == 0:
+                    work.spend(4 * min(_STRIDE, len(values) - place))
                 accumulator.add(value)
             return accumulator.result()
 
@@ -224,6 +228,7 @@ def _percentiles_of(name: str, spec: Any, context: Context) -> Expression:
         value = value_of(scope)
         percentiles = Percentiles(ranks_of(scope), name == "$median", Budget(name))
         for each in value if type(value) is list else [value]:
+            work.spend(6)
             percentiles.add(each)
         return percentiles.result()
 

@@ -9,27 +9,34 @@ from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any, Final
 
-from armillary import limits
+from armillary import limits, work
 from armillary.languages.mongo.context import Context, Expression, Scope
-from armillary.languages.mongo.elements import truth, whole_number
+from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
     Function,
     Named,
     Operator,
-    check_variable_name,
+    check_count,
     compile_expression,
+    folded,
     named_arguments,
 )
 from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, is_nullish
 from armillary.languages.mongo.expressions.strings import bound
-from armillary.languages.mongo.memory import check_growth
+from armillary.languages.mongo.memory import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
 from armillary.languages.mongo.sorting import element_key
-from armillary.model.bson_values import INT64_MAX, MISSING, is_number, shell_text, type_name
+from armillary.model.bson_values import MISSING, is_number, list_keys, shell_text, type_name
+from armillary.model.sorting import sorted_values
 
 KeyOf = Callable[[Any], Any]
-_LONG: Final = 10_000  # elements; shorter arrays are not looked at where they only lose or keep some
+_STRIDE: Final = 512  # elements between two turns of the meter
+_SHORT: Final = 8  # elements of an array that is not worth keys
+_KEYED_MAX: Final = 300_000  # elements whose keys are kept
+_KEYED_BYTES: Final = 150  # of one of them
+NUMBER_BYTES: Final = 40  # of a number and its place in a list
+LONG: Final = 10_000  # elements; shorter arrays are not looked at where they only lose or keep some
 
 
 def _array_elem_at(array: Any, index: Any) -> Any:
@@ -59,15 +66,16 @@ def _end_element(name: str, place: int) -> Callable[[Any], Any]:
     return evaluate
 
 
-def _concat_arrays(*arrays: Any) -> Any:
+def concat_arrays(*arrays: Any) -> Any:
     joined: list[Any] = []
     for array in arrays:
         if is_nullish(array):
             return None
         if type(array) is not list:
             raise refusal(28664, f"$concatArrays only supports arrays, not {type_name(array)}")
+        work.make(8 * len(array))
         joined += array
-    return check_growth(joined) if len(joined) > _LONG else joined
+    return check_growth(joined) if len(joined) > LONG else joined
 
 
 def _size(array: Any) -> int:
@@ -81,6 +89,7 @@ def _reverse(array: Any) -> Any:
         return None
     if type(array) is not list:
         raise refusal(34435, f"The argument to $reverseArray must be an array, but was of type: {type_name(array)}")
+    work.make(8 * len(array))
     return array[::-1]
 
 
@@ -94,6 +103,7 @@ def _slice(array: Any, second: Any, third: Any = MISSING) -> Any:
     place = as_int32(second)
     if place is None:
         raise refusal(28726, f"Second argument to $slice can't be represented as a 32-bit integer: {second}")
+    work.make(8 * min(len(array), abs(place)))
     if third is MISSING:
         return array[:place] if place >= 0 else array[place:]
     if type(third) not in RANKS:
@@ -104,6 +114,7 @@ def _slice(array: Any, second: Any, third: Any = MISSING) -> Any:
     if count <= 0:
         raise refusal(28729, f"Third argument to $slice must be positive: {count}")
     first = place if place >= 0 else max(0, len(array) + place)
+    work.make(8 * min(len(array), count))
     return array[first : first + count]
 
 
@@ -127,6 +138,7 @@ def _range(start: Any, end: Any, step: Any = 1) -> list[int]:
     found = range(*numbers)
     if len(found) > limits.MONGO_RANGE_MAX:
         raise refusal(146, f"$range would use too much memory: {len(found)} numbers, at most {limits.MONGO_RANGE_MAX}")
+    work.make(NUMBER_BYTES * len(found))
     return list(found)
 
 
@@ -138,97 +150,46 @@ def _index_of_array(key: KeyOf, array: Any, wanted: Any, start: Any = 0, end: An
     first = bound("$indexOfArray", start, "starting")
     last = len(array) if end is MISSING else min(len(array), bound("$indexOfArray", end, "ending"))
     wanted_key = key(wanted)
-    for place in range(first, last):
-        if key(array[place]) == wanted_key:
+    place = _place_of(wanted_key, array[first:last], key)
+    return -1 if place is None else first + place
+
+
+def _place_of(wanted_key: Any, array: list[Any], key: KeyOf) -> int | None:
+    for place, each in enumerate(array):
+        if place % _STRIDE == 0:
+            work.spend(5 * min(_STRIDE, len(array) - place))
+        if key(each) == wanted_key:
             return place
-    return -1
+    return None
 
 
-def _in(key: KeyOf, wanted: Any, array: Any) -> bool:
-    if type(array) is not list:
-        raise refusal(40081, f"$in requires an array as a second argument, found: {type_name(array)}")
-    wanted_key = key(wanted)
-    return any(key(each) == wanted_key for each in array)
+def _in(name: str, spec: Any, context: Context) -> Expression:
+    given = spec if type(spec) is list else [spec]
+    check_count(name, len(given), 2, 2)
+    parts = [compile_expression(each, context) for each in given]
+    wanted_of, array_of = parts
+    key = context.key
+    # The array that was looked into last, and once it is looked into again the keys of its elements: where each element
+    # of one array is looked for in another, that is much less work. Values are never changed, so the same object holds
+    # the same elements.
+    last: list[Any] | None = None
+    keys: frozenset[Any] | None = None
 
-
-# For each element.
-
-
-def _filter(name: str, spec: Any, context: Context) -> Expression:
-    given = named_arguments(name, spec, {"input": 28648, "cond": 28650}, ("as", "limit"), 28646, 28647)
-    array_of = compile_expression(given["input"], context)
-    limit_of = compile_expression(given["limit"], context) if "limit" in given else Constant(None)
-    inner, (place,) = context.bind(check_variable_name(given.get("as", "this")))
-    condition = compile_expression(given["cond"], inner)
-
-    def evaluate(scope: Scope) -> Any:
-        array = array_of(scope)
-        if is_nullish(array):
-            return None
+    def evaluate(scope: Scope) -> bool:
+        nonlocal last, keys
+        wanted, array = wanted_of(scope), array_of(scope)
         if type(array) is not list:
-            raise refusal(28651, f"input to $filter must be an array not {type_name(array)}")
-        limit = limit_of(scope)
-        most = INT64_MAX if is_nullish(limit) else as_int32(limit)
-        if most is None:
-            raise refusal(327391, f"$filter: limit must be represented as a 32-bit integral value: {shell_text(limit)}")
-        if most < 1:
-            raise refusal(327392, f"$filter: limit must be greater than 0: {most}")
-        kept = []
-        for each in array:
-            scope[place] = each
-            if truth(condition(scope)):
-                kept.append(each)
-                if len(kept) == most:
-                    break
-        return kept
+            raise refusal(40081, f"$in requires an array as a second argument, found: {type_name(array)}")
+        if array is not last:
+            last, keys = array, None
+        elif keys is None and _SHORT < len(array) <= _KEYED_MAX:
+            work.make(_KEYED_BYTES * len(array))
+            keys = frozenset(list_keys(array, key))
+        if keys is not None:
+            return key(wanted) in keys
+        return _place_of(key(wanted), array, key) is not None
 
-    return evaluate
-
-
-def _map(name: str, spec: Any, context: Context) -> Expression:
-    given = named_arguments(name, spec, {"input": 16880, "in": 16882}, ("as",), 16878, 16879)
-    array_of = compile_expression(given["input"], context)
-    inner, (place,) = context.bind(check_variable_name(given.get("as", "this")))
-    body = compile_expression(given["in"], inner)
-
-    def evaluate(scope: Scope) -> Any:
-        array = array_of(scope)
-        if is_nullish(array):
-            return None
-        if type(array) is not list:
-            raise refusal(16883, f"input to $map must be an array not {type_name(array)}")
-        made = []
-        for each in array:
-            scope[place] = each
-            value = body(scope)
-            made.append(None if value is MISSING else value)
-        return check_growth(made) if len(made) > 1 and type(made[0]) in (str, list, dict) else made
-
-    return evaluate
-
-
-def _reduce(name: str, spec: Any, context: Context) -> Expression:
-    given = named_arguments(name, spec, {"input": 40077, "initialValue": 40078, "in": 40079}, (), 40075, 40076)
-    array_of = compile_expression(given["input"], context)
-    initial = compile_expression(given["initialValue"], context)
-    inner, (this, so_far) = context.bind("this", "value")
-    body = compile_expression(given["in"], inner)
-
-    def evaluate(scope: Scope) -> Any:
-        array = array_of(scope)
-        if is_nullish(array):
-            return None
-        if type(array) is not list:
-            raise refusal(40080, f"$reduce requires that 'input' be an array, found: {shell_text(array)}")
-        value = initial(scope)
-        for place, each in enumerate(array):
-            scope[this], scope[so_far] = each, value
-            value = body(scope)
-            if place % 4 == 3 and (type(value) is list or type(value) is dict):
-                check_growth(value)
-        return value
-
-    return evaluate
+    return folded(evaluate, parts)
 
 
 def _zip(name: str, spec: Any, context: Context) -> Expression:
@@ -259,6 +220,10 @@ def _zip(name: str, spec: Any, context: Context) -> Expression:
             if type(array) is not list:
                 raise refusal(34468, f"$zip found a non-array expression in input: {shell_text(array)}")
             arrays.append(array)
+        lengths = [len(array) for array in arrays]
+        row_bytes = LIST_BYTES + 8 + 8 * len(arrays)
+        work.make((max(lengths) if is_longest else min(lengths)) * row_bytes)
+        work.spend(sum(lengths))
         if not is_longest:
             return [list(each) for each in zip(*arrays, strict=False)]
         fills = [None if (value := each(scope)) is MISSING else value for each in fillers]
@@ -296,11 +261,19 @@ def _some(choose: Callable[[KeyOf, list[Any], int], list[Any]], object_code: int
 
 
 def least(key: KeyOf, values: list[Any], count: int) -> list[Any]:
-    return heapq.nsmallest(count, [value for value in values if not is_nullish(value)], key=key)
+    return _extreme(key, values, count, is_greatest=False)
 
 
 def greatest(key: KeyOf, values: list[Any], count: int) -> list[Any]:
-    return heapq.nlargest(count, [value for value in values if not is_nullish(value)], key=key)
+    return _extreme(key, values, count, is_greatest=True)
+
+
+def _extreme(key: KeyOf, values: list[Any], count: int, *, is_greatest: bool) -> list[Any]:
+    work.make(NUMBER_BYTES * len(values))
+    found = [value for value in values if not is_nullish(value)]
+    if len(found) > _STRIDE:
+        return sorted_values(found, key, is_reversed=is_greatest)[:count]
+    return (heapq.nlargest if is_greatest else heapq.nsmallest)(count, found, key=key)
 
 
 def _sort_array(name: str, spec: Any, context: Context) -> Expression:
@@ -331,7 +304,8 @@ def _sort_array(name: str, spec: Any, context: Context) -> Expression:
             raise refusal(
                 2942504, f"The input argument to $sortArray must be an array, but was of type: {type_name(array)}"
             )
-        return sorted(array, key=key, reverse=is_reversed)
+        work.make(8 * len(array))
+        return sorted_values(array, key, is_reversed=is_reversed)
 
     return evaluate
 
@@ -347,10 +321,13 @@ def _array_to_object(array: Any) -> Any:
     made: dict[str, Any] = {}
     if not array:
         return made
+    work.make(DOCUMENT_BYTES + MEMBER_BYTES * len(array))
     is_pairs = type(array[0]) is list
     if not is_pairs and type(array[0]) is not dict:
         raise refusal(40398, f"Unrecognised input type format for $arrayToObject: {type_name(array[0])}")
-    for each in array:
+    for place, each in enumerate(array):
+        if place % _STRIDE == 0:
+            work.spend(8 * min(_STRIDE, len(array) - place))
         name, value = _pair(each) if is_pairs else _member(each)
         if "\0" in name:
             raise refusal(4940401 if is_pairs else 4940400, "Key field cannot contain an embedded null byte")
@@ -410,20 +387,17 @@ def _member(each: Any) -> tuple[str, Any]:
 OPERATORS: Final[Mapping[str, Operator]] = {
     "$arrayElemAt": Function(_array_elem_at, 2, 2),
     "$arrayToObject": Function(_array_to_object),
-    "$concatArrays": Function(_concat_arrays, 0, None),
-    "$filter": _filter,
+    "$concatArrays": Function(concat_arrays, 0, None),
     "$first": Function(_end_element("$first", 0)),
     "$last": Function(_end_element("$last", -1)),
     "$firstN": _some(lambda key, array, count: array[:count], 5787801),
     "$lastN": _some(lambda key, array, count: array[-count:], 5787801),
     "$maxN": _some(greatest),
     "$minN": _some(least),
-    "$in": Function(_in, 2, 2, is_keyed=True),
+    "$in": _in,
     "$indexOfArray": Function(_index_of_array, 2, 4, is_keyed=True),
     "$isArray": Function(lambda value: type(value) is list),
-    "$map": _map,
     "$range": Function(_range, 2, 3),
-    "$reduce": _reduce,
     "$reverseArray": Function(_reverse),
     "$size": Function(_size),
     "$slice": Function(_slice, 2, 3),

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from bson.dbref import DBRef
 
-from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
+from armillary.languages.mongo.context import CURRENT, Context, Expression, Scope
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
-from armillary.languages.mongo.memory import check_growth
+from armillary.languages.mongo.memory import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
 from armillary.model.bson_values import MISSING, Document, shell_text
+from armillary.work import make, spend
 
 UNKNOWN_EXPRESSION: Final = 168
 
@@ -75,6 +76,7 @@ def is_operator(name: str) -> bool:
 def compile_expression(spec: Any, context: Context) -> Expression:
     """A function of a scope; see `Context.scope`."""
     kind = type(spec)
+    spend(20)
     if kind is str:
         return _reference(spec, context) if spec.startswith("$") else Constant(spec)
     if kind is dict:
@@ -90,13 +92,33 @@ def compile_over_documents(spec: Any, context: Context) -> Callable[[Document], 
     if isinstance(expression, Constant):
         value = expression.value
         return lambda document: value
-    scope = context.scope({})
+    units, places = weight(spec), context.scope({})[2:]
 
     def evaluate(document: Document) -> Any:
-        scope[CURRENT] = scope[ROOT] = document
-        return expression(scope)
+        spend(units)
+        return expression([document, document, *places])
 
     return evaluate
+
+
+_NODE_UNITS: Final = 4
+
+
+def weight(*specs: Any) -> int:
+    """The units to spend when expressions are evaluated once: by their parts, not by the sizes of values, which their
+    functions spend for themselves."""
+    count = 0
+    pending: list[Any] = list(specs)
+    while pending:
+        spec = pending.pop()
+        count += 1
+        if type(spec) is dict:
+            pending.extend(spec.values())
+        elif type(spec) is list:
+            pending.extend(spec)
+        if count % 1_000 == 0:
+            spend(1_000)
+    return count * _NODE_UNITS
 
 
 # Paths and variables.
@@ -187,6 +209,8 @@ def value_at(value: Any, parts: Sequence[str], first: int = 0) -> Any:
         if type(value) is dict:
             value = value.get(parts[place], MISSING)
         elif type(value) is list:
+            make(16 * len(value))
+            spend(3 * len(value))
             found = [value_at(each, parts, place) for each in value if type(each) is dict or type(each) is DBRef]
             return [each for each in found if each is not MISSING]
         elif type(value) is DBRef:
@@ -236,6 +260,7 @@ def _object(spec: Document, context: Context) -> Expression:
 
 
 def _made(members: list[tuple[str, Expression]], scope: Scope) -> Document:
+    make(DOCUMENT_BYTES + MEMBER_BYTES * len(members))
     document = {}
     growing = 0
     for name, expression in members:
@@ -248,6 +273,7 @@ def _made(members: list[tuple[str, Expression]], scope: Scope) -> Document:
 
 def _array(elements: list[Expression]) -> Expression:
     def evaluate(scope: Scope) -> list[Any]:
+        make(LIST_BYTES + 8 * len(elements))
         made = [None if (value := each(scope)) is MISSING else value for each in elements]
         return check_growth(made) if sum([type(value) in _GROWING for value in made]) > 1 else made
 

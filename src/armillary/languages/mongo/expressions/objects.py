@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from armillary import work
 from armillary.languages.mongo.context import Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import (
@@ -15,6 +16,7 @@ from armillary.languages.mongo.expressions.compiling import (
     named_arguments,
 )
 from armillary.languages.mongo.expressions.numbers import is_nullish
+from armillary.languages.mongo.memory import DOCUMENT_BYTES, MEMBER_BYTES
 from armillary.model.bson_values import MISSING, Document, shell_text, type_name
 
 
@@ -22,6 +24,8 @@ def merge_objects(*values: Any) -> Document:
     merged: Document = {}
     for value in values[0] if len(values) == 1 and type(values[0]) is list else values:
         if type(value) is dict:
+            work.make(MEMBER_BYTES * len(value))
+            work.spend(2 + len(value))
             merged.update(value)
         elif not is_nullish(value):
             raise refusal(
@@ -36,6 +40,8 @@ def _object_to_array(value: Any) -> Any:
         return None
     if type(value) is not dict:
         raise refusal(40390, f"$objectToArray requires a document input, found: {type_name(value)}")
+    work.make(len(value) * (DOCUMENT_BYTES + 2 * MEMBER_BYTES + 8))
+    work.spend(len(value))
     return [{"k": name, "v": each} for name, each in value.items()]
 
 
@@ -105,6 +111,7 @@ def _set_field(name: str, spec: Any, context: Context) -> Expression:
         if type(target) is not dict:
             raise refusal(4161105, f"{name} requires 'input' to evaluate to type Object")
         value = value_of(scope)
+        work.make(MEMBER_BYTES * len(target))
         made = dict(target)
         if value is MISSING:
             made.pop(field, None)

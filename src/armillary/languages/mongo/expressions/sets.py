@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from armillary import work
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import Function, Operator
 from armillary.languages.mongo.expressions.numbers import is_nullish
-from armillary.model.bson_values import type_name
+from armillary.model.bson_values import list_keys, type_name
+
+_ELEMENT_BYTES: Final = 150  # of a key and its place
 
 KeyOf = Callable[[Any], Any]
 
 
 def _keys(key: KeyOf, values: list[Any]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
-    for value in values:
-        found.setdefault(key(value), value)
+    _add(found, key, values)
     return found
+
+
+def _add(found: dict[Any, Any], key: KeyOf, values: list[Any]) -> None:
+    work.make(_ELEMENT_BYTES * len(values))
+    for each, value in zip(list_keys(values, key), values, strict=True):
+        found.setdefault(each, value)
 
 
 def _equals(key: KeyOf, *arrays: Any) -> bool:
@@ -27,7 +35,7 @@ def _equals(key: KeyOf, *arrays: Any) -> bool:
             raise refusal(
                 17044, f"All operands of $setEquals must be arrays. One argument is of type: {type_name(array)}"
             )
-    first, *others = [{key(value) for value in array} for array in arrays]
+    first, *others = [_keys(key, array).keys() for array in arrays]
     return all(other == first for other in others)
 
 
@@ -54,8 +62,7 @@ def _union(key: KeyOf, *arrays: Any) -> Any:
             raise refusal(
                 17043, f"All operands of $setUnion must be arrays. One argument is of type: {type_name(array)}"
             )
-        for value in array:
-            found.setdefault(key(value), value)
+        _add(found, key, array)
     return list(found.values())
 
 
@@ -68,7 +75,7 @@ def _difference(key: KeyOf, left: Any, right: Any) -> Any:
                 code,
                 f"both operands of $setDifference must be arrays. {which} argument is of type: {type_name(array)}",
             )
-    without = {key(value) for value in right}
+    without = _keys(key, right)
     return [value for name, value in _keys(key, left).items() if name not in without]
 
 
@@ -79,13 +86,14 @@ def _is_subset(key: KeyOf, left: Any, right: Any) -> bool:
                 code,
                 f"both operands of $setIsSubset must be arrays. {which} argument is of type: {type_name(array)}",
             )
-    return {key(value) for value in left} <= {key(value) for value in right}
+    return _keys(key, left).keys() <= _keys(key, right).keys()
 
 
 def _elements(name: str, code: int, decide: Callable[[Any], bool]) -> Callable[[Any], bool]:
     def evaluate(array: Any) -> bool:
         if type(array) is not list:
             raise refusal(code, f"{name}'s argument must be an array, but is {type_name(array)}")
+        work.spend(2 * len(array))
         return decide(truth(value) for value in array)
 
     return evaluate

@@ -13,7 +13,7 @@ from bson.datetime_ms import DatetimeMS
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
-from armillary import limits
+from armillary import limits, work
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.calendar import date_of
@@ -24,6 +24,9 @@ from armillary.languages.mongo.regexes import INVALID_PATTERN, regex_matcher
 from armillary.model.bson_values import MISSING, regex_options, shell_text, type_name
 from armillary.query.pattern_matching import Matcher
 
+_COUNTED: Final = 256  # characters of a string that is worth counting
+_PIECE: Final = 16 * limits.KB
+_PART_BYTES, _MATCH_BYTES = 64, 400
 _TO_THE_END: Final = object()
 _UPPER: Final = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER: Final = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -59,13 +62,30 @@ def concat(*values: Any) -> Any:
                 return None
             raise refusal(16702, f"$concat only supports strings, not {type_name(value)}")
     length = sum([len(value) for value in values])
-    if length > limits.MONGO_DOCUMENT_BYTES_MAX:
-        raise refusal(10334, f"$concat makes a string of {length} characters, more than a document holds")
+    if length > _COUNTED:
+        check_length(length)
+        work.make(length)
     return "".join(values)
 
 
+def check_length(length: int) -> None:
+    if length > limits.MONGO_DOCUMENT_BYTES_MAX:
+        raise refusal(10334, f"$concat makes a string of {length} characters, more than a document holds")
+
+
+def _translated(text: str, table: dict[int, int]) -> str:
+    if len(text) <= _COUNTED:
+        return text.translate(table)
+    work.make(len(text))
+    made = []
+    for first in range(0, len(text), _PIECE):  # of some milliseconds, where there is more than ASCII in it
+        work.spend(_PIECE // 4)
+        made.append(text[first : first + _PIECE].translate(table))
+    return "".join(made)
+
+
 def _strcasecmp(left: Any, right: Any) -> int:
-    one, other = text_of(left).translate(_UPPER), text_of(right).translate(_UPPER)
+    one, other = _translated(text_of(left), _UPPER), _translated(text_of(right), _UPPER)
     return (one > other) - (one < other)
 
 
@@ -73,7 +93,10 @@ def _strcasecmp(left: Any, right: Any) -> int:
 
 
 def _substr_bytes(value: Any, start: Any, length: Any) -> str:
-    encoded = text_of(value).encode("utf-8", "surrogatepass")
+    text = text_of(value)
+    if len(text) > _COUNTED:
+        work.make(2 * len(text))
+    encoded = text.encode("utf-8", "surrogatepass")
     if type(start) not in RANKS:
         raise refusal(16034, f"$substrBytes:  starting index must be a numeric type (is BSON type {type_name(start)})")
     if type(length) not in RANKS:
@@ -117,6 +140,8 @@ def _substr_cp(value: Any, start: Any, length: Any) -> str:
         raise refusal(34454, "$substrCP: length must be a nonnegative integer.")
     if first < 0:
         raise refusal(34455, "$substrCP: the starting index must be nonnegative integer.")
+    if len(text) > _COUNTED:
+        work.make(min(count, len(text)))
     return text[first : first + count]
 
 
@@ -151,6 +176,7 @@ def _index_of(name: str, code: int, units: Callable[[str], Any]) -> Callable[...
             raise refusal(code, f"{name} requires a string as the first argument, found: {type_name(text)}")
         if type(wanted) is not str:
             raise refusal(code + 1, f"{name} requires a string as the second argument, found: {type_name(wanted)}")
+        work.spend((len(text) + len(wanted)) // 100)
         within = units(text)
         first = bound(name, start, "starting")
         last = len(within) if end is _TO_THE_END else min(len(within), bound(name, end, "ending"))
@@ -177,6 +203,8 @@ def _split(text: Any, separator: Any) -> Any:
         )
     if not separator:
         raise refusal(40087, "$split requires a non-empty separator")
+    work.make(len(text) + _PART_BYTES * (text.count(separator) + 1))
+    work.spend(len(text) // 100)
     return text.split(separator)
 
 
@@ -198,6 +226,9 @@ def _trim(name: str, strip: Callable[[str, str], str]) -> Operator:
                 f"{name} requires 'chars' to be a string, got {shell_text(characters)} "
                 f"(of type {type_name(characters)}) instead.",
             )
+        if len(text) > _COUNTED:
+            work.make(len(text))
+            work.spend(len(text) // 20)
         return strip(text, characters)
 
     return Named(evaluate, {"input": 50695}, ("chars",), 50696, 50694, defaults={"chars": _BLANKS})
@@ -210,9 +241,12 @@ def _replace(name: str, replace: Callable[[str, str, str], str]) -> Operator:
                 raise refusal(code, f"{name} requires that '{what}' be a string, found: {shell_text(value)}")
         if is_nullish(text) or is_nullish(find) or is_nullish(replacement):
             return None
+        work.spend(len(text) // 200)
         most = len(text) + (len(text) + 1 if not find else text.count(find)) * len(replacement)
         if most > limits.MONGO_DOCUMENT_BYTES_MAX:
             raise refusal(10334, f"{name} makes a string of {most} characters, more than a document holds")
+        work.make(most)
+        work.spend(most // 100)
         return replace(text, find, replacement)
 
     return Named(evaluate, {"input": 51749, "find": 51748, "replacement": 51747}, (), 51751, 51750)
@@ -274,6 +308,8 @@ def _find_all(matcher: Matcher, text: str) -> list[Any]:
         match = matcher.search(text, start)
         if match is None or (start and match.start() == len(text)):
             break
+        work.make(_MATCH_BYTES + 2 * len(match[0]))
+        work.spend(10 + (match.end() - start) // 10)
         found.append(_found(match))
         start = match.end() if match.end() > match.start() else match.end() + 1
     return found
@@ -295,8 +331,8 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "$substr": Function(_substr_bytes, 3, 3),
     "$substrBytes": Function(_substr_bytes, 3, 3),
     "$substrCP": Function(_substr_cp, 3, 3),
-    "$toLower": Function(lambda value: text_of(value).translate(_LOWER)),
-    "$toUpper": Function(lambda value: text_of(value).translate(_UPPER)),
+    "$toLower": Function(lambda value: _translated(text_of(value), _LOWER)),
+    "$toUpper": Function(lambda value: _translated(text_of(value), _UPPER)),
     "$replaceOne": _replace("$replaceOne", lambda text, find, replacement: text.replace(find, replacement, 1)),
     "$replaceAll": _replace("$replaceAll", str.replace),
     "$regexMatch": _regex("$regexMatch", lambda matcher, text: matcher.occurs_in(text), lambda: False),

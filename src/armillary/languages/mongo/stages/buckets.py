@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from bson.decimal128 import Decimal128
 
+from armillary import work
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.aggregates import Aggregate
@@ -19,6 +20,7 @@ from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.stages.grouping import COUNT, check_group_by, compile_outputs
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
 from armillary.model.bson_values import MISSING, Document, shell_text, type_name
+from armillary.model.sorting import sorted_values
 
 _SERIES: Final[dict[str, tuple[float, ...]]] = {
     "R5": (10, 16, 25, 40, 63),
@@ -161,6 +163,7 @@ class _Dividing(Waiting):
     def keep(self, batch: Batch) -> None:
         scope = self._scope
         for document in batch:
+            work.spend(20)
             scope[CURRENT] = scope[ROOT] = document
             value = self._value_of(scope)
             value = None if value is MISSING else value
@@ -193,7 +196,7 @@ class _Dividing(Waiting):
         return batches_of(self._buckets())
 
     def _buckets(self) -> Iterator[Document]:
-        entries = sorted(self._entries, key=lambda entry: entry[0])
+        entries = sorted_values(self._entries, lambda entry: entry[0])
         size = max(1, math.floor(len(entries) / self._count + 0.5))
         first, made = 0, 0
         lower: Any = None
@@ -228,6 +231,7 @@ class _Dividing(Waiting):
         scope[CURRENT] = scope[ROOT] = bounds
         states = [aggregate.begin(scope, self._budget) for _, aggregate in self._outputs]
         for document in documents:
+            work.spend(10 + 10 * len(states))
             scope[CURRENT] = scope[ROOT] = document
             for state, (_, aggregate) in zip(states, self._outputs, strict=True):
                 state.add(aggregate.argument(scope))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
 
-from armillary import limits
+from armillary import limits, work
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
@@ -22,6 +22,7 @@ from armillary.languages.mongo.stages.shaping import setter
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of, each
 from armillary.languages.mongo.stages.windows import set_window_fields
 from armillary.model.bson_values import Document, shell_text, type_name
+from armillary.model.sorting import sorted_values
 
 # $densify.
 
@@ -155,6 +156,7 @@ class _Densifying(Waiting):
 
     def keep(self, batch: Batch) -> None:
         for document in batch:
+            work.spend(20)
             self._budget.take_document(document)
             value = value_at(document, self._path)
             if is_nullish(value):
@@ -169,7 +171,7 @@ class _Densifying(Waiting):
 
     def _made(self) -> Iterator[Document]:
         yield from self._lacking
-        entries = sorted(self._entries, key=lambda entry: (entry[0], entry[1]))
+        entries = sorted_values(self._entries, lambda entry: (entry[0], entry[1]))
         whole: tuple[Any, Any] | None = None
         if self._bounds == "full" and entries:
             whole = tuple([choose(entries, key=lambda entry: entry[1])[2] for choose in (min, max)])
@@ -200,6 +202,7 @@ class _Densifying(Waiting):
         place = 0
         value = first
         while True:
+            work.spend(40)
             key = self._key(value)
             if key > end or (key == end and not includes_last):
                 break

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from bson.int64 import Int64
 
+from armillary import work
 from armillary.languages.mongo.context import RANDOM, Context
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
@@ -15,7 +17,17 @@ from armillary.languages.mongo.expressions.numbers import INT, integer
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.shaping import redact as redact_document
-from armillary.languages.mongo.stages.stage import Batch, Opened, Piecewise, Run, Step, Waiting, batches_of
+from armillary.languages.mongo.stages.stage import (
+    Batch,
+    Batches,
+    Opened,
+    Piecewise,
+    Run,
+    Step,
+    Stream,
+    Waiting,
+    batches_of,
+)
 from armillary.model.bson_values import MISSING, Document, shell_text, type_name
 
 # $limit and $skip.
@@ -110,6 +122,7 @@ class _Sampling(Waiting):
                 self._budget.take_document(document)
                 self._kept.append(document)
             else:
+                work.spend(5)
                 place = int(self._random() * self._seen)
                 if place < self._size:
                     self._kept[place] = document
@@ -141,7 +154,7 @@ def sample(name: str, spec: Any, context: Context) -> Opened:
 # $unwind.
 
 
-def unwind(name: str, spec: Any, context: Context) -> Piecewise:
+def unwind(name: str, spec: Any, context: Context) -> Stream:
     index: list[str] | None = None
     preserves = False
     if type(spec) is dict:
@@ -183,10 +196,28 @@ def unwind(name: str, spec: Any, context: Context) -> Piecewise:
         raise refusal(28818, f"path option to $unwind stage should be prefixed with a '$': {path}")
     parts = check_path(path[1:])
 
-    def take(batch: Batch) -> Batch:
-        return [made for document in batch for made in _unwound(document, parts, index, preserves)]
+    return _Unwinding(lambda document: _unwound(document, parts, index, preserves))
 
-    return Piecewise(take)
+
+class _Unwinding:
+    """Hands on long arrays in parts: a document for each element takes much more room than the array."""
+
+    collection: str | None = None
+
+    def __init__(self, unwound: Callable[[Document], Iterable[Document]]) -> None:
+        self._unwound = unwound
+
+    async def stream(self, source: Batches, run: Run) -> Batches:
+        async with aclosing(source):
+            async for batch in source:
+                for made in batches_of(self._each(batch)):
+                    yield made
+
+    def _each(self, batch: Batch) -> Iterator[Document]:
+        for document in batch:
+            for made in self._unwound(document):
+                work.spend(10 + len(made))
+                yield made
 
 
 def _unwound(document: Document, parts: list[str], index: list[str] | None, preserves: bool) -> Iterable[Document]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from armillary import work
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.accumulators import Accumulator
@@ -19,8 +20,10 @@ from armillary.languages.mongo.sorting import compile_sort_by
 from armillary.languages.mongo.stages.sorting import Sorting
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
 from armillary.model.bson_values import MISSING, Document, shell_text, type_class
+from armillary.model.sorting import sorted_values
 
-_GROUP_BYTES = 200  # of a group's place and its accumulators, about
+_DOCUMENT_UNITS = 10
+_GROUP_BYTES = 400  # of a group's place and its accumulators, about
 
 COUNT: Document = {"count": {"$sum": 1}}
 
@@ -92,6 +95,7 @@ class _Grouping(Waiting):
         arguments = [aggregate.argument for _, aggregate in self._outputs]
         first = arguments[0] if len(arguments) == 1 else None
         for document in batch:
+            work.spend(_DOCUMENT_UNITS * (1 + len(arguments)))
             scope[CURRENT] = scope[ROOT] = document
             value = key_of(scope)
             if value is MISSING:
@@ -122,6 +126,7 @@ class _Grouping(Waiting):
         names = [field for field, _ in self._outputs]
         order: Iterable[int] = range(len(self._keys)) if self._arranged is None else self._arranged(self._keys)
         for place in order:
+            work.spend(_DOCUMENT_UNITS)
             made: Document = {"_id": self._keys[place]}
             for field, state in zip(names, self._states[place], strict=True):
                 made[field] = state.result()
@@ -178,7 +183,7 @@ def bucket(name: str, spec: Any, context: Context) -> Stage:
         return default.value
 
     def ascending(found: list[Any]) -> list[int]:
-        return sorted(range(len(found)), key=lambda place: context.key(found[place]))
+        return sorted_values(range(len(found)), lambda place: context.key(found[place]))
 
     return Opened(lambda run: _Grouping(name, lower_bound, compiled, context, ascending))
 

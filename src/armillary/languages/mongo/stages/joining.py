@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from bson.regex import Regex
 
+from armillary import limits, work
 from armillary.languages.mongo.context import Context, Expression
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
@@ -26,6 +27,9 @@ from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import index_of, predicate, values_at, with_value
 from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, collected, of_list, over
 from armillary.model.bson_values import MISSING, Document, order_key, shell_text, type_name
+from armillary.model.sorting import sorted_values
+
+_PORTION_BYTES: Final = 8 * limits.MB  # of lists of what was found, that are handed on at once
 
 
 class Nested(Protocol):
@@ -93,6 +97,7 @@ class Joined:
 
     def add(self, document: Document) -> None:
         self._reached.clear()
+        work.spend(20)
         self._visit(document)
         for key in self._reached:
             self._by_key.setdefault(key, []).append(len(self._documents))
@@ -102,8 +107,12 @@ class Joined:
         """In the order in which they came."""
         places: set[int] = set()
         for value in values:
-            places.update(self._by_key.get(self._key(value), ()))
-        return [self._documents[place] for place in sorted(places)]
+            work.spend(10)
+            found = self._by_key.get(self._key(value), ())
+            work.spend(len(found))
+            places.update(found)
+        work.make(8 * len(places))
+        return [self._documents[place] for place in sorted_values(places)]
 
 
 def _local_values(document: Document, parts: list[str], missing: Iterable[Any] = (None,)) -> list[Any]:
@@ -188,15 +197,18 @@ class _Lookup:
             return
         async with aclosing(source):
             async for batch in source:
-                yield await self._by_fields(batch, self._local, run)
+                async for made in self._by_fields(batch, self._local, run):
+                    yield made
 
-    async def _by_fields(self, batch: Batch, local: list[str], run: Run) -> Batch:
+    async def _by_fields(self, batch: Batch, local: list[str], run: Run) -> Batches:
         if self._collection is None:
-            return await self._among_made(batch, local, run)
+            yield await self._among_made(batch, local, run)
+            return
         wanted: dict[Any, Any] = {}
         values_of = [_local_values(document, local) for document in batch]
         for values in values_of:
             for value in values:
+                work.spend(10)
                 wanted.setdefault(self._context.key(value), value)
         joined = Joined(self._foreign, self._context.key)
         if wanted:
@@ -206,13 +218,20 @@ class _Lookup:
                 given = {"$and": [given, plain_filter(self._nested.leading_filter)]}
             for document in await collected(self._foreign_documents(run, given), budget):
                 joined.add(document)
-        made = []
+        made: Batch = []
+        before_bytes = work.made()
         for document, values in zip(batch, values_of, strict=True):
             matches = joined.find(values)
             if self._nested is not None:
                 matches = await self._through(document, matches, run)
             made.append(with_value(document, self._as, matches))
-        return made
+            if work.made() - before_bytes > _PORTION_BYTES:
+                work.release(before_bytes)
+                yield made
+                made = []
+        work.release(before_bytes)
+        if made:
+            yield made
 
     async def _among_made(self, batch: Batch, local: list[str], run: Run) -> Batch:
         """Among documents that the pipeline itself makes."""
@@ -371,6 +390,7 @@ class _GraphLookup:
                 else:
                     found.append(with_value(document, self._depth_field, depth))
                 for each in _local_values(document, self._from, ()):
+                    work.spend(10)
                     following.setdefault(key(each), each)
             frontier = {hashed: value for hashed, value in following.items() if hashed not in seen_values}
             depth += 1

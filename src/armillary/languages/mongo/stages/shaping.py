@@ -12,6 +12,7 @@ from armillary.languages.mongo.expressions.compiling import check_path, compile_
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.projection import compile_projection
 from armillary.model.bson_values import MISSING, Document, is_number, shell_text, type_name
+from armillary.work import spend
 
 Transform = Callable[[Document], Document]
 
@@ -92,6 +93,7 @@ def add_fields(name: str, spec: Any, context: Context) -> Transform:
 def _read_added(spec: Document, prefix: list[str], added: list[tuple[list[str], Expression]], context: Context) -> None:
     for path, value in spec.items():
         parts = [*prefix, *check_path(path)]
+        spend(3 * len(added))
         for other, _ in added:
             size = min(len(other), len(parts))
             if other[:size] == parts[:size]:
@@ -187,6 +189,7 @@ def redact(name: str, spec: Any, context: Context) -> Callable[[Document], Any]:
 
 def _redacted(document: Document, expression: Expression, scope: Scope) -> Any:
     scope[CURRENT] = document
+    spend(20 + len(document))
     match expression(scope):
         case "keep":
             return document
@@ -211,6 +214,7 @@ def _redacted_value(value: Any, expression: Expression, scope: Scope) -> Any:
     if type(value) is dict:
         return _redacted(value, expression, scope)
     if type(value) is list:
+        spend(len(value))
         found = [_redacted_value(each, expression, scope) for each in value]
         return [each for each in found if each is not MISSING]
     return value

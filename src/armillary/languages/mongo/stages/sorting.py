@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
-from armillary import limits
+from armillary import limits, work
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.memory import Budget
@@ -14,6 +14,7 @@ from armillary.languages.mongo.sorting import Sort, compile_sort_by
 from armillary.languages.mongo.stages.stage import Batch, Run, Step, Waiting, batches_of
 from armillary.languages.mongo.text import TextQuery
 from armillary.model.bson_values import Document
+from armillary.model.sorting import sorted_values
 
 _FIRST = itemgetter(0)
 
@@ -38,6 +39,7 @@ class _Sorted(Waiting):
 
     def keep(self, batch: Batch) -> None:
         for document in batch:
+            work.spend(10)
             self._budget.take_document(document)
         self._documents += batch
 
@@ -54,7 +56,9 @@ class _Foremost(Waiting):
 
     def keep(self, batch: Batch) -> None:
         key = self._key
-        self._kept += [(key(document), document) for document in batch]
+        for document in batch:
+            work.spend(10)
+            self._kept.append((key(document), document))
         if len(self._kept) > max(2 * self._most, self._most + 4 * limits.MONGO_BATCH_DOCUMENTS):
             self._cut()
         for _, document in self._kept[self._counted :]:
@@ -62,7 +66,7 @@ class _Foremost(Waiting):
         self._counted = max(self._counted, len(self._kept))
 
     def _cut(self) -> None:
-        self._kept.sort(key=_FIRST)
+        self._kept = sorted_values(self._kept, _FIRST)
         del self._kept[self._most :]
 
     def finish(self) -> Iterable[Batch]:

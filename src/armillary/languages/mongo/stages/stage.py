@@ -10,10 +10,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from armillary import limits
-from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression
+from armillary import limits, work
+from armillary.languages.mongo.context import Context, Expression
 from armillary.languages.mongo.memory import Budget
 from armillary.model.bson_values import Document
+
+_DOCUMENT_UNITS = 20  # of handing on one document
+_FIRST_PORTION = 4
+_PORTION_BYTES = 8 * limits.MB
 
 Batch = list[Document]
 Batches = AsyncGenerator[Batch, None]  # closed by whoever takes batches from it
@@ -76,7 +80,15 @@ class Piecewise:
 
 def each(transform: Callable[[Document], Document]) -> Piecewise:
     """A stage that makes another document of each."""
-    return Piecewise(lambda batch: [transform(document) for document in batch])
+
+    def take(batch: Batch) -> Batch:
+        made: Batch = []
+        for document in batch:
+            work.spend(_DOCUMENT_UNITS + len(document))
+            made.append(transform(document))
+        return made
+
+    return Piecewise(take)
 
 
 class Waiting:
@@ -118,11 +130,11 @@ def batches_of(documents: Iterable[Document]) -> Iterator[Batch]:
 
 def over(expression: Expression, context: Context) -> Callable[[Document], Any]:
     """An expression as a function of a document."""
-    scope = context.scope({})
+    places = context.scope({})[2:]
 
     def evaluate(document: Document) -> Any:
-        scope[CURRENT] = scope[ROOT] = document
-        return expression(scope)
+        work.spend(_DOCUMENT_UNITS)
+        return expression([document, document, *places])
 
     return evaluate
 
@@ -133,23 +145,55 @@ def over(expression: Expression, context: Context) -> Callable[[Document], Any]:
 async def chained(stages: Sequence[Stage], source: Batches, run: Run, context: Context) -> Batches:
     """Documents through stages that wait for nothing."""
     steps = [stage.open(run) for stage in stages]
+    portions = _Portions()
     async with aclosing(source):
-        async for batch in source:
-            context.begin(run.values)
-            batch = _through(steps, 0, batch)
-            if batch:
-                yield batch
+        async for whole in source:
+            for portion in portions.of(whole):
+                context.begin(run.values)
+                before_bytes = work.made()
+                batch = _through(steps, 0, portion)
+                portions.note(len(portion), work.made() - before_bytes)
+                work.release(before_bytes)
+                if batch:
+                    yield batch
+                if any(step.is_full for step in steps):
+                    break
             if any(step.is_full for step in steps):
                 break
     for place, step in enumerate(steps):
         context.begin(run.values)
-        for batch in step.finish():
-            batch = _through(steps, place + 1, batch)
-            if batch:
-                yield batch
-                context.begin(run.values)
+        for whole in step.finish():
+            for portion in portions.of(whole):
+                before_bytes = work.made()
+                batch = _through(steps, place + 1, portion)
+                portions.note(len(portion), work.made() - before_bytes)
+                work.release(before_bytes)
+                if batch:
+                    yield batch
+                    context.begin(run.values)
+                if any(later.is_full for later in steps[place + 1 :]):
+                    break
             if any(later.is_full for later in steps[place + 1 :]):
                 break
+
+
+class _Portions:
+    """How many documents go through the stages at once: as many as come, unless what is made of them is large. Else a
+    batch of small documents, each of which becomes a large one, would have to fit into memory as a whole."""
+
+    def __init__(self) -> None:
+        self._size = _FIRST_PORTION
+
+    def of(self, batch: Batch) -> Iterator[Batch]:
+        first = 0
+        while first < len(batch):
+            size = self._size
+            yield batch[first : first + size] if first or size < len(batch) else batch
+            first += size
+
+    def note(self, count: int, made_bytes: int) -> None:
+        wanted = _PORTION_BYTES * count // max(made_bytes, 1)
+        self._size = max(1, min(wanted, 16 * self._size, limits.MONGO_BATCH_DOCUMENTS * 2))
 
 
 def _through(steps: Sequence[Step], first: int, batch: Batch) -> Batch:
@@ -166,6 +210,7 @@ async def collected(source: Batches, budget: Budget) -> list[Document]:
     async with aclosing(source):
         async for batch in source:
             for document in batch:
+                work.spend(_DOCUMENT_UNITS)
                 budget.take_document(document)
             found += batch
     return found

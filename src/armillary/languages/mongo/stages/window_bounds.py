@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
 
+from armillary import work
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
@@ -70,6 +71,7 @@ class Window:
         keys = [order_key(value) for value in values]
         spans = []
         for place, value in enumerate(values):
+            work.spend(20)
             # "current" is the document itself; 0 is also those that stand at the same place.
             match self.lower:
                 case "unbounded":

@@ -13,6 +13,7 @@ from typing import Any, Final
 from bson.datetime_ms import DatetimeMS
 from bson.int64 import Int64
 
+from armillary import work
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
@@ -48,6 +49,7 @@ class Partition:
         found = []
         scope = self.scope
         for document in self.documents:
+            work.spend(20)
             scope[CURRENT] = scope[ROOT] = document
             found.append(expression(scope))
         return found
@@ -88,6 +90,7 @@ def compile_function(field: str, spec: Any, order: Order, context: Context) -> C
     raise refusal(FAILED_TO_PARSE, f"Unrecognized window function, {name}")
 
 
+_STRIDE: Final = 512  # values between two turns of the meter
 _DEVIATIONS: Final = ("$stdDevPop", "$stdDevSamp")  # of windows that move: null where a number is not finite
 
 
@@ -107,9 +110,16 @@ def _accumulated(name: str, operand: Any, window: Window, context: Context) -> C
             if not window.only_grows and name in _DEVIATIONS and not all(map(_is_finite, values[first:last])):
                 return None
             accumulator = aggregate.begin(partition.scope, partition.budget)
-            for value in values[first:last]:
-                accumulator.add(value)
-            return accumulator.result()
+            for place in range(first, last):
+                if (place - first) % _STRIDE == 0:
+                    work.spend(5 + 4 * min(_STRIDE, last - place))
+                accumulator.add(values[place])
+            return counted(accumulator.result())
+
+        def counted(result: Any) -> Any:
+            if type(result) is list:
+                partition.budget.take(8 * len(result))
+            return result
 
         if window.is_whole:
             return [of_span(0, len(values))] * len(values)
@@ -119,9 +129,10 @@ def _accumulated(name: str, operand: Any, window: Window, context: Context) -> C
         growing = aggregate.begin(partition.scope, partition.budget)
         for _, last in spans:
             for value in values[fed:last]:
+                work.spend(5)
                 growing.add(value)
             fed = max(fed, last)
-            results.append(growing.result())
+            results.append(counted(growing.result()))
         return results
 
     return compute
@@ -293,6 +304,7 @@ def _integral(name: str, operand: Any, window: Window | None, order: Order, cont
         ]
 
         def area(first: int, last: int) -> Any:
+            work.spend(8 * (last - first))
             known = [point for point in points[first:last] if point is not None]
             if not known:
                 return None
@@ -317,6 +329,7 @@ def _covariance(name: str, operand: Any, window: Window | None, order: Order, co
         pairs = list(zip(partition.values(first_of), partition.values(second_of), strict=True))
 
         def of_span(first: int, last: int) -> Any:
+            work.spend(30 * (last - first))
             known = [pair for pair in pairs[first:last] if type(pair[0]) in RANKS and type(pair[1]) in RANKS]
             count = len(known)
             if count - lost <= 0:

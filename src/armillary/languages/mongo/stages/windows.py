@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
+from armillary import work
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
 from armillary.languages.mongo.expressions.compiling import Constant, check_path, compile_expression, value_at
@@ -15,6 +16,7 @@ from armillary.languages.mongo.sorting import Sort, compile_sort_by
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
 from armillary.languages.mongo.stages.window_functions import Compute, Order, Partition, compile_function
 from armillary.model.bson_values import MISSING, Document
+from armillary.model.sorting import sorted_values
 
 _FIELDS: Final = ("partitionBy", "sortBy", "output")
 
@@ -56,6 +58,7 @@ class _Windowing(Waiting):
     def keep(self, batch: Batch) -> None:
         scope, sort_key = self._scope, self._sort.key if self._sort is not None else None
         for document in batch:
+            work.spend(20)
             scope[CURRENT] = scope[ROOT] = document
             value = self._partition_of(scope)
             if type(value) is list:
@@ -70,9 +73,9 @@ class _Windowing(Waiting):
     def _made(self) -> Iterator[Document]:
         entries = self._entries
         if self._sort is not None:
-            entries.sort(key=lambda entry: entry[1])
+            entries = sorted_values(entries, lambda entry: entry[1])
         if not isinstance(self._partition_of, Constant):
-            entries.sort(key=lambda entry: entry[0])
+            entries = sorted_values(entries, lambda entry: entry[0])
         for _, members in groupby(entries, key=lambda entry: entry[0]):
             yield from self._computed(list(members))
 
@@ -88,6 +91,7 @@ class _Windowing(Waiting):
         columns = [(parts, compute(partition)) for parts, compute in self._outputs]
         for place, document in enumerate(documents):
             made = document
+            work.spend(5 * len(columns) + len(document))
             for parts, values in columns:
                 value = values[place]
                 made = with_value(made, parts, value)
