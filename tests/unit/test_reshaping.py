@@ -340,6 +340,36 @@ async def test_a_container_is_deleted_meanwhile(house: House, point: str) -> Non
     assert reshaper.running() == []
 
 
+@pytest.mark.parametrize("point", [BEGUN, COPYING, HELD])
+async def test_taking_back_that_cannot_be_recorded(house: House, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """The reshape goes on, and its range is free afterwards."""
+    await house.create()
+    await house.fill(40)
+    reshaper = house.account.reshaper
+    reshaper.pause({point})
+    reshape = await reshaper.split(house.container, 0)
+    while not reshaper.is_paused(reshape):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    change_state = house.account.catalog.change_state
+
+    async def failing(*given: Any, **named: Any) -> None:
+        raise Failure(Kind.STORAGE_FULL, "The disk of the data directory is nearly full; nothing was stored.")
+
+    monkeypatch.setattr(house.account.catalog, "change_state", failing)
+    with pytest.raises(Failure, match="nearly full"):
+        await reshaper.cancel(reshape)
+    monkeypatch.setattr(house.account.catalog, "change_state", change_state)
+    (again,) = reshaper.running(house.container)
+    assert again.parents == reshape.parents
+    await house.quiet()
+    assert len(house.container.partitions) == 2
+    for key_range in house.container.map.ranges:
+        await reshaper.finished(await reshaper.split(house.container, key_range.id))
+    await house.quiet()
+    assert len(house.container.partitions) == 4 and not reshaper._reserved
+    assert await house.problems() == []
+
+
 @pytest.mark.parametrize("point", [BEGUN, COPYING, COPIED, CAUGHT_UP, HELD])
 async def test_taken_back(house: House, point: str) -> None:
     container = await house.create()

@@ -318,10 +318,12 @@ class Account:
             kept = [entry for entry in record.state.get(INDEXES, ()) if definition_of(entry)["name"] != name]
             if len(kept) == len(record.state.get(INDEXES, ())):
                 return
-            changed = await self.catalog.replace(
-                record, record.body, state=lambda state: {**new_rules(state, record.body), INDEXES: kept}
+            await self.catalog.replace(
+                record,
+                record.body,
+                state=lambda state: {**new_rules(state, record.body), INDEXES: kept},
+                on_replaced=container.adopt,
             )
-            container.adopt(changed)
 
     async def _restate_once(self, container: Container) -> None:
         rules_number = container.schema.rules.number
@@ -334,8 +336,11 @@ class Account:
         async with self.control:
             # Nobody may replace the container while its state is written; if somebody did before, his rules go on.
             if container.schema.rules.number == rules_number:
-                await self.catalog.change_state(container.record, _without_older_rules)
-                container.schema.older_rules = {}
+
+                def forget() -> None:
+                    container.schema.older_rules = {}
+
+                await self.catalog.change_state(container.record, _without_older_rules, on_changed=forget)
 
     async def _keep_up(self) -> None:
         while True:
@@ -345,6 +350,7 @@ class Account:
                 await self._sweep_all(container)
             try:
                 await self.reshaper.keep_up()
+                await self.budgets.keep_up()
             except Failure as failure:
                 log.warning("upkeep of partitions stopped: %s", failure.message)
 

@@ -44,6 +44,7 @@ _Answer = TypeVar("_Answer")
 class Budgets:
     def __init__(self, account: Account) -> None:
         self._account = account
+        self._without_room: set[bytes] = set()  # offers that were replaced and may need more partitions, by rid
         self._shared: dict[bytes, list[Budget]] = {}  # of databases, by rid: one for each of their partitions
         settings = account.settings
         # Requests about databases, containers and the like have a small budget of their own.
@@ -110,10 +111,23 @@ class Budgets:
             for partition in container.partitions.values()
         )
 
+    def adopt(self, offer: Record) -> None:
+        """An offer was replaced. Room for it is made by `make_room`, or by upkeep if the client has gone by now."""
+        self.assign_offer(offer)
+        self._without_room.add(offer.rid)
+
+    async def keep_up(self) -> None:
+        for rid in list(self._without_room):
+            offer = self._account.catalog.get(ResourceType.OFFER, rid)
+            if offer is not None:
+                await self.make_room(offer)
+            self._without_room.discard(rid)
+
     async def make_room(self, offer: Record) -> None:
         """Have as many partitions as an offer needs. Returns when that is under way, or is not any more."""
         partition_ru = self._account.settings.partition_throughput_ru
         count = -(-throughputs.throughput_of(offer.body).ru // partition_ru)
+        self._without_room.discard(offer.rid)
         reshaper = self._account.reshaper
         for container in self.containers_of(offer):
             if container.key is not None and (count > len(container.partitions) or reshaper.is_growing(container)):
@@ -225,8 +239,7 @@ class Budgets:
             kept = {each: present for each, present in state.items() if each != name}
             return kept if value is None else {**kept, name: value}
 
-        await self._account.catalog.change_state(container.record, change)
-        self.assign(container)
+        await self._account.catalog.change_state(container.record, change, on_changed=lambda: self.assign(container))
 
     # Autoscale.
 

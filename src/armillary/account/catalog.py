@@ -165,10 +165,13 @@ class Catalog:
         state: Callable[[bytes, NewStore], Body] | None = None,
         companions: Callable[[Record], Iterable[tuple[ResourceType, Body, Body]]] | None = None,
         prepare: Callable[[Record], Awaitable[None]] | None = None,
+        on_created: Callable[[], None] | None = None,
     ) -> Record:
         """Make a resource. `state` is called with the new rid and a source of new store numbers; `companions` makes
         resources that come into being with it (an offer beside its container), in the same transaction. Without a
-        name the rid is the name. `prepare` is run once it is stored and before anybody can find it."""
+        name the rid is the name. `prepare` is run once it is stored and before it can be found, and `on_created` when
+        it can, though the client may have gone by then."""
+        self._decisions.check()
         async with self._lock:
             owner_rid = owner.rid if owner is not None else b""
             if owner is not None and self.get(owner.type, owner.rid) is not owner:
@@ -193,11 +196,14 @@ class Catalog:
                         await prepare(made[0])
                 finally:
                     self._put_in_place((), made)
+                if on_created is not None:
+                    on_created()
 
             return (await self._decisions.write(run, enter))[0]
 
     async def reserve(self, fn: Callable[[Reservation], Reserved]) -> Reserved:
         """Numbers that nothing else will get, for what is put together first and entered with `rewrite` then."""
+        self._decisions.check()
         async with self._lock:
             self._decisions.check()
             return await self._store.write(lambda txn: fn(Reservation(txn, self._stamp)))
@@ -212,6 +218,7 @@ class Catalog:
     ) -> None:
         """Put records in the place of others, as they are, in one transaction. `finished`: reserved stores that are
         theirs now. `garbage`: stores for `collect_garbage`."""
+        self._decisions.check()
         async with self._lock:
             if any(self.get(record.type, record.rid) is not record for record in removed):
                 raise Failure(Kind.CONFLICT, "Something was changed or deleted meanwhile; nothing was done. Try again.")
@@ -296,9 +303,12 @@ class Catalog:
         name: str | None = None,
         state: Callable[[Body], Body] | None = None,
         if_match: str | None = None,
+        on_replaced: Callable[[Record], None] | None = None,
     ) -> Record:
         """Store a new body (and name, and what `state` makes of the present state). The rid stays; the etag is new.
-        Returns the new record."""
+        Returns the new record. `on_replaced` is told of it first: what lives by the record follows it there, and not
+        after this call, which fails where the outcome is known only later."""
+        self._decisions.check()
         async with self._lock:
             present = self.get(record.type, record.rid)
             if present is None:
@@ -318,42 +328,50 @@ class Catalog:
 
             async def enter(made: list[Record]) -> None:
                 self._put_in_place((present,), made)
+                if on_replaced is not None:
+                    on_replaced(made[0])
 
             return (await self._decisions.write(run, enter))[0]
 
     async def change_state(
-        self, record: Record, change: Callable[[Body, NewStore], Body], *, garbage: Iterable[int] = ()
+        self,
+        record: Record,
+        change: Callable[[Body, NewStore], Body],
+        *,
+        garbage: Iterable[int] = (),
+        on_changed: Callable[[], None] | None = None,
+        is_freeing: bool = False,
+        waits: bool = False,
     ) -> None:
         """Change what only we know; the resource's etag and timestamp stay. `change` makes the new state of the present
         one, with a source of new store numbers, and may refuse by raising. `garbage`: stores that are not needed any
-        more, for `collect_garbage`."""
+        more, for `collect_garbage`. `on_changed` as `replace` has it; `waits`: after a failure nothing was changed,
+        however long it takes to find that out."""
+        self._decisions.check()
         async with self._lock:
-            self._decisions.check()
             present = self.get(record.type, record.rid)
             if present is None:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
 
-            def run(txn: Txn) -> Body:
-                state = change(present.state, lambda: new_store_number(txn))
-                txn.put(_record_key(present), replace(present, state=state).pack())
+            def run(txn: Txn) -> list[Record]:
+                changed = replace(present, state=change(present.state, lambda: new_store_number(txn)))
+                txn.put(_record_key(changed), changed.pack())
                 for number in garbage:
                     txn.put(store_key(_GARBAGE, number), b"")
-                return state
+                return [changed]
 
-            present.state = await self._store.write(run)
+            async def enter(made: list[Record]) -> None:
+                present.state = made[0].state
+                if on_changed is not None:
+                    on_changed()
 
-    async def reread_state(self, record: Record) -> None:
-        """After a failed `change_state`: whether it was stored is not known until storage is asked."""
-        async with self._lock:
-            stored = await self._store.read(lambda view: view.get(_record_key(record)))
-            present = self.get(record.type, record.rid)
-            if stored is not None and present is not None:
-                present.state = Record.unpack(stored).state
+            await self._decisions.write(run, enter, is_freeing=is_freeing, waits=waits)
 
     async def delete(
         self, record: Record, *, if_match: str | None = None, on_deleted: Callable[[list[Record]], None] | None = None
     ) -> None:
         """Delete a resource with all below it and their offers. The stores of its ranges are emptied."""
+        self._decisions.check()
         async with self._lock:
             present = self.get(record.type, record.rid)
             if present is None:

@@ -69,6 +69,7 @@ class Container:
         self.partitions = {each.id: self.new_partition(each) for each in self.map.ranges}
         self.faults: Faults | None = None  # None, unless there are rules of faults
         self.is_retired = False  # it was deleted
+        self.are_events_begun = False  # all partitions are known to keep what change streams read
         self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents stood against, by name
         self._left: list[Meter] = []  # of partitions that were split or merged away since the start and may be read
         self._left_totals = Totals()  # of those that are gone

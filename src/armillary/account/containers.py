@@ -84,8 +84,11 @@ async def create_container(
     async def prepare(record: Record) -> None:
         opened.append(await account.opened(record))
 
-    await account.catalog.create(ResourceType.CONTAINER, database, name, body, state, companions, prepare)
-    return account.take_in(opened[0])  # at once: whoever finds its name finds it
+    def take_in() -> None:
+        account.take_in(opened[0])  # at once: a request that finds its name finds it
+
+    await account.catalog.create(ResourceType.CONTAINER, database, name, body, state, companions, prepare, take_in)
+    return opened[0]
 
 
 async def replace_container(account: Account, container: Container, given: Any, if_match: str | None) -> Record:
@@ -110,11 +113,13 @@ async def replace_container(account: Account, container: Container, given: Any, 
                 state = {**state, VERSIONS: state.get(VERSIONS, 1) + 1}
             return state
 
-        changed = await account.catalog.replace(present, body, state=state, if_match=if_match)
-        container.adopt(changed)
-        await container.keep_versions()
-        if is_ruled_anew:
-            account.restate(container)
+        def adopt(changed: Record) -> None:
+            container.adopt(changed)
+            if is_ruled_anew:
+                account.restate(container)
+
+        changed = await account.catalog.replace(present, body, state=state, if_match=if_match, on_replaced=adopt)
+        await container.keep_versions()  # or else upkeep does it
         return changed
 
 
@@ -127,9 +132,12 @@ async def rename_container(account: Account, container: Container, name: str) ->
     validate_name(name)
     async with account.control:
         present = container.record
-        changed = await account.catalog.replace(present, {**present.body, "id": name}, name=name)
-        container.adopt(changed)
-        account.forget_names()
+
+        def adopt(changed: Record) -> None:
+            container.adopt(changed)
+            account.forget_names()
+
+        await account.catalog.replace(present, {**present.body, "id": name}, name=name, on_replaced=adopt)
 
 
 def container_body(given: Any, *, is_old_client: bool, default_version: int = 1) -> tuple[str, Body]:

@@ -1,6 +1,9 @@
 """Changes of the catalog on a disk that fails: only storage can tell whether a transaction took place, and what is in
-memory has to be what is stored. Whoever asked for the change is kept waiting for a while at most; it is found out all
-the same, and nothing else is changed before.
+memory has to be what is stored. The client is kept waiting for a while at most; the outcome is resolved in the
+background, and until then further changes are refused.
+
+A change that has begun goes on though its client disconnects: what belongs to it in memory is done by `apply`, once and
+in one place, whether the outcome is known at once or late.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from armillary import limits
 from armillary.errors import Failure, Kind
@@ -25,11 +28,12 @@ class Decisions(Generic[T]):
         """`wanted`: what is stored when some were removed and others added."""
         self._store = store
         self._wanted = wanted
-        self._pending: asyncio.Task[None] | None = None
+        self._is_undecided = False  # storage failed, and is being asked
+        self._pending: asyncio.Task[list[T]] | None = None  # a change that no client waits for any more
 
     def check(self) -> None:
         """Refuses while it is not known what became of an earlier change."""
-        if self._pending is not None:
+        if self._pending is not None or self._is_undecided:
             raise Failure(
                 Kind.UNAVAILABLE,
                 "Storage has failed, and what became of an earlier change is not known yet. Check the disk.",
@@ -45,8 +49,34 @@ class Decisions(Generic[T]):
         waits: bool = False,
     ) -> list[T]:
         """Run a transaction that stores what it returns, and takes others out; then `apply` that in memory, now or when
-        it is known. `waits`: until then, however long it takes."""
+        the outcome is known. `waits`: until then, however long it takes."""
         self.check()
+        failed: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+        doing = asyncio.create_task(self._do(run, apply, removed, is_freeing, None if waits else failed))
+        either: set[asyncio.Future[Any]] = {doing, failed}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not doing.done():
+                self._pending = doing
+                doing.add_done_callback(self._decided)
+        if not doing.done():
+            raise failed.result()
+        return doing.result()
+
+    async def close(self) -> None:
+        if self._pending is not None:
+            self._pending.cancel()
+            await asyncio.wait([self._pending])
+
+    async def _do(
+        self,
+        run: Callable[[Txn], list[T]],
+        apply: Callable[[list[T]], Awaitable[None]],
+        removed: Sequence[T],
+        is_freeing: bool,
+        failed: asyncio.Future[Failure] | None,
+    ) -> list[T]:
         added: list[T] | None = None
 
         def noted(txn: Txn) -> list[T]:
@@ -59,30 +89,35 @@ class Decisions(Generic[T]):
         except Failure as failure:
             if added is None:
                 raise  # it was refused
-            wanted = self._wanted(removed, added)
-            try:
-                async with asyncio.timeout(None if waits else limits.UNDECIDED_SECONDS_MAX):
-                    await self._find_out(wanted)
-            except TimeoutError:
-                self._pending = asyncio.create_task(self._decide(wanted, lambda: apply(added)))
-                raise failure from None
+            await self._decide(self._wanted(removed, added), failure, failed)
         assert added is not None
         await apply(added)
         return added
 
-    async def close(self) -> None:
-        if self._pending is not None:
-            self._pending.cancel()
-            await asyncio.wait([self._pending])
+    async def _decide(self, wanted: Wanted, failure: Failure, failed: asyncio.Future[Failure] | None) -> None:
+        """Tells the client when it has waited long enough. Raises if the change did not take place."""
 
-    async def _decide(self, wanted: Wanted, apply: Callable[[], Awaitable[None]]) -> None:
+        def tell() -> None:
+            if failed is not None and not failed.done():
+                failed.set_result(failure)
+
+        timer = asyncio.get_running_loop().call_later(limits.UNDECIDED_SECONDS_MAX, tell)
+        self._is_undecided = True
         try:
             await self._find_out(wanted)
-            await apply()
-        except Failure as failure:
-            _log.warning("a change whose outcome was not known: %s", failure.message)
         finally:
-            self._pending = None
+            self._is_undecided = False
+            timer.cancel()
+
+    def _decided(self, doing: asyncio.Task[list[T]]) -> None:
+        self._pending = None
+        if doing.cancelled():
+            return
+        error = doing.exception()
+        if isinstance(error, Failure):
+            _log.warning("a change whose outcome was not known: %s", error.message)
+        elif error is not None:
+            _log.error("a change whose outcome was not known failed", exc_info=error)
 
     async def _find_out(self, wanted: Wanted) -> None:
         """Raises if it did not take place."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from armillary.account.account import Account
-from armillary.account.catalog import Body
+from armillary.account.catalog import Body, Record
 from armillary.account.container import MONGO, Container
 from armillary.account.rules import FIRST_SLOT, INDEXES, LAST_SLOT, definition_of, new_rules
 from armillary.errors import Failure
@@ -103,9 +103,11 @@ async def _change(account: Account, container: Container, entries: Sequence[Body
     def state(before: Body) -> Body:
         return {**new_rules(before, present.body), INDEXES: list(entries)}
 
-    changed = await account.catalog.replace(present, body, state=state)
-    container.adopt(changed)
-    account.restate(container)
+    def adopt(changed: Record) -> None:
+        container.adopt(changed)
+        account.restate(container)
+
+    await account.catalog.replace(present, body, state=state, on_replaced=adopt)
 
 
 def _body(body: Body, before: Sequence[Document], entries: Sequence[Body]) -> Body:

@@ -119,8 +119,8 @@ async def _replace(account: Account, offer: Record, changed: Throughput, if_matc
         {**body, "id": offer.name},
         state=lambda state: {**state, "highest_ru": highest_ru, "before": before},
         if_match=if_match,
+        on_replaced=budgets.adopt,
     )
-    budgets.assign_offer(replaced)
     await budgets.make_room(replaced)
     return replaced
 

@@ -143,7 +143,7 @@ class Reshape:
                 entries.append(entry)
             return {**state, "reshapes": entries}
 
-        await self._account.catalog.change_state(self.container.record, change, garbage=garbage)
+        await self._account.catalog.change_state(self.container.record, change, garbage=garbage, waits=True)
         entry = self._entry()
         assert entry is not None
         self._transfer = self._new_transfer(entry)
@@ -240,26 +240,12 @@ class Reshape:
                 "past": [*state.get("past", ()), *past][-limits.PAST_RANGES_MAX :],
             }
 
-        record = self.container.record
         try:
-            await self._account.catalog.change_state(record, change)
+            # After a failed sync only storage can tell whether the map was switched: that is waited for.
+            await self._account.catalog.change_state(self.container.record, change, waits=True)
             return True
         except Overtaken:
             return False
-        except Failure:
-            # The log's sync failed, say: whether the map was switched only storage can tell, once it answers again.
-            while True:
-                try:
-                    await self._account.catalog.reread_state(record)
-                    break
-                except Failure as failure:
-                    self.waits_for = failure.message
-                    await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
-            self.waits_for = None
-            is_gone = self._account.catalog.get(record.type, record.rid) is None
-            if not is_gone and self._entry() is None:
-                return True
-            raise
 
     def _hold(self) -> None:
         for partition in self._partitions():

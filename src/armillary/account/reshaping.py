@@ -12,6 +12,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -104,10 +105,19 @@ class Reshaper:
             await asyncio.wait([reshape.task])
 
     async def cancel(self, reshape: Reshape) -> None:
-        """Take back what has not been switched: the parents go on as if nothing had been."""
+        """Take back what has not been switched: the parents go on as if nothing had been. If that cannot be recorded,
+        the reshape goes on."""
         if reshape.task is None or reshape.is_switching or reshape.is_done:
             raise Failure(Kind.CONFLICT, "The reshape is past the point where it could be taken back.")
         reshape.task.cancel()
+        # A client that disconnects now leaves neither a reshape that does not run nor ranges that stay reserved.
+        cancelling = asyncio.create_task(self._cancel(reshape))
+        self._tasks.add(cancelling)
+        cancelling.add_done_callback(self._tasks.discard)
+        await asyncio.shield(cancelling)
+
+    async def _cancel(self, reshape: Reshape) -> None:
+        assert reshape.task is not None
         await asyncio.wait([reshape.task])
         container = reshape.container
         # A task that is cancelled before its first step does not get to leave by itself.
@@ -119,10 +129,25 @@ class Reshaper:
             left = [each for each in state.get("reshapes", ()) if each["number"] != reshape.number]
             return {**state, "reshapes": left}
 
-        await self._account.catalog.change_state(container.record, change, garbage=stores)
+        try:
+            await self._account.catalog.change_state(
+                container.record, change, garbage=stores, is_freeing=True, waits=True
+            )
+        except Failure:
+            self._resume(reshape)
+            raise
         self._reserved -= {(container.record.rid, parent) for parent in reshape.parents}
         self._watch(container, [container.partitions[each] for each in reshape.parents])
         await self._account.catalog.collect_garbage()
+
+    def _resume(self, reshape: Reshape) -> None:
+        """It is still down in the container's record, so its ranges are reserved: have it go on, unless the container
+        is gone."""
+        container = reshape.container
+        entries = container.record.state.get("reshapes", ())
+        entry = next((each for each in entries if each["number"] == reshape.number), None)
+        if entry is not None and not container.is_retired:
+            self._start(container, entry, is_fresh=False)
 
     async def hold_still(self, container: Container) -> _Reservation:
         """Keep a container's ranges as they are until what is returned is left. What goes on is taken back."""
@@ -164,7 +189,6 @@ class Reshaper:
         if count == container.record.state.get("wanted_ranges", 0):
             return
         await self._wish(container, count if count > len(container.map.ranges) else 0)
-        self._consider(container)
 
     def is_growing(self, container: Container) -> bool:
         return bool(container.record.state.get("wanted_ranges", 0) > len(container.map.ranges))
@@ -342,7 +366,7 @@ class Reshaper:
             }
             return {**state, "next_reshape": number + 1, "reshapes": [*state.get("reshapes", ()), entry]}
 
-        await self._account.catalog.change_state(container.record, change)
+        await self._account.catalog.change_state(container.record, change, waits=True)
         entry = next(each for each in container.record.state["reshapes"] if each["parents"] == list(parents))
         reservation.keep()
         return self._start(container, entry, is_fresh=True)
@@ -403,7 +427,9 @@ class Reshaper:
             kept = {name: value for name, value in state.items() if name != "wanted_ranges"}
             return {**kept, "wanted_ranges": count} if count else kept
 
-        await self._account.catalog.change_state(container.record, change)
+        # If the client has gone by the time that it is recorded, begin all the same.
+        begin = partial(self._consider, container) if count else None
+        await self._account.catalog.change_state(container.record, change, on_changed=begin)
 
     async def _try(self, wanted: Awaitable[object], container: Container) -> None:
         try:

@@ -42,17 +42,23 @@ class Told(NamedTuple):
 
 async def watch(account: Account, container: Container) -> None:
     """See to it that what is done is kept from now on."""
-    if container.schema.keeps_events:
+    if container.are_events_begun:
         return
 
     def change(state: Body, _new_store: object) -> Body:
         return {**state, WATCHED: True}
 
-    async with account.control:
-        await account.catalog.change_state(container.record, change)
+    def keep() -> None:
         container.schema.keeps_events = True
-    for partition in list(container.partitions.values()):
+
+    if not container.schema.keeps_events:
+        async with account.control:
+            await account.catalog.change_state(container.record, change, on_changed=keep)
+    # Also where the record says so: the server may have stopped, or storage failed, before the partitions knew.
+    partitions = list(container.partitions.values())
+    for partition in partitions:
         await partition.keep_events()
+    container.are_events_begun = partitions == list(container.partitions.values())
 
 
 def now(container: Container) -> Position:

@@ -174,8 +174,7 @@ async def change_options(call: Call, container: Container, options: Document) ->
         mine = {name: value for name, value in state.get(MONGO, {}).items() if name not in (IMAGES, CAP)}
         return {**state, MONGO: {**mine, **_kept_options(merged)}}
 
-    await call.account.catalog.change_state(container.record, change)
-    container.adopt_kept()
+    await call.account.catalog.change_state(container.record, change, on_changed=container.adopt_kept)
 
 
 def _kept_options(options: Document) -> Body:
