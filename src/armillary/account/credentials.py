@@ -26,7 +26,6 @@ class Credentials:
 
     def __init__(self, account: Account, given: Sequence[str | None]) -> None:
         """`given`: in the order of NAMES."""
-        assert len(given) == len(NAMES)
         self._account = account
         self._given = dict(zip(NAMES, given, strict=True))
         self._regenerated: dict[str, dict[str, str]] = {}  # key, and the digest of what it stands for

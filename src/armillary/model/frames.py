@@ -45,7 +45,8 @@ class FrameWriter:
         return self._counted(MAGIC)
 
     def frame(self, kind: bytes, payload: bytes) -> bytes:
-        assert len(payload) <= PAYLOAD_BYTES_MAX
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise ValueError("a frame holds more than its reader takes")
         return self._counted(_FRAME.pack(kind, len(payload), zlib.crc32(payload)) + payload)
 
     def end(self) -> bytes:

@@ -51,7 +51,8 @@ class Answers:
         body = response.body
         has_body = status != 204 and status != 304
         if response.lines:
-            assert not headers, "header lines or headers, not both"
+            if headers:
+                raise ValueError("an answer has header lines or headers, not both")
             length = b"\r\nContent-Length: %d\r\n" % len(body) if has_body else b"\r\n"
             head = b"%b\r\n%b%b%b" % (beginning, response.lines, length, ending)
             return head + body if has_body and not is_head else head

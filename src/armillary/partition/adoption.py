@@ -7,6 +7,7 @@ items may claim one id or one unique value here; whoever has lost it gives up on
 
 from __future__ import annotations
 
+from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
 from armillary.model.encoding import ItemHeader, payload_of, unpack_header
 from armillary.model.keys import NO_KEY, to_header
@@ -30,7 +31,8 @@ class Adopter(Writer):
         bytes_added, items_added = len(payload), 1
         if present is not None:
             before, before_payload = unpack_header(present), payload_of(present)
-            assert before.epk == header.epk, "an item never leaves its logical partition"
+            if before.epk != header.epk:
+                raise Failure(Kind.INTERNAL, "A copied item would leave its logical partition.")
             before_terms = self._terms_of(before, before_payload)
             bytes_added, items_added = len(payload) - len(before_payload), 0
             self._give_up_names(rid, present)

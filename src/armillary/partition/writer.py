@@ -169,7 +169,8 @@ class Writer:
             return Outcome(Result.NOT_MODIFIED, before, None, lsn_of(stored), charge_ru, before=before)
         check_key(self._schema, operation, becomes, is_bson=True)
         made = bson_draft(self._schema, becomes, encode(becomes), int(self._now_s), operation.directive)
-        assert made.item_id == operation.item_id, "a document keeps its id"
+        if made.item_id != operation.item_id:
+            raise Failure(Kind.INTERNAL, "The change of a document would give it another id.")
         outcome = self._overwrite(operation, number, stored, made, document)
         outcome.before = before
         return outcome

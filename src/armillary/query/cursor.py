@@ -107,7 +107,8 @@ class _Reader:
         skip, take = self._number(), self._number()
         state = self._long()
         low, high = self._sized(), self._sized()
-        assert self._at == len(self._body), "a signed continuation of another form"
+        if self._at != len(self._body):  # signed, and of another form
+            raise bad_token()
         return Cursor(positions, tail, page, skip, take - 1 if take else None, state, low, high)
 
     def _position(self) -> Position:
@@ -130,7 +131,6 @@ class _Reader:
 
 
 def _sized(part: bytes) -> bytes:
-    assert len(part) < 256, "an effective key is shorter"
     return bytes([len(part)]) + part
 
 

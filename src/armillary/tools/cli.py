@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armillary import __version__
-from armillary.errors import Failure
+from armillary.errors import Failure, bad_request
 from armillary.storage.private import private_umask
 from armillary.tools.commands import parsers
 from armillary.tools.options import Option
@@ -59,9 +59,10 @@ def _main(arguments: Sequence[str] | None) -> int:
             from armillary.tools.transfer.command import run_transfer
 
             return run_transfer(command, parsed, settings)
-        assert command == "version"
-        print(f"armillary {__version__}")
-        return 0
+        if command == "version":
+            print(f"armillary {__version__}")
+            return 0
+        raise bad_request(f"There is no command {command!r}.")
     except Failure as failure:
         print(f"armillary: {failure.message}", file=sys.stderr)
         return REFUSED

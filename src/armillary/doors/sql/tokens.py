@@ -19,6 +19,7 @@ from armillary.errors import Failure, Kind
 _PREFIX = "type=resource&ver=1&sig="
 _SIGNATURE = re.compile(r"([A-Za-z0-9+/=]{44});([A-Za-z0-9_=-]{1,16384});?")
 _NONCE_BYTES = 8
+_SECRET_BYTES_MIN = 32
 
 
 class Claims(NamedTuple):
@@ -47,7 +48,8 @@ class TokenAuthority:
     def use(self, secret: bytes, secondary: bytes | None = None) -> None:
         """From now on tokens are sealed with these."""
         self._secrets = (secret, secondary) if secondary is not None else (secret,)
-        assert all(len(each) >= 32 for each in self._secrets), "a secret as long as the MAC"
+        if any(len(each) < _SECRET_BYTES_MIN for each in self._secrets):
+            raise ValueError("a secret is shorter than the MAC that is made with it")
 
     def issue(
         self,
@@ -62,11 +64,12 @@ class TokenAuthority:
         is_secondary: bool = False,
     ) -> str:
         """A new token. Each differs from every other, also within one second."""
-        assert mode in ("Read", "All"), mode
-        assert lifetime_s > 0, lifetime_s
+        if mode not in ("Read", "All") or lifetime_s <= 0:
+            raise ValueError(f"no token is issued for the mode {mode!r} and {lifetime_s} s")
         # A scope that is empty, or cut short by a missing word, would be wider than the permission.
         lengths = {link.count("/") for link in (name_link, rid_link) if link}
-        assert len(lengths) == 1 and lengths <= {1, 3, 5}, (name_link, rid_link)
+        if len(lengths) != 1 or not lengths <= {1, 3, 5}:
+            raise ValueError(f"no token is issued for {name_link!r} and {rid_link!r}")
         expires_s = int(self._clock.now_s()) + lifetime_s
         claims = Claims(self._account, permission_rid, mode, name_link, rid_link, partition_key, expires_s, grant)
         nonce = self._clock.random_bytes(_NONCE_BYTES).hex()

@@ -42,9 +42,12 @@ class TableSettings:
     flavor: str = "cosmos"  # or storage
     throughput_ru: int = 400  # of tables that are made without saying how much
 
+    def __post_init__(self) -> None:
+        if self.flavor not in _FLAVORS:
+            raise ValueError(f"there is no flavor {self.flavor!r} of tables")
+
     @property
     def is_storage(self) -> bool:
-        assert self.flavor in _FLAVORS
         return self.flavor == "storage"
 
 

@@ -79,7 +79,8 @@ def order_of(call: Call, method: str, address: Address, headers: Mapping[bytes, 
     if method == "POST":
         keys = check_keys(sent.partition_key, sent.row_key, is_storage=call.is_storage)
         return Order(Verb.CREATE, Action.INSERT, *keys, sent.members, None, preference)
-    assert address.keys is not None and method in _METHODS
+    if address.keys is None or method not in _METHODS:
+        raise bad_input("An entity is changed with PUT, PATCH or MERGE, at an address with both keys.")
     _check_same(sent, address.keys)
     keys = check_keys(*address.keys, is_storage=call.is_storage)
     action = Action.UPSERT if wanted is None else Action.UPDATE
