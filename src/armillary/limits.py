@@ -231,6 +231,11 @@ DESCRIPTORS_PLENTY = 16_384
 DESCRIPTORS_RESERVED = 128  # logs, manifests, directories, pipes of scripts, tables being written, listening sockets
 TABLE_FILES_MIN = 64
 CONNECTIONS_MIN = 16
+# Failed sign-ins of one address (ours): some clients try an old key for a while, and pools try it at once.
+SIGN_IN_FAILURES_FREE = 50  # that are answered at once; the same comes back in the seconds that it takes at this rate
+SIGN_IN_FAILURES_PER_S = 20.0
+SIGN_IN_WAIT_SECONDS_MAX = 2.0  # that an answer is held back; more failures get none, and their connections end
+SIGN_IN_ADDRESSES_MAX = 4096  # that are remembered
 CERTIFICATE_DAYS = 825  # the longest that Apple's clients accept
 
 # Storage (ours).

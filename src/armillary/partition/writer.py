@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from armillary import limits
+from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, items, layout
 from armillary.model.bson_values import encode
 from armillary.model.encoding import (

@@ -168,6 +168,7 @@ async def _open_doors(
         clock=account.clock if isinstance(account.clock, MovableClock) else None,
         credentials=credentials,
     )
+    sql.sign_ins = control.sign_ins = credentials.sign_ins
     reception = Reception(sql, CONTROL_PREFIX, control)
     listener = await listen(
         settings.host,
@@ -203,6 +204,7 @@ async def _open_table_door(
     credentials.on_change.append(lambda: keys.use(credentials.owners, credentials.readers))
     options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
     door = TableDoor(account, keys, options, signing_clock=machine)
+    door.sign_ins = credentials.sign_ins
     return await _usual_port(
         settings,
         "Table",
@@ -242,6 +244,7 @@ async def _open_mongo_door(
         throughput_ru=settings.mongo_throughput_ru,
     )
     door = MongoDoor(account, credentials.owners, credentials.readers, options, machine=machine)
+    door.sign_ins = credentials.sign_ins
     credentials.on_change.append(lambda: door.use_keys(credentials.owners, credentials.readers))
     patience = Patience(idle_s=float(settings.mongo_idle_s))
     roster = Roster(patience=patience, requires_tls=settings.requires_tls, clock=machine)
@@ -277,6 +280,7 @@ async def _open_gremlin_door(
     credentials.on_change.append(use_keys)
     options = GremlinSettings(creates=settings.gremlin_create)
     door = GremlinDoor(account, keys, options, tokens)
+    door.sign_ins = credentials.sign_ins
     roster = Roster(requires_tls=settings.requires_tls, clock=machine)
     hosts = host_names(settings)
     return await _usual_port(

@@ -13,6 +13,7 @@ from typing import Final
 
 from armillary.account.account import Account
 from armillary.account.credentials import Credentials
+from armillary.account.sign_ins import SignIns
 from armillary.clock import MovableClock
 from armillary.doors.control import (
     account_keys,
@@ -32,7 +33,7 @@ from armillary.doors.control.call import Action, Call, Routes, read_target
 from armillary.doors.control.errors import error_response
 from armillary.errors import Failure, Kind
 from armillary.net.hosts import HostNames
-from armillary.net.http import Request, Response
+from armillary.net.http import HANG_UP, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class ControlDoor:
         self.credentials = credentials
         self.transfers = snapshots.Transfers()
         self.begun_s = account.clock.elapsed_s()
+        self.sign_ins: SignIns | None = None  # what slows failed ones
         self._guard = ControlGuard(key, hosts or HostNames(), needs_certificate=needs_certificate)
 
     async def answer(self, request: Request) -> Response:
@@ -70,6 +72,9 @@ class ControlDoor:
             action, names = _ROUTES.find(method, path)
             return await action(Call(self, request, names, query))
         except Failure as failure:
+            is_failed = failure.kind is Kind.UNAUTHORIZED
+            if is_failed and self.sign_ins is not None and not await self.sign_ins.refused(request.peer):
+                return HANG_UP
             if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
                 log.error("a control request failed: %s", failure.message)
             return error_response(failure)

@@ -38,6 +38,7 @@ class Line(Protocol):
 class Client:
     def __init__(self, line: Line) -> None:
         self.line = line
+        self.address = ""  # the client's, once it is connected
         self.principal: Principal | None = None
         self.pending: dict[str, Any] = {}  # requests that were challenged, by their ids
         self.pending_bytes = 0

@@ -71,6 +71,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client.address = str(peer[0]) if peer else ""
         is_admitted = self._roster.admit(self)
         if self._roster.is_closing or not is_admitted:
             self._transport.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from bson.binary import Binary
@@ -141,11 +141,22 @@ def _step(payload: bytes, *, is_done: bool) -> Document:
 
 
 async def start(call: Call) -> Reply:
-    return await call.door.authenticator.start(call.client, call.fields)
+    return await _slowed(call, call.door.authenticator.start(call.client, call.fields))
 
 
 async def go_on(call: Call) -> Reply:
-    return await call.door.authenticator.go_on(call.client, call.fields)
+    return await _slowed(call, call.door.authenticator.go_on(call.client, call.fields))
+
+
+async def _slowed(call: Call, step: Coroutine[Any, Any, Document]) -> Document:
+    try:
+        return await step
+    except Failure as failure:
+        sign_ins = call.door.sign_ins
+        is_failed = failure.kind is Kind.UNAUTHORIZED
+        if is_failed and sign_ins is not None and not await sign_ins.refused(call.client.remote[0]):
+            raise Failure(Kind.DROPPED, "Too many sign-ins of this address have failed.") from None
+        raise
 
 
 async def speculate(call: Call, wanted: Any) -> Document | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from armillary.account.account import Account
 from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
+from armillary.account.sign_ins import SignIns
 from armillary.clock import Clock
 from armillary.doors.table import addresses, batches, cors, policies, queries, rows, service, tables
 from armillary.doors.table.addresses import Address, Place
@@ -53,6 +54,7 @@ class TableDoor:
             signing_clock,
             lambda table: policies.policies_of(account, table, is_storage=settings.is_storage),
         )
+        self.sign_ins: SignIns | None = None  # what slows failed ones
         self.rendered = Rendered()
         self._requests = 0
         self._start = account.clock.guid()[:24]
@@ -65,9 +67,14 @@ class TableDoor:
                 granted = cors.preflight(request.headers, service.cors_rules(self.account))
                 return Response(200, [*self.shared_headers(request.headers, request_id), *granted])
             address = addresses.parse(request.target, self.accounts_of(request.headers))
-            grant = self._authenticator.verify(
-                request.method, address, request.headers, is_tls=request.is_tls, peer=request.peer
-            )
+            try:
+                grant = self._authenticator.verify(
+                    request.method, address, request.headers, is_tls=request.is_tls, peer=request.peer
+                )
+            except Failure:
+                if self.sign_ins is not None and not await self.sign_ins.refused(request.peer):
+                    return HANG_UP
+                raise
             response = await self.answer_for(request, address, grant, request_id)
         except Failure as failure:
             response = self._refuse(request, failure, request_id)
