@@ -1,6 +1,7 @@
-"""User-defined functions out of queries. A query calls them in the middle of its work, so a call is a question to a
-cell that is waited for at once, and it has to be short: one that is not ends with its query. Each execution of a query
-has a context of its own there, so nothing goes from one to the next.
+"""User-defined functions out of queries. A query calls them in the middle of its work: a call is a question to a cell,
+and other requests go on while it is answered (`work.wait`). Queries of one database share a process, which is asked one
+question at a time; each execution of a query has a context of its own there, so nothing goes from one to the next. A
+call has to be short: one that is not ends with its query.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import os
 import select
 import struct
 import subprocess
+from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import orjson
 
-from armillary import limits
+from armillary import limits, work
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.values import UNDEFINED, Value
 from armillary.scripts.jail import Confinement, cell_command, check_ready, nowhere
@@ -26,6 +29,12 @@ _HEAD = struct.Struct(">IB")
 _PATIENCE = 30  # times the seconds of computing, which the engine counts: the machine may be busy
 _STEP = 3  # times the same: of computing in one step of the engine, which it does not interrupt
 _LOOK_S = 0.1
+_AT_ONCE_S = 0.0005  # that an answer is waited for before other requests get their turn
+_CALL_UNITS = 1_000  # of work for a call
+_PIPE_BYTES = 60_000  # that an empty pipe takes without a reader
+_LARGE_BYTES = 1_024  # of arguments and results whose size counts
+_UNIT_BYTES = 100  # of them for one unit of work
+_VALUE_BYTES = 12  # of memory for a byte of JSON, at most
 
 
 class Callers:
@@ -39,8 +48,9 @@ class Callers:
         """The one of a database."""
         caller = self._by_owner.pop(owner, None) or Caller(self._confinement)
         if len(self._by_owner) >= limits.SCRIPT_FUNCTION_CELLS_MAX:
-            longest = next(iter(self._by_owner))
-            self._by_owner.pop(longest).leave()  # a query that still uses it starts it again
+            longest = next((owner for owner, each in self._by_owner.items() if not each.is_busy), None)
+            if longest is not None:
+                self._by_owner.pop(longest).leave()  # a query that still uses it starts it again
         self._by_owner[owner] = caller
         return caller
 
@@ -51,18 +61,59 @@ class Callers:
 
 
 class Caller:
-    """The process that functions of one database run in. No other query runs while it is asked, so one is enough."""
+    """The process that functions of one database run in. It is asked one question at a time: queries take turns."""
 
     def __init__(self, confinement: Confinement = "filter") -> None:
         self._confinement = confinement
         self._process: subprocess.Popen[bytes] | None = None
         self._next_context = 0
         self.generation = 0  # counts processes: contexts go with theirs
+        self.is_busy = False  # a query has its turn
+        self._waiting: deque[asyncio.Future[None]] = deque()  # for a turn
+        self._unsaid: list[bytes] = []  # frames that need no answer, for when the turn is over
+        self._exchange: asyncio.Future[Any] | None = None  # with the process, in a thread
 
     async def ready(self) -> None:
         """Have a process before it is needed, since starting one takes a while."""
-        if not self._is_alive:
-            await asyncio.to_thread(self._start)
+        if self._is_alive:
+            return
+        if self.is_busy:
+            await self._turn()
+        self.is_busy = True
+        try:
+            if not self._is_alive:
+                await asyncio.to_thread(self._start)
+        finally:
+            self.end_turn()
+
+    # Turns.
+
+    def begin_turn(self) -> None:
+        """Have the process to oneself until `end_turn`."""
+        if self.is_busy:
+            work.wait(self._turn())
+        self.is_busy = True
+
+    def end_turn(self) -> None:
+        unsaid, self._unsaid = self._unsaid, []
+        for frame in unsaid:
+            self._say(frame)
+        while self._waiting:
+            following = self._waiting.popleft()
+            if not following.done():
+                following.set_result(None)
+                return
+        self.is_busy = False
+
+    async def _turn(self) -> None:
+        following = asyncio.get_running_loop().create_future()
+        self._waiting.append(following)
+        try:
+            await following
+        except asyncio.CancelledError:
+            if following.done() and not following.cancelled():
+                self.end_turn()
+            raise
 
     @property
     def _is_alive(self) -> bool:
@@ -78,23 +129,69 @@ class Caller:
 
     def revive(self) -> None:
         """Have a process now. If it is a new one, `generation` is another, and it knows of nothing yet."""
-        if not self._is_alive:
+        if self._is_alive:
+            return
+        if work.can_wait():
+            work.wait(asyncio.to_thread(self._start))
+        else:
             self._start()
 
     def ask(self, letter: bytes, body: bytes) -> tuple[bytes, bytes]:
-        """A question and its answer; TIMED_OUT if there is none, and then the process is ended."""
-        try:
-            self._write(letter, body)
-            most_s = limits.SCRIPT_FUNCTION_SECONDS_MAX
+        """A question and its answer; TIMED_OUT if there is none, and then the process is ended. Only in one's turn."""
+        most_s = limits.SCRIPT_FUNCTION_SECONDS_MAX
+
+        def read() -> tuple[bytes, bytes]:
             return self._read(most_s * _PATIENCE, most_s * _STEP)
+
+        def ask() -> tuple[bytes, bytes]:
+            self._write(letter, body)
+            return read()
+
+        try:
+            if not work.can_wait():
+                return ask()
+            work.spend(_CALL_UNITS)
+            if len(body) > _PIPE_BYTES:
+                return work.wait(self._in_thread(ask))
+            self._write(letter, body)
+            # Most functions answer sooner than it takes to wait for them in another way.
+            if not self._is_answered():
+                return work.wait(self._in_thread(read))
+            head = self._exactly(_HEAD.size, most_s * _PATIENCE, most_s * _STEP)
+            if _HEAD.unpack(head)[0] > _PIPE_BYTES:
+                return work.wait(self._in_thread(lambda: self._rest(head, most_s * _PATIENCE, most_s * _STEP)))
+            return self._rest(head, most_s * _PATIENCE, most_s * _STEP)
         except (OSError, EOFError) as error:
             self.leave()
             raise Failure(Kind.TIMED_OUT, "interrupted" if isinstance(error, TimeoutError) else "lost") from None
 
+    async def _in_thread(self, fn: Callable[[], tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+        exchange = self._exchange = asyncio.get_running_loop().run_in_executor(None, fn)
+        try:
+            return await asyncio.shield(exchange)
+        except asyncio.CancelledError:
+            self.leave()  # what it answers is for no one, and must not be taken for the answer to another question
+            raise
+        finally:
+            self._exchange = None
+
+    def _is_answered(self) -> bool:
+        assert self._process is not None and self._process.stdout is not None
+        return bool(select.select([self._process.stdout.fileno()], [], [], _AT_ONCE_S)[0])
+
     def tell(self, letter: bytes, body: bytes) -> None:
-        if self._is_alive:
+        """Say what needs no answer, once no question is open."""
+        frame = _HEAD.pack(len(body), letter[0]) + body
+        if self.is_busy:
+            self._unsaid.append(frame)
+        else:
+            self._say(frame)
+
+    def _say(self, frame: bytes) -> None:
+        process = self._process
+        if process is not None and process.stdin is not None and self._is_alive:
             try:
-                self._write(letter, body)
+                process.stdin.write(frame)
             except OSError:
                 self.leave()
 
@@ -125,7 +222,10 @@ class Caller:
 
     def _read(self, seconds: float, computing_s: float = math.inf) -> tuple[bytes, bytes]:
         """TimeoutError after so many seconds, or when the process has computed for so many meanwhile."""
-        length, letter = _HEAD.unpack(self._exactly(_HEAD.size, seconds, computing_s))
+        return self._rest(self._exactly(_HEAD.size, seconds, computing_s), seconds, computing_s)
+
+    def _rest(self, head: bytes, seconds: float, computing_s: float) -> tuple[bytes, bytes]:
+        length, letter = _HEAD.unpack(head)
         if length > limits.SCRIPT_MESSAGE_BYTES_MAX:
             raise EOFError
         return bytes([letter]), self._exactly(length, seconds, computing_s)
@@ -164,13 +264,24 @@ class Caller:
     def leave(self) -> None:
         """End the process. Another is started when somebody asks again."""
         process, self._process = self._process, None
+        self._unsaid.clear()
         if process is not None:
             self.generation += 1
             process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+            if self._exchange is not None and not self._exchange.done():
+                # A thread reads its pipe and finds its end; the pipe is closed behind it.
+                self._exchange.add_done_callback(lambda exchange: _end(process, exchange))
+            else:
+                _end(process, None)
+
+
+def _end(process: subprocess.Popen[bytes], exchange: asyncio.Future[Any] | None) -> None:
+    if exchange is not None and not exchange.cancelled():
+        exchange.exception()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 class QueryFunctions:
@@ -205,34 +316,49 @@ class QueryFunctions:
             await self._caller.ready()
 
     def call_function(self, name: str, arguments: Sequence[Value]) -> Value:
+        given = orjson.dumps(list(arguments))
+        if len(given) > _LARGE_BYTES:
+            work.make(3 * len(given))
+            work.spend(len(given) // _UNIT_BYTES)
         caller = self._caller
+        caller.begin_turn()
+        try:
+            letter, body = self._ask(caller, name, given)
+        finally:
+            caller.end_turn()
+        script = Script(name, "", Role.FUNCTION)
+        if letter == b"F":
+            number, _, text = body.decode("utf-8", "replace").partition("\n")
+            raise thrown(script, text, int(number) if number.isdecimal() else 0)
+        if letter != b"E":
+            raise stopped(script, body.decode("utf-8", "replace"))
+        if len(body) > _LARGE_BYTES:
+            work.make(_VALUE_BYTES * len(body))
+            work.spend(len(body) // _UNIT_BYTES)
+        try:
+            return orjson.loads(body) if body else UNDEFINED
+        except ValueError:
+            raise stopped(script, "Error: what it returns is not JSON in UTF-8") from None
+
+    def _ask(self, caller: Caller, name: str, given: bytes) -> tuple[bytes, bytes]:
         caller.revive()
         if self._generation != caller.generation or not self._context:
             self._context, self._generation, self._told = caller.new_context(), caller.generation, set()
         asked = {
             "context": self._context,
             "name": name,
-            "arguments": orjson.dumps(list(arguments)).decode(),
+            "arguments": given.decode(),
             "cpu_s": limits.SCRIPT_FUNCTION_SECONDS_MAX,
             "memory_bytes": limits.SCRIPT_MEMORY_BYTES_MAX,
         }
         if name not in self._told:
             asked["source"] = self._sources[name]
-        script = Script(name, "", Role.FUNCTION)
         try:
-            letter, body = caller.ask(b"C", marshal.dumps(asked))
+            answer = caller.ask(b"C", marshal.dumps(asked))
         except Failure as failure:
-            raise stopped(script, failure.message) from None
+            raise stopped(Script(name, "", Role.FUNCTION), failure.message) from None
         self._told.add(name)
-        if letter == b"F":
-            number, _, text = body.decode("utf-8", "replace").partition("\n")
-            raise thrown(script, text, int(number) if number.isdecimal() else 0)
-        if letter != b"E":
-            raise stopped(script, body.decode("utf-8", "replace"))
-        try:
-            return orjson.loads(body) if body else UNDEFINED
-        except ValueError:
-            raise stopped(script, "Error: what it returns is not JSON in UTF-8") from None
+        return answer
 
     def __del__(self) -> None:
         if self._context and self._generation == self._caller.generation:
