@@ -303,6 +303,7 @@ HOLD_SECONDS_MAX = 30.0  # how long a writer waits for a cut-over, which takes m
 
 # The meter of work (ours; armillary/work.py). A unit is about 100 ns of evaluating.
 WORK_SLICE_UNITS = 20_000  # between two turns of the event loop: about 2 ms
+PATCH_CONDITION_UNITS_MAX = 20_000  # in the transaction that writes; longer ones are judged before it
 WORK_UNIT_BYTES = 256  # of values that are made or compared as a whole, for one unit
 WORK_BYTES_MAX = 128 * MB  # of values that one evaluation holds while it makes them
 WORK_ATOMIC_UNITS = 200_000  # inside a transaction, which cannot give way: about 20 ms
@@ -322,7 +323,7 @@ MONGO_DENSIFIED_MAX = 500_000  # that $densify makes
 SCRIPT_SECONDS_MAX = 5.0  # service: of one run, whatever it waits for
 SCRIPT_ENGINE_SECONDS_MAX = 4.5  # of computing in it, before the engine stops it
 SCRIPT_ACCEPTED_SECONDS = 4.0  # afterwards no operation is accepted, so that the script can say how far it came
-SCRIPT_FUNCTION_SECONDS_MAX = 0.1  # of computing in one call of a function: everybody waits meanwhile
+SCRIPT_FUNCTION_SECONDS_MAX = 0.5  # of computing in one call of a function: other queries that call some wait meanwhile
 SCRIPT_MEMORY_BYTES_MAX = 128 * MB
 SCRIPT_CELLS_MAX = 4  # scripts that run at the same time; the others wait
 SCRIPT_LONG_CELLS_MAX = 4  # beside them, scripts that have run for long already

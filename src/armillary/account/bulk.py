@@ -19,6 +19,7 @@ from armillary.account.items import (
     metered_here,
     operation_of,
 )
+from armillary.account.patch_conditions import with_conditions
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import WRITE_DEPOSIT, Ask
@@ -92,7 +93,8 @@ async def _bulk_together(
         except Failure as failure:
             answers.append(failure)
     try:
-        outcomes = iter(await partition.write_all([operation for operation, _, _ in admitted]))
+        operations = [operation for operation, _, _ in admitted]
+        outcomes = iter(await with_conditions(operations, lambda: partition.write_all(operations)))
     except (MemberFailed, Failure) as failure:
         for _, ticket, ask in admitted:
             partition.meter.release(ticket, ask)

@@ -7,12 +7,13 @@ what the partition answered together with where that was (range and lsn), which 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from armillary import limits
 from armillary.account.container import Container
+from armillary.account.patch_conditions import PatchCondition, with_conditions
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compile import compile_filter
@@ -228,7 +229,7 @@ async def _batch(
                 operations.append(operation)
             except Failure as failure:
                 raise MemberFailed(index, failure) from failure
-        outcomes = await partition.write_all(operations)
+        outcomes = await with_conditions(operations, lambda: partition.write_all(operations), clock)
     except MemberFailed as failed:
         answers: list[Outcome | Failure] = [
             failed.failure if index == failed.index else Failure(Kind.FAILED_DEPENDENCY, NOT_RUN)
@@ -347,7 +348,7 @@ async def _metered(
     ticket = partition.admit(WRITE_DEPOSIT, ask)
     try:
         if record is None:
-            outcome = await partition.write(operation)
+            outcome = await _written(partition, operation)
         else:
             outcome = await _recorded(partition, operation, record)
     except Failure as failure:
@@ -359,9 +360,15 @@ async def _metered(
     return outcome
 
 
+def _written(partition: Partition, operation: Operation) -> Awaitable[Outcome]:
+    if operation.condition is None:
+        return partition.write(operation)
+    return with_conditions([operation], lambda: partition.write(operation))
+
+
 async def _recorded(partition: Partition, operation: Operation, record: Record) -> Outcome:
     try:
-        [outcome] = await partition.write_all([operation], record)
+        [outcome] = await with_conditions([operation], lambda: partition.write_all([operation], record))
     except MemberFailed as failed:
         raise failed.failure from None
     except Repeated as repeated:
@@ -396,7 +403,8 @@ def check_owner(container: Container, partition: Partition, operation: Operation
 def _condition(container: Container, changes: Patch) -> Callable[[Document], bool] | None:
     if changes.condition is None:
         return None
-    return compile_filter(changes.condition).bind({}, container.query_context()).predicate
+    predicate = compile_filter(changes.condition).bind({}, container.query_context()).predicate
+    return PatchCondition(predicate) if predicate is not None else None
 
 
 def check_session(partition: Partition, session: Session) -> None:

@@ -15,6 +15,7 @@ from armillary import limits
 from armillary.model import layout
 from armillary.model.documents import Form
 from armillary.model.encoding import TAG_NUMBER, TAG_STRING, encode_term, is_cut
+from armillary.model.sorting import sorted_values
 from armillary.model.values import UNDEFINED
 from armillary.query.access import Candidate, Index, Scope, few_rids, member_rids, path_prefix
 from armillary.query.aggregates import too_many
@@ -22,7 +23,6 @@ from armillary.query.composed import ComposedOrder, composed_order
 from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, Range, Touching
 from armillary.query.ordering import order_bytes
 from armillary.query.selection import Ordering, Selection
-from armillary.query.sorting import sort
 from armillary.query.term_ranges import inverted, term_bounds
 from armillary.storage.engine import View
 from armillary.work import spend
@@ -346,12 +346,11 @@ class Sorter:
             raise too_many("ORDER BY sorts", limits.QUERY_SORTED_MAX, "items")
 
     def _shorten(self, limit: int) -> None:
-        sort(self._places, reverse=self._is_descending)
-        del self._places[limit:]
+        self._places = sorted_values(self._places, is_reversed=self._is_descending)[:limit]
         self._size_bytes = sum([len(order) + 100 for order, _ in self._places])
 
     def finish(self) -> None:
-        sort(self._places, reverse=self._is_descending)
+        self._places = sorted_values(self._places, is_reversed=self._is_descending)
         if self._limit is not None:
             del self._places[self._limit :]
         self.is_sorted = True

@@ -26,8 +26,8 @@ from armillary.scripts.jail import Confinement, cell_command, check_ready, nowhe
 from armillary.scripts.run import Role, Script, stopped, thrown
 
 _HEAD = struct.Struct(">IB")
-_PATIENCE = 30  # times the seconds of computing, which the engine counts: the machine may be busy
-_STEP = 3  # times the same: of computing in one step of the engine, which it does not interrupt
+_PATIENCE = 6  # times the seconds of computing, which the engine counts: the machine may be busy
+_STEP = 1.6  # times the same: of computing in one step of the engine, which it does not interrupt
 _LOOK_S = 0.1
 _AT_ONCE_S = 0.0005  # that an answer is waited for before other requests get their turn
 _CALL_UNITS = 1_000  # of work for a call
@@ -236,7 +236,7 @@ class Caller:
         parts = []
         while count:
             self._await(file, seconds, computing_s)
-            part = os.read(file, count)
+            part = os.read(file, min(count, _PIPE_BYTES))  # a buffer for all of it would be made anew each time
             if not part:
                 raise EOFError
             parts.append(part)

@@ -42,9 +42,11 @@ from armillary.query.cursor import Cursor
 from armillary.query.execution import Execution, Position, Progress
 from armillary.query.execution import Page as ExecutionPage
 from armillary.query.ordering import check_order
+from armillary.query.rows import dump_large
 from armillary.query.selection import Selection
 from armillary.storage.engine import Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn
+from armillary.work import run as run_work
 
 T = TypeVar("T")
 
@@ -207,7 +209,7 @@ class ScriptTransaction:
         work = QueryWork(partitions_begun=1)
         selection = bound.selection
         if not bound.has_source:
-            rows = [orjson.dumps(row) for row in bound.evaluate_over([])]
+            rows = await run_work(lambda: list(map(dump_large, bound.evaluate_over([]))))
             page = Page(rows, None)
         else:
             if selection.ordering is not None:
@@ -286,7 +288,7 @@ class ScriptTransaction:
     # Seeing what is stored with what was rehearsed.
 
     async def _look(self, fn: Callable[[Txn], T], layer: Layer | None = None) -> T:
-        return await self.partition.read(lambda view: self._look_at(view, fn, layer or Layer()))
+        return await self.partition.evaluate(lambda view: self._look_at(view, fn, layer or Layer()))
 
     def _look_at(self, view: View, fn: Callable[[Txn], T], layer: Layer) -> T:
         if self.partition.is_moved:

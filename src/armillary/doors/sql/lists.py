@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 
-from armillary import limits
+from armillary import limits, work
 from armillary.account.catalog import Record, creation_order
 from armillary.account.container import Container
 from armillary.account.feeds import CROSS_PARTITION_OFF
+from armillary.account.slices import deadline
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.control import record_content
@@ -24,6 +25,7 @@ from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType, child_rid, rid_bytes, rid_text
 from armillary.model.values import UNDEFINED
 from armillary.net.http import Response
+from armillary.query.rows import dump_large
 
 
 async def list_resources(call: Call) -> Response:
@@ -39,8 +41,13 @@ async def query_resources(call: Call) -> Response:
         raise bad_request(CROSS_PARTITION_OFF)
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
-    rows = query.evaluate_over([record_content(call, record) for record in page])
-    dumped = [orjson.dumps(row) for row in rows if row is not UNDEFINED]
+    contents = [record_content(call, record) for record in page]
+
+    def evaluate() -> list[bytes]:
+        return [dump_large(row) for row in query.evaluate_over(contents) if row is not UNDEFINED]
+
+    clock = call.account.clock
+    dumped = await work.run(evaluate, deadline(clock, clock.elapsed_s()))
     return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), dumped, continuation)
 
 

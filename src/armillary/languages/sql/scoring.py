@@ -15,8 +15,8 @@ from armillary.languages.sql.library.fulltext import Phrase, phrase_of
 from armillary.languages.sql.library.ranking import Statistics, bm25, fused
 from armillary.languages.sql.library.scores import occurrences
 from armillary.languages.sql.ranked import Component, not_terms, weights_of
+from armillary.model.sorting import sorted_values
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.sorting import sort
 
 Read = Callable[[Any], tuple[Any, ...]]  # the subjects of the components, of an item
 _NUMBERS = (int, float)
@@ -93,9 +93,7 @@ class Scorer:
         scores = [self._scores(place, [each[place] for each in measures]) for place in range(len(self._words))]
         totals = scores[0] if len(scores) == 1 else fused(scores, self._ranking.weights)
         keys = [-math.inf if total is None else total for total in totals]
-        order = list(range(len(keys)))
-        sort(order, keys.__getitem__, reverse=True)
-        return order
+        return sorted_values(range(len(keys)), keys.__getitem__, is_reversed=True)
 
     def _scores(self, place: int, measures: list[Any]) -> list[float | None]:
         if self._ranking.searches[place] is None:

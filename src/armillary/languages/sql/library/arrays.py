@@ -13,8 +13,8 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.sql.library.membership import CHUNK, FEW, contains, contains_part, distinct
 from armillary.languages.sql.library.numbers import ABSENT, INT64_MAX, NUMBERS, count, number, whole
+from armillary.model.sorting import sorted_values
 from armillary.model.values import UNDEFINED, Value, as_double, compare
-from armillary.query.sorting import sort
 from armillary.work import make, spend
 
 _NESTED = (list, dict)
@@ -117,7 +117,7 @@ def array_median(array: Any) -> Value:
     numbers = _numbers(array)
     if not numbers:
         return UNDEFINED
-    sort(numbers)
+    numbers = sorted_values(numbers)
     middle = len(numbers) // 2
     return number(numbers[middle] if len(numbers) % 2 else (numbers[middle - 1] + numbers[middle]) / 2)
 
