@@ -4,6 +4,7 @@ them."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import lzma
 import tarfile
@@ -17,6 +18,12 @@ from control.conftest import Operator
 from support.process import ServerProcess
 from support.stored_account import LONG_TTL_S, answers, sql_client, without_rids
 
+from armillary.account import items
+from armillary.account.account import Account
+from armillary.account.items import ItemOptions
+from armillary.clock import SystemClock
+from armillary.model.keys import Key
+from armillary.storage.rocks import RocksEngine
 from armillary.tools.cli import main
 
 STORED = Path(__file__).parents[1] / "fixtures" / "stored"
@@ -91,3 +98,37 @@ def test_backup_and_snapshot_file(tmp_path: Path, start_server: Start) -> None:
     file.write_bytes(lzma.decompress((STORED / "account.snapshot.xz").read_bytes()))
     assert main(["restore", str(file), "--replace", "--data", str(tmp_path / "server")]) == 0
     agree(without_rids(answers(server)), without_rids(expected()))
+
+
+async def test_misplaced_items_are_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Batches of that version stored items of the key 1 in the partition of true, and others like them."""
+    directory = unpack("misplaced", tmp_path).rename(tmp_path / "server")
+    assert await asyncio.to_thread(main, ["check", str(directory)]) == 1
+    assert capsys.readouterr().out.count("outside the partition's range") == 4
+    assert await asyncio.to_thread(main, ["check", str(directory), "--repair"]) == 0
+    assert "moved 2 items" in capsys.readouterr().out
+    aside = tmp_path / "server-misplaced-1.jsonl"
+    assert aside.stat().st_mode & 0o777 == 0o600
+    lines = [json.loads(line) for line in aside.read_text().splitlines()]
+    assert sorted((line["partitionKey"], line["item"]["text"]) for line in lines) == [
+        ("[0]", "batch d"),
+        ("[true]", "batch b"),
+    ]
+    engine = await RocksEngine.open(directory)
+    account = await Account.open(engine, SystemClock())
+    container = account.container("a", "c")
+    for item_id, key, text in (
+        ("a", 1, "batch a"),
+        ("b", True, "created later"),
+        ("c", False, "batch c"),
+        ("d", 0, "created later"),
+    ):
+        answer = await items.read(container, item_id, ItemOptions(key=Key((key,))))
+        assert answer.payload is not None and json.loads(answer.payload)["text"] == text
+    await account.close()
+    await engine.close()
+    # The copy has everything as it was; there is nothing to repair a second time.
+    assert await asyncio.to_thread(main, ["check", str(tmp_path / "server-before-repair-1")]) == 1
+    assert await asyncio.to_thread(main, ["check", str(directory), "--repair"]) == 0
+    assert "nothing to repair" in capsys.readouterr().out
+    assert not (tmp_path / "server-before-repair-2").exists()

@@ -4,7 +4,6 @@ directions: what an item implies must be there, and nothing else may be. Used by
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 
@@ -207,10 +206,16 @@ class _Check:
         for key, value in self._view.scan(layout.SIZES, layout.space_end(layout.SIZES)):
             size = unpack_size(value)
             counted = self._sizes.pop(key[1:], None)
-            if counted is None or counted[:2] != size[:2] or not _is_same_key(counted[2], size.key_text):
+            if counted is None or counted[:2] != size[:2] or not self._is_same_key(counted[2], size.key_text):
                 yield f"the logical partition {size.key_text} is down as {tuple(size)}, counted {counted}"
         for count, size_bytes, text in self._sizes.values():
             yield f"the logical partition {text} with {count} items and {size_bytes} bytes has no size entry"
+
+    def _is_same_key(self, first: str, second: str) -> bool:
+        """As texts: 1 and 1.0 are one key, and which of them is down is that of the item which was first."""
+        if first == second or self._schema.key is None:
+            return first == second
+        return self._schema.key.parse_header(first) == self._schema.key.parse_header(second)
 
     def _check_records(self) -> Iterator[str]:
         for key, value in self._view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)):
@@ -264,8 +269,3 @@ class _Check:
 def _place(stored: bytes) -> tuple[int, int]:
     header = unpack_header(stored)
     return header.lsn, header.step
-
-
-def _is_same_key(first: str, second: str) -> bool:
-    """As texts: 1 and 1.0 are one key, and which of them is down is that of the item which was first."""
-    return first == second or json.loads(first) == json.loads(second)

@@ -1,24 +1,33 @@
-"""`armillary check DIR`: opens a data directory, has its account verify itself, and prints what is wrong.
+"""`armillary check DIR`: opens a data directory, has its account verify itself, and prints what is wrong. With
+`--repair` items that lie in another partition than their key says are moved first.
 
-What must hold is known to `account/check.py` and `partition/check.py`.
+What must hold is known to `account/check.py` and `partition/check.py`, how items are moved to `account/misplaced.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from armillary.account.check import check_account
+from armillary.account.misplaced import find_misplaced, move
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
-from armillary.storage.private import Permissions
+from armillary.storage.private import Permissions, open_file
 from armillary.storage.rocks import RocksEngine
 
 
-def check(directory: Path, permissions: Permissions = "private") -> int:
+def check(directory: Path, permissions: Permissions = "private", *, is_repairing: bool = False) -> int:
     """The exit code: 0 if all is well, 1 if not."""
     refuse_missing(directory)
+    if is_repairing:
+        print(asyncio.run(repair(directory, permissions)), flush=True)
     problems = len(asyncio.run(problems_in(directory, lambda problem: print(problem, flush=True), permissions)))
     print(f"{directory}: {problems} problem{'s' * (problems != 1)} found" if problems else f"{directory}: all is well")
     return 1 if problems else 0
@@ -48,3 +57,48 @@ async def problems_in(
         return problems
     finally:
         await engine.close()
+
+
+class SetAside:
+    """The file of items that cannot be moved, beside the data directory. It is made with the first of them, and each is
+    on the disk before its item is removed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+
+    def add(self, content: dict[str, Any]) -> None:
+        if not self.count:
+            open_file(self.path, "xb").close()
+        with open_file(self.path, "r+b") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(orjson.dumps(content) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.count += 1
+
+
+async def repair(directory: Path, permissions: Permissions = "private") -> str:
+    """Move misplaced items to where they belong, after a copy of the directory was made of links. What was done."""
+    clock = SystemClock()
+    engine = await RocksEngine.open(directory, permissions=permissions)
+    try:
+        misplaced = [each async for each in find_misplaced(engine, clock)]
+        if not misplaced:
+            return f"{directory}: nothing to repair"
+        copy = _free_name(directory, "before-repair")
+        (await engine.checkpoint()).rename(copy)
+        aside = SetAside(_free_name(directory, "misplaced", ".jsonl"))
+        moved = sum([await move(each, aside.add) for each in misplaced])
+    finally:
+        await engine.close()
+    told = f"{directory}: moved {moved} items to the partitions that they belong to"
+    if aside.count:
+        told += f", wrote {aside.count} that cannot be there to {aside.path}"
+    return f"{told}; the directory as it was is {copy}"
+
+
+def _free_name(directory: Path, word: str, ending: str = "") -> Path:
+    path = directory.resolve()
+    names = (path.with_name(f"{path.name}-{word}-{number}{ending}") for number in count(1))
+    return next(name for name in names if not name.exists())

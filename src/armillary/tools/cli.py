@@ -41,7 +41,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         if command == "check":
             from armillary.tools.check import check
 
-            return check(parsed["directory"], _settings({}).data_permissions)
+            is_repairing = parsed.get("repair", False)
+            return check(parsed["directory"], _settings({}).data_permissions, is_repairing=is_repairing)
         if command == "trust":
             from armillary.tools.trust import trust
 
@@ -91,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         _add(serve, option)
     check = _command(commands, "check", "verify every invariant of a data directory and name what is wrong")
     check.add_argument("directory", metavar="DIR", type=Path, help="a data directory that no server is using")
+    meaning = "move items that lie in another partition than their key says, after a copy of DIR was made beside it"
+    check.add_argument("--repair", action="store_true", help=meaning)
     trust = _command(commands, "trust", "say where the development certificate is and how to install it")
     for name in ("data", "host", "advertise", "config"):
         _add(trust, OPTIONS[name])

@@ -1,0 +1,108 @@
+"""Items that lie in another partition than their key says, and moving them to where they belong. Batches of versions
+that compared true with 1, and 0 with -0.0, could store such items: point reads and queries for their key do not find
+them. `armillary check --repair` calls this on a data directory that no server uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from armillary.account.catalog import Catalog
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.limits import LOGICAL_PARTITION_BYTES_MAX
+from armillary.model import documents, layout
+from armillary.model.encoding import FORMAT_JSON, unpack_header
+from armillary.model.items import strip_system_properties
+from armillary.model.keys import Key, to_header
+from armillary.model.resources import ResourceType
+from armillary.partition.operations import Draft, MemberFailed, Operation, Verb, bson_draft, draft
+from armillary.partition.partition import Partition
+from armillary.partition.together import Share, write_together
+from armillary.storage.engine import Engine, View
+
+_REFUSALS = (Kind.CONFLICT, Kind.KEY_FULL, Kind.TOO_LARGE, Kind.BAD_REQUEST)  # of an item; others are of storage
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    container: Container
+    partition: Partition  # that it lies in
+    stored: bytes
+    item_id: str
+    key: Key  # its own
+    epk: bytes  # where that belongs
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is set aside."""
+        return {
+            "database": self.container.database.name,
+            "container": self.container.name,
+            "partitionKey": to_header(self.key),
+            "item": strip_system_properties(documents.json_document(self.stored, self.container.schema)),
+        }
+
+
+async def find_misplaced(engine: Engine, clock: Clock) -> AsyncIterator[Misplaced]:
+    """Each such item of each container, as they are found. The caller may move those that it was given."""
+    catalog = Catalog(engine, clock)
+    await catalog.open()
+    for record in catalog.of_type(ResourceType.CONTAINER):
+        database = catalog.get(ResourceType.DATABASE, record.owner)
+        if database is None:
+            continue  # `check` names it
+        container = Container(record, database, engine, clock, LOGICAL_PARTITION_BYTES_MAX)
+        if container.key is None:
+            continue
+        await container.open()
+        for partition in container.partitions.values():
+
+            def found(view: View, container: Container = container, own: Partition = partition) -> list[Misplaced]:
+                return list(_in_partition(view, container, own))
+
+            for each in await partition.read(found):
+                yield each
+
+
+def _in_partition(view: View, container: Container, partition: Partition) -> Iterator[Misplaced]:
+    for _, stored in view.scan(layout.ITEMS, layout.space_end(layout.ITEMS)):
+        document = documents.json_document(stored, container.schema)
+        key = container.key_of(document)
+        epk = container.effective_key(key)
+        if epk != unpack_header(stored).epk or not partition.range.contains(epk):
+            yield Misplaced(container, partition, stored, str(document["id"]), key, epk)
+
+
+async def move(misplaced: Misplaced, set_aside: Callable[[dict[str, Any]], None]) -> bool:
+    """Store an item where it belongs, in the transaction that removes it from where it lies. Where its id or a unique
+    value is taken there, it is given to `set_aside`, which makes it durable, and removed. Whether it was moved."""
+    container, partition, epk = misplaced.container, misplaced.partition, misplaced.epk
+    removal = Operation(Verb.DELETE, unpack_header(misplaced.stored).epk, misplaced.key, misplaced.item_id, is_any=True)
+    target = container.partition_for(epk)
+    try:
+        creation = Operation(Verb.CREATE, epk, misplaced.key, misplaced.item_id, draft=_draft(misplaced))
+        if target is partition:
+            await partition.write_all([removal, creation])
+        else:
+            shares = [Share(partition, [removal], None), Share(target, [creation], None)]
+            await write_together(shares, lambda: None, lambda: None)
+    except (MemberFailed, Failure) as failed:
+        refusal = failed.failure if isinstance(failed, MemberFailed) else failed
+        if refusal.kind not in _REFUSALS:
+            raise refusal from None
+        set_aside({**misplaced.to_json(), "reason": refusal.message})
+        await partition.write(removal)
+        return False
+    return True
+
+
+def _draft(misplaced: Misplaced) -> Draft:
+    """The item as it is, with the time that it was written at: its time to live goes on."""
+    schema, stored = misplaced.container.schema, misplaced.stored
+    ts = unpack_header(stored).ts
+    if stored[0] == FORMAT_JSON:
+        return draft(schema, strip_system_properties(documents.json_document(stored, schema)), ts)
+    return bson_draft(schema, documents.bson_document(stored), documents.bson_bytes(stored), ts)
