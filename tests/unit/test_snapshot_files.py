@@ -4,7 +4,7 @@ own name or another; a file that is not whole restores nothing."""
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +255,111 @@ def test_pairs_are_bounded() -> None:
         frames.unpack_pairs(bomb)
     pairs = [(b"", b""), (b"a" * 5_000, b"b"), (b"\xff", bytes(1_000))]
     assert frames.unpack_pairs(frames.pack_pairs(pairs)) == pairs
+
+
+# A file whose digests are right, and whose content is not what a snapshot holds.
+
+
+def rewritten(file: bytes, change: Callable[[bytes, Any], Any]) -> bytes:
+    """The same file with other frames: `change` is given the kind and the content, and gives the content, several of
+    them as a list behind None, or None to leave it out."""
+    writer = frames.FrameWriter()
+    made = [writer.begin()]
+    for frame in frames.FrameReader().feed(file):
+        if frame.kind == frames.END:
+            continue
+        if frame.kind == frames.PAIRS:
+            made.append(writer.frame(frame.kind, frame.payload))
+            continue
+        made += [
+            writer.frame(frame.kind, orjson.dumps(each)) for each in change(frame.kind, orjson.loads(frame.payload))
+        ]
+    return b"".join([*made, writer.end()])
+
+
+TYPE, RID, OWNER, NAME, BODY, STATE = range(6)
+
+
+def _record(of_type: str, place: int, value: Any) -> Callable[[bytes, Any], list[Any]]:
+    def change(kind: bytes, content: Any) -> list[Any]:
+        if kind == frames.RECORD and content[TYPE] == of_type:
+            content[place] = value(content[place]) if callable(value) else value
+        return [content]
+
+    return change
+
+
+def _added(of_type: str, **parts: Any) -> Callable[[bytes, Any], list[Any]]:
+    """A copy of a record beside it, with other parts."""
+
+    def change(kind: bytes, content: Any) -> list[Any]:
+        if kind != frames.RECORD or content[TYPE] != of_type:
+            return [content]
+        places = {"type": TYPE, "rid": RID, "owner": OWNER, "name": NAME}
+        copy = list(content)
+        for name, value in parts.items():
+            copy[places[name]] = value
+        return [content, copy]
+
+    return change
+
+
+def _header(**parts: Any) -> Callable[[bytes, Any], list[Any]]:
+    return lambda kind, content: [{**content, **parts} if kind == frames.HEADER else content]
+
+
+def _ranges(change: Callable[[list[Any]], Any]) -> Callable[[bytes, Any], list[Any]]:
+    return _record("colls", STATE, lambda state: {**state, "ranges": change(state["ranges"])})
+
+
+OTHER_RID = "0badf00d"
+TAMPERED = {
+    "a name with a slash": _record("dbs", NAME, "a/colls/b"),
+    "a path for a name": _record("colls", NAME, "../c"),
+    "a line end in a name": _record("colls", NAME, "c\r\nset-cookie: a=b"),
+    "no name": _record("colls", NAME, ""),
+    "a number for a name": _record("colls", NAME, 5),
+    "a user's name": _record("users", NAME, "a/b"),
+    "a function's name": _record("udfs", NAME, "f\nf"),
+    "a database that is not said": _added("dbs", rid=OTHER_RID, name="other"),
+    "two of one name": _added("colls", rid="0badf00d0badf00d"),
+    "two of one rid": _added("colls", name="d"),
+    "a permission without a user": _record("permissions", OWNER, ""),
+    "a permission of a database": _added("permissions", rid="0badf00d0badf00d", name="p", owner=OTHER_RID),
+    "a function of nothing": _record("udfs", OWNER, OTHER_RID),
+    "a database in a database": _record("dbs", OWNER, OTHER_RID),
+    "an item among the records": _added("udfs", rid="0badf00d0badf00d", type="docs"),
+    "a type that is none": _record("udfs", TYPE, "files"),
+    "a rid that is none": _record("udfs", RID, "../../x"),
+    "a body that is none": _record("colls", BODY, "body"),
+    "a definition that is none": _record("colls", BODY, lambda body: {**body, "partitionKey": {"paths": 5}}),
+    "a policy that is none": _record("colls", BODY, lambda body: {**body, "indexingPolicy": []}),
+    "no state": _record("colls", STATE, None),
+    "no partitions": _ranges(lambda _: []),
+    "partitions that are none": _ranges(lambda _: {"id": 1}),
+    "a gap between partitions": _ranges(lambda ranges: ranges[1:]),
+    "one partition twice": _ranges(lambda ranges: [ranges[0], *ranges]),
+    "a partition's id": _ranges(lambda ranges: [{**ranges[0], "id": "0/../1"}, *ranges[1:]]),
+    "another scope": _header(scope=["other"]),
+    "a scope that is a path": _header(scope=["../db"]),
+    "a scope of three": _header(scope=["a", "b", "c"]),
+    "a scope that is none": _header(scope="db"),
+    "a container's scope": _header(scope=["db", "c"]),
+    "two headers": lambda kind, content: [content, content] if kind == frames.HEADER else [content],
+    "a store of nothing": lambda kind, content: [{**content, "range": 99} if kind == frames.STORE else content],
+    "a store at a path": lambda kind, content: [{**content, "container": "../x"} if kind == frames.STORE else content],
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+async def test_a_file_that_was_tampered_with_restores_nothing(name: str, tmp_path: Path) -> None:
+    async with open_house("memory", tmp_path / "data") as house:
+        await rich(house)
+        file = await written(house, "db")
+        assert rewritten(file, lambda _, content: [content]) == file
+        await containers.delete_database(house.account, house.account.database("db"), None)
+        with pytest.raises(Failure) as refused:
+            await restored(house, rewritten(file, TAMPERED[name]))
+        assert refused.value.kind is Kind.BAD_REQUEST, refused.value.message
+        assert house.account.catalog.of_type(ResourceType.DATABASE) == []
+        await house.check()

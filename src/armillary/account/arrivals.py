@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from armillary.account.account import Account
+from armillary.account.arrival_checks import check_definitions, check_records, check_scope
 from armillary.account.catalog import Body, Record, stores_of
 from armillary.account.container import FORMER_RID, key_range_of
 from armillary.account.migration_target import MARK
@@ -58,7 +59,7 @@ class Arrival:
         for frame in self._reader.feed(received):
             try:
                 await self._take(frame)
-            except (ValueError, KeyError, TypeError, IndexError):
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError):
                 raise damaged("a frame cannot be read") from None
             await asyncio.sleep(0)
 
@@ -104,6 +105,8 @@ class Arrival:
         elif self._scope is None:
             raise damaged("its header is missing")
         elif frame.kind == RECORD:
+            if self._records:
+                raise damaged("a record comes after the partitions")
             self._arrived.append(Record.unpack(frame.payload))
         elif frame.kind == STORE:
             if not self._records:
@@ -120,7 +123,9 @@ class Arrival:
                 f"The snapshot is of stores of format {header['stores']}; this version of Armillary reads formats "
                 f"{FORMATS_READ[0]} to {FORMATS_READ[-1]}."
             )
-        scope = tuple(header["scope"])
+        scope = check_scope(header["scope"])
+        if self._scope is not None:
+            raise damaged("it has two headers")
         target = self._target
         if target is not None and len(target) != len(scope):
             what = ("the whole account", "a database", "a container")[len(scope)]
@@ -132,10 +137,12 @@ class Arrival:
     async def _begin(self) -> None:
         """Give everything its new rids and stores."""
         assert self._scope is not None
+        check_records(self._scope, self._arrived)
         self._check_capacity()
         self._in_the_way()  # so that nobody waits for a refusal
         self._records = await self._account.catalog.reserve(self._reserved)
         self._stores = [store for record in self._records for store in stores_of(record)]
+        check_definitions(self._account, self._records)
 
     def _reserved(self, reservation: Reservation) -> list[Record]:
         self._became, self._due = {}, {}
