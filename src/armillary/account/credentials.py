@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 
 from armillary.account.account import Account
-from armillary.account.sign_ins import SignIns
+from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.errors import bad_request
 
 NAMES: Final = ("primary", "secondary", "primaryReadonly", "secondaryReadonly")  # as the service calls them
@@ -31,7 +31,7 @@ class Credentials:
         self._given = dict(zip(NAMES, given, strict=True))
         self._regenerated: dict[str, dict[str, str]] = {}  # key, and the digest of what it stands for
         self.on_change: list[Callable[[], None]] = []
-        self.sign_ins = SignIns(account.clock)
+        self.sign_in_throttle = SignInThrottle(account.clock)
 
     @classmethod
     async def open(cls, account: Account, given: Sequence[str | None]) -> Credentials:

@@ -168,7 +168,7 @@ async def _open_doors(
         clock=account.clock if isinstance(account.clock, MovableClock) else None,
         credentials=credentials,
     )
-    sql.sign_ins = control.sign_ins = credentials.sign_ins
+    sql.throttle = control.throttle = credentials.sign_in_throttle
     reception = Reception(sql, CONTROL_PREFIX, control)
     listener = await listen(
         settings.host,
@@ -204,7 +204,7 @@ async def _open_table_door(
     credentials.on_change.append(lambda: keys.use(credentials.owners, credentials.readers))
     options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
     door = TableDoor(account, keys, options, signing_clock=machine)
-    door.sign_ins = credentials.sign_ins
+    door.throttle = credentials.sign_in_throttle
     return await _usual_port(
         settings,
         "Table",
@@ -244,7 +244,7 @@ async def _open_mongo_door(
         throughput_ru=settings.mongo_throughput_ru,
     )
     door = MongoDoor(account, credentials.owners, credentials.readers, options, machine=machine)
-    door.sign_ins = credentials.sign_ins
+    door.throttle = credentials.sign_in_throttle
     credentials.on_change.append(lambda: door.use_keys(credentials.owners, credentials.readers))
     patience = Patience(idle_s=float(settings.mongo_idle_s))
     roster = Roster(patience=patience, requires_tls=settings.requires_tls, clock=machine)
@@ -280,7 +280,7 @@ async def _open_gremlin_door(
     credentials.on_change.append(use_keys)
     options = GremlinSettings(creates=settings.gremlin_create)
     door = GremlinDoor(account, keys, options, tokens)
-    door.sign_ins = credentials.sign_ins
+    door.throttle = credentials.sign_in_throttle
     roster = Roster(requires_tls=settings.requires_tls, clock=machine)
     hosts = host_names(settings)
     return await _usual_port(

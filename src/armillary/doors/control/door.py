@@ -13,7 +13,7 @@ from typing import Final
 
 from armillary.account.account import Account
 from armillary.account.credentials import Credentials
-from armillary.account.sign_ins import SignIns
+from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.clock import MovableClock
 from armillary.doors.control import (
     account_keys,
@@ -59,7 +59,7 @@ class ControlDoor:
         self.credentials = credentials
         self.transfers = snapshots.Transfers()
         self.begun_s = account.clock.elapsed_s()
-        self.sign_ins: SignIns | None = None  # what slows failed ones
+        self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self._guard = ControlGuard(key, hosts or HostNames(), needs_certificate=needs_certificate)
 
     async def answer(self, request: Request) -> Response:
@@ -73,7 +73,7 @@ class ControlDoor:
             return await action(Call(self, request, names, query))
         except Failure as failure:
             is_failed = failure.kind is Kind.UNAUTHORIZED
-            if is_failed and self.sign_ins is not None and not await self.sign_ins.refused(request.peer):
+            if is_failed and self.throttle is not None and not await self.throttle.refused(request.peer):
                 return HANG_UP
             if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
                 log.error("a control request failed: %s", failure.message)

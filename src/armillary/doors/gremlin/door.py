@@ -20,7 +20,7 @@ from armillary.account import access, containers
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.graphs import StoredGraph, check_key_path
-from armillary.account.sign_ins import SignIns
+from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.doors.gremlin import traversals
 from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate, is_sealed
 from armillary.doors.gremlin.client import Client, Principal
@@ -49,7 +49,7 @@ class GremlinDoor:
         self.settings = settings
         self.programs = traversals.Programs()
         self.ids = OrderedIds(account.clock)
-        self.sign_ins: SignIns | None = None  # what slows failed ones
+        self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self._keys = keys
         self._tokens = tokens
         self._requests = 0
@@ -73,7 +73,7 @@ class GremlinDoor:
                 await self._serve(client, principal, message, is_text, out)
         except Failure as failure:
             is_failed = failure.kind is Kind.UNAUTHORIZED
-            if is_failed and self.sign_ins is not None and not await self.sign_ins.refused(client.address):
+            if is_failed and self.throttle is not None and not await self.throttle.refused(client.address):
                 client.line.hang_up()
                 return
             self._refuse(client, failure, out)

@@ -152,9 +152,9 @@ async def _slowed(call: Call, step: Coroutine[Any, Any, Document]) -> Document:
     try:
         return await step
     except Failure as failure:
-        sign_ins = call.door.sign_ins
+        throttle = call.door.throttle
         is_failed = failure.kind is Kind.UNAUTHORIZED
-        if is_failed and sign_ins is not None and not await sign_ins.refused(call.client.remote[0]):
+        if is_failed and throttle is not None and not await throttle.refused(call.client.remote[0]):
             raise Failure(Kind.DROPPED, "Too many sign-ins of this address have failed.") from None
         raise
 

@@ -20,7 +20,7 @@ from bson.objectid import ObjectId
 from armillary import limits, work
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.sign_ins import SignIns
+from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.clock import Clock
 from armillary.doors.mongo import answers, concerns, namespaces, numbered, points
 from armillary.doors.mongo.authentication import Authenticator, unauthorized
@@ -85,7 +85,7 @@ class MongoDoor:
         self.account = account
         self.settings = settings
         self.machine = machine
-        self.sign_ins: SignIns | None = None  # what slows failed ones
+        self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self.authenticator = Authenticator(account.settings.name, owners, readers, account.secret, machine)
         self.cluster_time = ClusterTime(account.clock)
         self.sessions = Sessions(account.clock)

@@ -14,7 +14,7 @@ from typing import Any
 from armillary.account import access
 from armillary.account.account import Account
 from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
-from armillary.account.sign_ins import SignIns
+from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.clock import Clock
 from armillary.doors.sql import account_document, batches, control, documents, feeds, lists, procedures
 from armillary.doors.sql import headers as h
@@ -43,7 +43,7 @@ class SqlDoor:
     ) -> None:
         """`signing_clock`: what the dates of signatures are held against, where the account's own time can be moved."""
         self.account = account
-        self.sign_ins: SignIns | None = None  # what slows failed ones
+        self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self.advertised: str | None = None  # HOST:PORT that clients are told to use, if not the one they came to
         self._signing_clock = signing_clock or account.clock
         self._accepts_aad = accepts_aad
@@ -67,7 +67,7 @@ class SqlDoor:
             return await action(call)
         except Failure as failure:
             is_failed = failure.kind is Kind.UNAUTHORIZED
-            if is_failed and self.sign_ins is not None and not await self.sign_ins.refused(request.peer):
+            if is_failed and self.throttle is not None and not await self.throttle.refused(request.peer):
                 return HANG_UP
             return self._refuse(failure, activity_id, explains=_explains(request))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from armillary.account.account import Account
 from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
-from armillary.account.sign_ins import SignIns
+from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.clock import Clock
 from armillary.doors.table import addresses, batches, cors, policies, queries, rows, service, tables
 from armillary.doors.table.addresses import Address, Place
@@ -54,7 +54,7 @@ class TableDoor:
             signing_clock,
             lambda table: policies.policies_of(account, table, is_storage=settings.is_storage),
         )
-        self.sign_ins: SignIns | None = None  # what slows failed ones
+        self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self.rendered = Rendered()
         self._requests = 0
         self._start = account.clock.guid()[:24]
@@ -72,7 +72,7 @@ class TableDoor:
                     request.method, address, request.headers, is_tls=request.is_tls, peer=request.peer
                 )
             except Failure:
-                if self.sign_ins is not None and not await self.sign_ins.refused(request.peer):
+                if self.throttle is not None and not await self.throttle.refused(request.peer):
                     return HANG_UP
                 raise
             response = await self.answer_for(request, address, grant, request_id)

@@ -15,7 +15,7 @@ from armillary import limits
 from armillary.clock import Clock
 
 
-class SignIns:
+class SignInThrottle:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # By address, the least recent first: the moment until which its failures are used up, at one for each interval.

@@ -24,9 +24,9 @@ from support.process import KEY
 from support.waiting import until
 
 from armillary import limits
-from armillary.account import sign_ins as module
+from armillary.account import sign_in_throttle as module
 from armillary.account.account import Account
-from armillary.account.sign_ins import SignIns
+from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.clock import VirtualClock
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
@@ -52,40 +52,40 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def test_the_first_are_free_and_the_others_stand_in_line(waits: list[float]) -> None:
     clock = VirtualClock()
-    sign_ins = SignIns(clock)
+    throttle = SignInThrottle(clock)
     for _ in range(limits.SIGN_IN_FAILURES_FREE):
-        assert await sign_ins.refused("10.0.0.1")
+        assert await throttle.refused("10.0.0.1")
     assert waits == []
     length = int(limits.SIGN_IN_WAIT_SECONDS_MAX * limits.SIGN_IN_FAILURES_PER_S)
-    answered = [await sign_ins.refused("10.0.0.1") for _ in range(2 * length)]
+    answered = [await throttle.refused("10.0.0.1") for _ in range(2 * length)]
     assert answered == [True] * length + [False] * length, "beyond the line there is no answer"
     assert waits == pytest.approx([(place + 1) / limits.SIGN_IN_FAILURES_PER_S for place in range(length)], rel=1e-3)
     waits.clear()
-    assert await sign_ins.refused("10.0.0.2") and waits == [], "another address is not concerned"
+    assert await throttle.refused("10.0.0.2") and waits == [], "another address is not concerned"
     clock.advance(1 / limits.SIGN_IN_FAILURES_PER_S)
-    assert [await sign_ins.refused("10.0.0.1") for _ in range(2)] == [True, False]
+    assert [await throttle.refused("10.0.0.1") for _ in range(2)] == [True, False]
     clock.advance((limits.SIGN_IN_FAILURES_FREE + length) / limits.SIGN_IN_FAILURES_PER_S)
     waits.clear()
     for _ in range(limits.SIGN_IN_FAILURES_FREE):
-        assert await sign_ins.refused("10.0.0.1")
+        assert await throttle.refused("10.0.0.1")
     assert waits == []
 
 
 async def test_addresses(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SIGN_IN_FAILURES_FREE", 2)
-    sign_ins = SignIns(VirtualClock())
+    throttle = SignInThrottle(VirtualClock())
     for address in ("2001:db8::1", "2001:db8::ffff:1"):  # one customer's
-        await sign_ins.refused(address)
+        await throttle.refused(address)
     assert waits == []
-    await sign_ins.refused("2001:db8:0:0:5::")
+    await throttle.refused("2001:db8:0:0:5::")
     assert len(waits) == 1
     for address in ("10.0.0.1", "::ffff:10.0.0.1", "10.0.0.1", "fe80::1%eth0", "", "nonsense"):
-        await sign_ins.refused(address)
+        await throttle.refused(address)
     assert len(waits) == 2
     monkeypatch.setattr(limits, "SIGN_IN_ADDRESSES_MAX", 10)
     for number in range(100):
-        await sign_ins.refused(f"10.1.0.{number}")
-    assert len(sign_ins) <= 10 + 5
+        await throttle.refused(f"10.1.0.{number}")
+    assert len(throttle) <= 10 + 5
 
 
 async def test_a_client_that_signs_correctly_never_waits() -> None:
@@ -93,7 +93,7 @@ async def test_a_client_that_signs_correctly_never_waits() -> None:
     engine, clock = MemoryEngine(), VirtualClock()
     account = await Account.open(engine, clock)
     door = SqlDoor(account, AccountKeys(CALLER_KEY), accepts_aad=False)
-    door.sign_ins = SignIns(clock)
+    door.throttle = SignInThrottle(clock)
     good = Caller(door, clock)
     strangers = [asyncio.create_task(_stranger(door, clock)) for _ in range(limits.SIGN_IN_FAILURES_FREE + 10)]
     await asyncio.sleep(0)
@@ -153,11 +153,11 @@ async def test_every_door_tells_of_its_failures_and_of_nothing_else(
 ) -> None:
     refused: list[str] = []
 
-    async def note(_: SignIns, address: str) -> bool:
+    async def note(_: SignInThrottle, address: str) -> bool:
         refused.append(address)
         return True
 
-    monkeypatch.setattr(SignIns, "refused", note)
+    monkeypatch.setattr(SignInThrottle, "refused", note)
     thresholds = gc.get_threshold()
     settings = resolve({"memory": True, "sql-port": "0", "control-key": WRONG.lower(), "log-level": "error"}, {})
     serving = asyncio.create_task(serve(settings))
