@@ -225,6 +225,13 @@ IDLE_SECONDS_MAX = 120.0
 LINGER_BYTES_MAX = 16 * MB
 LINGER_SECONDS = 2.0  # how long a refused client may go on sending, so that it reads the refusal and not a reset
 CONNECTIONS_MAX = 4096  # over all doors
+# Strangers: connections that have not shown a key. Monitors of MongoDB's drivers never do, two for each client.
+STRANGERS_PER_ADDRESS_MAX = 1024
+STRANGER_QUIET_SECONDS = 1.0  # a stranger that was heard since is not sent away for another one
+STRANGER_BYTES_MAX = 64 * KB  # of a request's body or a message before its sender is known
+STRANGER_CHUNKS_MAX = 256  # that such a body comes in
+UNFINISHED_BYTES_MAX = 16 * MB  # of all that strangers have begun and not ended; the oldest goes
+STRANGER_IDLE_SECONDS = 30.0  # of an HTTP connection, between two requests
 # File descriptors. Storage keeps all its tables open where there are plenty; otherwise a quarter of what there is.
 DESCRIPTORS_WANTED = 65_536  # more are of no use with so many connections
 DESCRIPTORS_PLENTY = 16_384
@@ -372,5 +379,7 @@ GREMLIN_REQUESTS_AT_ONCE = 32  # of one connection; the others wait
 GREMLIN_PENDING_MAX = 64  # requests of a connection that wait for its credentials
 GREMLIN_PENDING_BYTES_MAX = 256 * KB  # of them
 GREMLIN_STRANGER_BYTES_MAX = 64 * KB  # of a message before its sender is known
-GREMLIN_STRANGER_MEMORY_BYTES_MAX = MB  # of the values in it
+GREMLIN_STRANGER_MEMORY_BYTES_MAX = 16 * KB  # of the values in it, beside texts: credentials are two or three
+GREMLIN_STRANGER_FRAMES_MAX = 256  # before the sender is known: some 5 microseconds each
+GREMLIN_STRANGER_PIECE_BYTES = KB  # of a stranger's bytes, read before its frames are counted
 GREMLIN_IDLE_SECONDS = 3_600.0  # service

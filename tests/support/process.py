@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import queue
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -34,6 +36,10 @@ def clean_environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
+def _limit_descriptors(most: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 class ServerProcess:
     """Made by `start`, which returns when the server says that it is ready."""
 
@@ -46,8 +52,8 @@ class ServerProcess:
         self._log_text = ""  # once the process has ended
 
     @classmethod
-    def start(cls, directory: Path | None, *arguments: str) -> Self:
-        """On a free port. `directory` None: in memory."""
+    def start(cls, directory: Path | None, *arguments: str, descriptors_max: int | None = None) -> Self:
+        """On a free port. `directory` None: in memory. `descriptors_max`: of open files and connections."""
         place = ["--memory"] if directory is None else ["--data", str(directory)]
         handle, log = tempfile.mkstemp(prefix="armillary-test-", suffix=".log")
         port = [] if "--sql-port" in arguments else ["--sql-port", "0"]
@@ -58,6 +64,7 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                preexec_fn=None if descriptors_max is None else partial(_limit_descriptors, descriptors_max),
             )
         server = cls(process, directory, Path(log))
         try:

@@ -15,6 +15,7 @@ import uvloop
 from support.waiting import PATIENCE_S, until
 
 from armillary import limits
+from armillary.net.crowd import Crowd
 from armillary.net.http import HANG_UP, Patience, Request, Response
 from armillary.net.listen import Listener, listen
 
@@ -497,7 +498,7 @@ async def test_leaving_in_the_middle_of_an_answer_disturbs_nobody() -> None:
 
 @on_uvloop
 async def test_too_many_connections_are_refused_with_an_answer() -> None:
-    async with serving(connections_max=3) as (listener, connect):
+    async with serving(crowd=Crowd(3)) as (listener, connect):
         kept = [await connect() for _ in range(3)]
         for client in kept:
             client.send(get("/"))

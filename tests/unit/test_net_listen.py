@@ -19,6 +19,7 @@ from support.waiting import PATIENCE_S, until
 
 from armillary.errors import Failure, Kind
 from armillary.net.certificate import development_context, ensure_certificate
+from armillary.net.crowd import Crowd
 from armillary.net.http import Patience, Request, Response
 from armillary.net.listen import Listener, listen
 
@@ -213,7 +214,7 @@ async def test_accepting_survives_a_shortage_of_file_descriptors() -> None:
 
 @on_uvloop
 async def test_more_connections_than_a_refusal_is_worth_are_dropped() -> None:
-    async with listening(connections_max=2) as listener:
+    async with listening(crowd=Crowd(2)) as listener:
         clients = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(40)]
         outcomes = []
         for reader, writer in clients:

@@ -13,7 +13,9 @@ from typing import Any, Final, cast
 
 from armillary import limits
 from armillary.net.answers import CLOSES, CONTINUE, HungUp
+from armillary.net.crowd import Guest
 from armillary.net.eager import resume
+from armillary.net.head import Refusal
 from armillary.net.http import Request, Response
 from armillary.net.reader import BETWEEN, HEAD, Reader
 from armillary.net.service import Service, log
@@ -25,8 +27,10 @@ class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
     _reader: Reader
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, guest: Guest | None = None) -> None:
         self._service = service
+        self._is_known = False  # whether a request on it had a good signature
+        self.guest = guest or service.crowd.seat()
         self._loop = service.loop
         self._task: asyncio.Task[None] | None = None  # the request that is being answered, if it has to wait
         self._unparsed = b""
@@ -48,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._is_tls = transport.get_extra_info("ssl_object") is not None
         peer = transport.get_extra_info("peername")
+        self.guest.evict = self._transport.abort
         is_admitted = self._service.admit(self)
         self._reader = Reader(
             self._service,
@@ -58,6 +63,8 @@ class Connection(asyncio.Protocol):
         )
         if self._service.is_closing:
             self._close()
+        elif self.guest.is_gone:  # it was sent away while it began
+            self._transport.abort()
 
     def connection_lost(self, exception: Exception | None) -> None:
         self._is_lost = True
@@ -93,6 +100,8 @@ class Connection(asyncio.Protocol):
         else:
             self._unparsed += data
             self._parse()
+        if not self._is_known:
+            self.guest.hold(reader.unfinished_bytes)
 
     # Reading.
 
@@ -140,11 +149,16 @@ class Connection(asyncio.Protocol):
                 return
             request, ending = waiting.popleft()
             self._start(request, ending)
+            if not self._is_known and waiting and self._task is None:
+                # Of a stranger one request in a turn: whatever it pipelines, others have their turn between two.
+                self._hold_reading()
+                self._loop.call_soon(self._serve)
+                return
         if self._task is not None or self._is_write_paused or self._is_lost:
             if self._unparsed:
                 self._hold_reading()
         elif reader.refusal is not None:
-            self._answer_refusal(*reader.refusal)
+            self._answer_refusal(reader.refusal)
         elif self._unparsed:
             self._hold_reading()
             self._loop.call_soon(self._parse_on)  # by way of the loop: others have their turn between two pieces
@@ -165,12 +179,24 @@ class Connection(asyncio.Protocol):
             coroutine = self._service.handler(request)
             awaited = context.run(coroutine.send, None)
         except StopIteration as stop:
+            if not self._is_known:
+                self._hear(request)
             self._answer(request, ending, stop.value)
         except (Exception, asyncio.CancelledError) as exception:
             self._answer_crash(request, ending, exception)
         else:
+            if not self._is_known:
+                self._hear(request)
             finishing = self._finish(request, ending, coroutine, awaited)
             self._task = self._loop.create_task(finishing, context=context)
+
+    def _hear(self, request: Request) -> None:
+        """Signatures are verified before a request waits for anything."""
+        if request.is_known:
+            self._is_known = True
+            self.guest.recognise()
+        else:
+            self.guest.hear()
 
     async def _finish(
         self, request: Request, ending: bytes, coroutine: Coroutine[Any, Any, Response], awaited: Any
@@ -227,14 +253,15 @@ class Connection(asyncio.Protocol):
             if ending is CLOSES:
                 self._close()
 
-    def _answer_refusal(self, status: int, message: str) -> None:
+    def _answer_refusal(self, refusal: Refusal | Response) -> None:
         """Answer what is not a request, and close in a way that lets the client read the answer."""
         transport = self._transport
         if self._is_lingering or transport.is_closing():
             return
         wire = b""
         try:
-            wire = self._service.answers.encode(self._service.refuse(status, message), CLOSES)
+            answer = refusal if isinstance(refusal, Response) else self._service.refuse(*refusal)
+            wire = self._service.answers.encode(answer, CLOSES)
         except Exception:
             log.exception("the refusal of a malformed request could not be made")
         transport.write(wire)
@@ -272,7 +299,8 @@ class Connection(asyncio.Protocol):
         elif self._task is not None or reader.waiting or self._unparsed or self._is_write_paused:
             pass  # it is our turn, not the client's
         elif reader.stage == BETWEEN:
-            if now_s - self._answered_s >= patience.idle_s:
+            idle_s = patience.idle_s if self._is_known else min(patience.idle_s, limits.STRANGER_IDLE_SECONDS)
+            if now_s - self._answered_s >= idle_s:
                 transport.close()
         elif reader.stage == HEAD:
             if now_s - reader.since_s >= patience.head_s:
@@ -282,7 +310,10 @@ class Connection(asyncio.Protocol):
                     transport.abort()
         else:
             late_s = now_s - reader.since_s - patience.body_grace_s
-            if late_s >= 0 and reader.body_bytes <= late_s * patience.body_bytes_per_s:
+            if late_s >= 0 and not reader.is_screened:
+                reader.screen()
+                self._serve()
+            elif late_s >= 0 and reader.body_bytes <= late_s * patience.body_bytes_per_s:
                 self._time_out("body")
 
     def _time_out(self, part: str) -> None:

@@ -19,7 +19,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 class Request:
     """One request, complete. Header names are lower-case; a name that came twice has its values joined by ", "."""
 
-    __slots__ = ("body", "has_certificate", "headers", "is_tls", "method", "peer", "target")
+    __slots__ = ("body", "has_certificate", "headers", "is_known", "is_tls", "method", "peer", "target")
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Request:
         self.body = body
         self.is_tls = is_tls
         self.peer = peer
+        self.is_known = False  # True: its door has found a good signature
         self.has_certificate = has_certificate  # of the authority that clients of this port are asked for
 
     def __repr__(self) -> str:
@@ -78,6 +79,9 @@ HANG_UP = Response(0)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 # Whether a page of another origin may send a request with this method and these headers.
 AllowsOrigin = Callable[[str, dict[bytes, bytes]], bool]
+# Whether the sender of a request is known, as far as its head tells: None, or the answer that refuses it. Asked before
+# a long body is read.
+Screen = Callable[[Request], Response | None]
 # The door's form of an answer to what never became a request: status and a sentence.
 Refuse = Callable[[int, str], Response]
 # The door's form of an answer to a request on which its handler broke.

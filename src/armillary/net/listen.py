@@ -12,12 +12,14 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.net.connection import Connection
+from armillary.net.crowd import Crowd, Guest
 from armillary.net.hosts import ANY_HOST, HostNames
 from armillary.net.http import (
     AllowsOrigin,
@@ -26,6 +28,7 @@ from armillary.net.http import (
     OnCrash,
     Patience,
     Refuse,
+    Screen,
     allows_no_origin,
     crash_as_json,
     refuse_as_json,
@@ -63,7 +66,7 @@ class Listener:
         sockets: list[socket.socket],
         service: Roster,
         tls: Callable[[], ssl.SSLContext] | None,
-        connect: Callable[[], asyncio.Protocol],
+        connect: Callable[[Guest], asyncio.Protocol],
         is_handshake: Callable[[bytes], bool | None] = opens_tls,
         plain_refusal: bytes | None = None,
     ) -> None:
@@ -77,7 +80,7 @@ class Listener:
         self._loop = service.loop
         self._tls = tls
         self._context: asyncio.Future[ssl.SSLContext] | None = None
-        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # accepted, and nothing heard yet
+        self._silent: dict[socket.socket, tuple[asyncio.TimerHandle, Guest]] = {}  # accepted, and nothing heard yet
         self._starting: dict[asyncio.Task[None], bool] = {}  # and whether it may wait for a handshake
         self._resume_timer: asyncio.TimerHandle | None = None
         self._watch()
@@ -118,7 +121,7 @@ class Listener:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                accepted, _address = listening.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -126,12 +129,13 @@ class Listener:
                     self._pause(error)
                     return
                 continue  # the client has left the queue already (ECONNABORTED and its kin)
-            if self.service.is_overrun or len(self._silent) > self.service.connections_max:
+            guest = self.service.crowd.enter(str(address[0]), partial(self._evict, accepted))
+            if guest is None:
                 accepted.close()
                 continue
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._sniff(accepted)
+            self._sniff(accepted, guest)
 
     def _pause(self, error: OSError) -> None:
         """Out of file descriptors or memory: the port would stay readable and spin, so look away for a moment."""
@@ -141,71 +145,86 @@ class Listener:
                 self._loop.remove_reader(listening)
             self._resume_timer = self._loop.call_later(_EXHAUSTED_PAUSE_S, self._watch)
 
-    def _sniff(self, accepted: socket.socket) -> None:
+    def _sniff(self, accepted: socket.socket, guest: Guest) -> None:
         try:
             first = accepted.recv(_PEEK_BYTES, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
-            self._wait_for(accepted)
-            self._loop.add_reader(accepted, self._sniff, accepted)
+            self._wait_for(accepted, guest)
+            self._loop.add_reader(accepted, self._sniff, accepted, guest)
             return
         except OSError:
             first = b""
         is_tls = self._is_handshake(first) if first else False
         if is_tls is None:  # the socket stays readable with what has come: to be told of that again would be a spin
-            self._wait_for(accepted)
+            self._wait_for(accepted, guest)
             self._loop.remove_reader(accepted)
-            self._loop.call_later(_PEEK_AGAIN_S, self._sniff_again, accepted)
+            self._loop.call_later(_PEEK_AGAIN_S, self._sniff_again, accepted, guest)
             return
         if accepted in self._silent:
-            self._silent.pop(accepted).cancel()
+            self._silent.pop(accepted)[0].cancel()
             self._loop.remove_reader(accepted)
         if not first or (is_tls and self._tls is None):
+            guest.leave()
             accepted.close()
             return
         if not is_tls and self._plain_refusal is not None:
+            guest.leave()
             _turn_away(accepted, self._plain_refusal)
             return
-        task = self._loop.create_task(self._start(accepted, is_tls=is_tls))
+        task = self._loop.create_task(self._start(accepted, guest, is_tls=is_tls))
         self._starting[task] = bool(is_tls)
-        task.add_done_callback(lambda done: self._started(done, accepted))
+        if is_tls:
+            guest.evict = task.cancel
+        task.add_done_callback(lambda done: self._started(done, accepted, guest))
 
-    def _wait_for(self, accepted: socket.socket) -> None:
+    def _wait_for(self, accepted: socket.socket, guest: Guest) -> None:
         if accepted not in self._silent:
-            self._silent[accepted] = self._loop.call_later(self.service.patience.head_s, self._drop, accepted)
+            timer = self._loop.call_later(self.service.patience.head_s, self._drop, accepted)
+            self._silent[accepted] = timer, guest
 
-    def _sniff_again(self, accepted: socket.socket) -> None:
+    def _sniff_again(self, accepted: socket.socket, guest: Guest) -> None:
         if accepted in self._silent:
-            self._sniff(accepted)
+            self._sniff(accepted, guest)
 
-    def _started(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
+    def _started(self, task: asyncio.Task[None], accepted: socket.socket, guest: Guest) -> None:
         del self._starting[task]
         if task.cancelled():  # perhaps before its first step, so it could not do this itself
+            guest.leave()
             accepted.close()
 
     def _drop(self, silent: socket.socket) -> None:
-        self._silent.pop(silent).cancel()
+        timer, guest = self._silent.pop(silent)
+        timer.cancel()
+        guest.leave()
         self._loop.remove_reader(silent)
         silent.close()
 
-    async def _start(self, accepted: socket.socket, *, is_tls: bool) -> None:
+    def _evict(self, accepted: socket.socket) -> None:
+        """A connection that has said nothing goes, for another one."""
+        if accepted in self._silent:
+            self._drop(accepted)
+
+    async def _start(self, accepted: socket.socket, guest: Guest, *, is_tls: bool) -> None:
         """Hand a socket over to the loop."""
         try:
             if is_tls:
                 await self._loop.connect_accepted_socket(
-                    self._connect,
+                    partial(self._connect, guest),
                     accepted,
                     ssl=await self._tls_context(),
                     ssl_handshake_timeout=self.service.patience.head_s,
                     ssl_shutdown_timeout=_TLS_CLOSE_S,
                 )
             else:
-                await self._loop.connect_accepted_socket(self._connect, accepted)
+                await self._loop.connect_accepted_socket(partial(self._connect, guest), accepted)
         except OSError as error:
             # A client that breaks off its handshake, or does not trust our certificate, is no event of ours.
             log.debug("a connection did not come about: %r", error)
+            guest.leave()
             accepted.close()
         except Exception:
             log.exception("a connection could not be served")
+            guest.leave()
             accepted.close()
 
     async def _tls_context(self) -> ssl.SSLContext:
@@ -233,7 +252,8 @@ async def listen(
     allows_origin: AllowsOrigin = allows_no_origin,
     open_targets: Collection[bytes] = (),
     patience: Patience | None = None,
-    connections_max: int = limits.CONNECTIONS_MAX,
+    screen: Screen | None = None,
+    crowd: Crowd | None = None,
     requires_tls: bool = False,
     clock: Clock | None = None,
 ) -> Listener:
@@ -248,18 +268,19 @@ async def listen(
         allows_origin=allows_origin,
         open_targets=open_targets,
         patience=patience,
-        connections_max=connections_max,
+        screen=screen,
+        crowd=crowd,
         requires_tls=requires_tls,
         clock=clock,
     )
-    return Listener(sockets, service, tls, lambda: Connection(service))
+    return Listener(sockets, service, tls, lambda guest: Connection(service, guest))
 
 
 async def listen_for_frames(
     host: str,
     port: int,
     roster: Roster,
-    connect: Callable[[], asyncio.Protocol],
+    connect: Callable[[Guest], asyncio.Protocol],
     *,
     tls: Callable[[], ssl.SSLContext] | None = None,
     plain_refusal: bytes = b"",

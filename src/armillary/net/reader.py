@@ -15,7 +15,7 @@ from armillary import limits
 from armillary.net import head
 from armillary.net.answers import CLOSES
 from armillary.net.hosts import FOREIGN_HOST, FOREIGN_ORIGIN, SIMPLE_MEDIA, SIMPLE_MEDIA_TYPES
-from armillary.net.http import Request
+from armillary.net.http import Request, Response
 from armillary.net.service import Service, log
 from armillary.net.tls import TLS_REQUIRED
 
@@ -38,7 +38,9 @@ class Reader:
         self._is_shed = is_shed
         # What came of it.
         self.waiting: deque[tuple[Request, bytes]] = deque()  # each with what its answer says about the connection
-        self.refusal: head.Refusal | None = None  # to be answered after all that wait; nothing is read after it
+        self.refusal: head.Refusal | Response | None = (
+            None  # to be answered after all that wait; nothing is read after it
+        )
         self.is_last = False  # nothing is read after those that wait
         # The message that is being read.
         self.stage = HEAD  # a new connection owes us a head
@@ -46,6 +48,8 @@ class Reader:
         self.has_begun = False
         self.body_bytes = 0
         self.body_bytes_due = 0
+        self.unfinished_bytes = 0  # of it, as far as it has come
+        self.is_screened = False  # whether its sender is known
         self.owes_continue = False
         self._target = b""
         self._headers: dict[bytes, bytes] = {}  # of the head that is being read; of the trailer once that is done
@@ -86,6 +90,7 @@ class Reader:
 
     def _bound(self, size_bytes: int) -> None:
         """Bound what a message takes that is still incomplete after a piece of it."""
+        self.unfinished_bytes += size_bytes
         if self.stage == HEAD:
             # How much of its first piece belongs to earlier requests is not known, so that piece only marks the head as
             # long (`head.py` then measures it exactly in the end); the later ones count.
@@ -101,10 +106,28 @@ class Reader:
         if self._quiet_bytes > limits.HEAD_BYTES_MAX:
             self.refusal = (400, "The extensions or the trailer of the request's chunks are too long.")
 
+    def screen(self) -> None:
+        """Before more of a body is read than strangers may send: the head tells who it is from."""
+        read = self._head
+        assert read is not None, "a body comes after its head"
+        self.is_screened = True
+        screen = self._service.screen
+        if screen is not None:
+            self.refusal = screen(self._request(read, b""))
+
+    def _request(self, read: head.Head, body: bytes) -> Request:
+        return Request(read.method, read.target, read.headers, body, self._is_tls, self._peer, self._has_certificate)
+
     def _refuse(self, refusal: head.Refusal) -> NoReturn:
         """Inside a callback: make the parser stop."""
         self.refusal = refusal
         raise _Refused
+
+    def _screen_now(self) -> None:
+        """The same inside a callback."""
+        self.screen()
+        if self.refusal is not None:
+            raise _Refused
 
     def _check_host(self, read: head.Head) -> None:
         """Once for each name: the host that was found to be ours is remembered."""
@@ -173,18 +196,25 @@ class Reader:
         self.since_s = self._service.now_s
         self.body_bytes_due = read.body_bytes
         self.owes_continue = read.expects_continue
+        self.is_screened = False
+        if read.body_bytes > limits.STRANGER_BYTES_MAX:
+            self._screen_now()
         self._chunks = 0
         self._heard = -1
         self._quiet_bytes = 0
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
+        if self._chunks > limits.STRANGER_CHUNKS_MAX and not self.is_screened:
+            self._screen_now()
 
     def on_body(self, part: bytes) -> None:
         self._body.append(part)
         self.body_bytes += len(part)
         self.body_bytes_due -= len(part)
         self.owes_continue = False
+        if self.body_bytes > limits.STRANGER_BYTES_MAX and not self.is_screened:
+            self._screen_now()
         if self.body_bytes > limits.BODY_BYTES_MAX:
             self._refuse(head.BODY_TOO_LARGE)
 
@@ -196,7 +226,7 @@ class Reader:
         request = Request(read.method, read.target, read.headers, body, self._is_tls, self._peer, self._has_certificate)
         self.waiting.append((request, read.ending))
         self.stage = BETWEEN
-        self.body_bytes_due = 0
+        self.body_bytes_due = self.unfinished_bytes = 0
         self.owes_continue = False
         self._body = []
         if read.ending is CLOSES:

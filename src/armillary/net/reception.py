@@ -13,6 +13,8 @@ from armillary.net.http import Request, Response
 class Door(Protocol):
     def answer(self, request: Request) -> Coroutine[Any, Any, Response]: ...
 
+    def screen(self, request: Request) -> Response | None: ...
+
     def on_crash(self, request: Request, exception: BaseException) -> Response: ...
 
 
@@ -29,6 +31,9 @@ class Reception:
         if request.target.startswith(self._prefix):
             return self._other.answer(request)
         return self._main_answer(request)
+
+    def screen(self, request: Request) -> Response | None:
+        return (self._other if request.target.startswith(self._prefix) else self._main).screen(request)
 
     def on_crash(self, request: Request, exception: BaseException) -> Response:
         door = self._other if request.target.startswith(self._prefix) else self._main

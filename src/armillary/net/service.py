@@ -12,9 +12,9 @@ import logging
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from armillary import limits
 from armillary.clock import Clock, SystemClock
 from armillary.net.answers import Answers
+from armillary.net.crowd import Crowd, Guest
 from armillary.net.hosts import ANY_HOST, HostNames
 from armillary.net.http import (
     AllowsOrigin,
@@ -25,6 +25,7 @@ from armillary.net.http import (
     Refuse,
     Request,
     Response,
+    Screen,
     allows_no_origin,
     crash_as_json,
     refuse_as_json,
@@ -38,6 +39,8 @@ _CANCEL_S: Final = 5.0  # for a request that was cancelled to come to its end
 class Served(Protocol):
     """A connection, as its service sees it."""
 
+    guest: Guest
+
     def sweep(self, now_s: float) -> None: ...
     def retire(self) -> None: ...
     def abort(self) -> asyncio.Task[None] | None: ...
@@ -50,19 +53,19 @@ class Roster:
         self,
         *,
         patience: Patience | None = None,
-        connections_max: int = limits.CONNECTIONS_MAX,
+        crowd: Crowd | None = None,
         requires_tls: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        """`crowd`: the connections of all ports of a server together; None: of this one alone."""
         self.requires_tls = requires_tls
         self.patience = patience or Patience()
-        self.connections_max = connections_max
+        self.crowd = crowd or Crowd(clock=clock)
         self.is_closing = False
         self.loop = asyncio.get_running_loop()
         self._clock = clock or SystemClock()
         self.now_s = self._clock.monotonic_s()  # exact to a second, free to read
         self._connections: set[Served] = set()
-        self._shed: set[Served] = set()  # those among them that only wait to be refused
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -73,27 +76,19 @@ class Roster:
 
     def admit(self, connection: Served) -> bool:
         """Count a connection in. False when there are too many: it is to refuse its first request and to close."""
-        is_admitted = len(self._connections) - len(self._shed) < self.connections_max
         self._connections.add(connection)
         self._is_empty.clear()
-        if not is_admitted:
-            self._shed.add(connection)
-        return is_admitted
+        return not connection.guest.is_shed
 
     def forget(self, connection: Served) -> None:
+        connection.guest.leave()
         self._connections.discard(connection)
-        self._shed.discard(connection)
         if not self._connections:
             self._is_empty.set()
 
     @property
     def connection_count(self) -> int:
         return len(self._connections)
-
-    @property
-    def is_overrun(self) -> bool:
-        """So many that not even a refusal is affordable: new ones are dropped where they are accepted."""
-        return len(self._connections) >= self.connections_max + self.connections_max // 8 + 16
 
     def sweep(self) -> None:
         """Take over the time and cut off whoever has used up his."""
@@ -143,14 +138,16 @@ class Service(Roster):
         allows_origin: AllowsOrigin = allows_no_origin,
         open_targets: Collection[bytes] = (),
         patience: Patience | None = None,
-        connections_max: int = limits.CONNECTIONS_MAX,
+        screen: Screen | None = None,
+        crowd: Crowd | None = None,
         requires_tls: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(patience=patience, connections_max=connections_max, requires_tls=requires_tls, clock=clock)
+        super().__init__(patience=patience, crowd=crowd, requires_tls=requires_tls, clock=clock)
         self.handler = handler
         self.hosts = hosts
         self.allows_origin = allows_origin
+        self.screen = screen
         self.open_targets = open_targets  # answered whatever host they are for, and without TLS
         self.refuse = refuse
         self._on_crash = on_crash

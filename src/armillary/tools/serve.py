@@ -36,11 +36,13 @@ from armillary.doors.table.authentication import Keys as TableKeys
 from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure
+from armillary.net.crowd import Crowd
 from armillary.net.hosts import HostNames
 from armillary.net.http import Patience
 from armillary.net.listen import Listener, listen, listen_for_frames
 from armillary.net.reception import Reception
 from armillary.net.service import Roster
+from armillary.storage import descriptors
 from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
@@ -62,6 +64,7 @@ def run(settings: Settings) -> int:
         level=settings.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    descriptors.raise_limit()
     uvloop.run(serve(settings))
     return 0
 
@@ -74,22 +77,23 @@ async def serve(settings: Settings) -> None:
     async with AsyncExitStack() as opened:
         engine = await _open_engine(settings, machine)
         opened.push_async_callback(engine.close)
+        crowd = Crowd(descriptors.for_connections(), clock=machine)
         account = await Account.open(engine, clock, _account_settings(settings))
         opened.push_async_callback(account.close)
         credentials = await Credentials.open(account, _keys(settings))
         tls = DoorTls(settings, machine)
         await tls.check()
-        sql = await _open_doors(settings, account, machine, credentials, tls)
+        sql = await _open_doors(settings, account, machine, credentials, tls, crowd)
         opened.push_async_callback(sql.close, _GRACE_S)
         doors = {"sql": sql}
-        table = await _open_table_door(settings, account, machine, credentials, tls)
+        table = await _open_table_door(settings, account, machine, credentials, tls, crowd)
         if table is not None:
             opened.push_async_callback(table.close, _GRACE_S)
             doors["table"] = table
-        mongo = await _open_mongo_door(settings, account, machine, opened, credentials, tls)
+        mongo = await _open_mongo_door(settings, account, machine, opened, credentials, tls, crowd)
         if mongo is not None:
             doors["mongo"] = mongo
-        gremlin = await _open_gremlin_door(settings, account, machine, credentials, tls)
+        gremlin = await _open_gremlin_door(settings, account, machine, credentials, tls, crowd)
         if gremlin is not None:
             opened.push_async_callback(gremlin.close, _GRACE_S)
             doors["gremlin"] = gremlin
@@ -151,7 +155,7 @@ def _account_settings(settings: Settings) -> AccountSettings:
 
 
 async def _open_doors(
-    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls
+    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls, crowd: Crowd
 ) -> Listener:
     """The SQL door, and under a prefix of its own on the same port the control door."""
     sql = SqlDoor(account, _account_keys(credentials), accepts_aad=settings.accepts_aad, signing_clock=machine)
@@ -181,6 +185,8 @@ async def _open_doors(
         constant_headers=sql.constant_headers,
         hosts=hosts,
         open_targets=OPEN_TARGETS,
+        screen=reception.screen,
+        crowd=crowd,
         clock=machine,
     )
     sql.advertised = settings.advertised_address(listener.port)
@@ -197,7 +203,7 @@ async def _open_doors(
 
 
 async def _open_table_door(
-    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls
+    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls, crowd: Crowd
 ) -> Listener | None:
     """None: nobody asked for its usual port, and that is taken."""
     keys = TableKeys(credentials.owners, credentials.readers)
@@ -221,6 +227,8 @@ async def _open_table_door(
             constant_headers=door.constant_headers,
             hosts=host_names(settings),
             allows_origin=door.allows_origin,
+            screen=door.screen,
+            crowd=crowd,
             clock=machine,
         ),
     )
@@ -233,6 +241,7 @@ async def _open_mongo_door(
     opened: AsyncExitStack,
     credentials: Credentials,
     tls: DoorTls,
+    crowd: Crowd,
 ) -> Listener | None:
     """The same of the MongoDB door."""
     options = MongoSettings(
@@ -247,14 +256,14 @@ async def _open_mongo_door(
     door.throttle = credentials.sign_in_throttle
     credentials.on_change.append(lambda: door.use_keys(credentials.owners, credentials.readers))
     patience = Patience(idle_s=float(settings.mongo_idle_s))
-    roster = Roster(patience=patience, requires_tls=settings.requires_tls, clock=machine)
+    roster = Roster(patience=patience, crowd=crowd, requires_tls=settings.requires_tls, clock=machine)
     listener = await _usual_port(
         settings,
         "MongoDB",
         settings.mongo_port,
         MONGO_PORT,
         lambda port: listen_for_frames(
-            settings.host, port, roster, lambda: MongoConnection(door, roster), tls=tls.of("mongo")
+            settings.host, port, roster, lambda guest: MongoConnection(door, roster, guest), tls=tls.of("mongo")
         ),
     )
     if listener is not None:
@@ -265,7 +274,7 @@ async def _open_mongo_door(
 
 
 async def _open_gremlin_door(
-    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls
+    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls, crowd: Crowd
 ) -> Listener | None:
     """The same of the Gremlin door."""
     keys = GremlinKeys(credentials.owners, credentials.readers)
@@ -281,7 +290,7 @@ async def _open_gremlin_door(
     options = GremlinSettings(creates=settings.gremlin_create)
     door = GremlinDoor(account, keys, options, tokens)
     door.throttle = credentials.sign_in_throttle
-    roster = Roster(requires_tls=settings.requires_tls, clock=machine)
+    roster = Roster(crowd=crowd, requires_tls=settings.requires_tls, clock=machine)
     hosts = host_names(settings)
     return await _usual_port(
         settings,
@@ -292,7 +301,7 @@ async def _open_gremlin_door(
             settings.host,
             port,
             roster,
-            lambda: GremlinConnection(door, roster, hosts),
+            lambda guest: GremlinConnection(door, roster, hosts, guest),
             tls=tls.of("gremlin"),
             plain_refusal=PLAIN_REFUSAL,
         ),

@@ -69,6 +69,7 @@ class ControlDoor:
             if path in _OPEN and method == "GET":
                 return await _OPEN[path](Call(self, request, [], query))
             self._guard.check(request.headers, has_certificate=request.has_certificate)
+            request.is_known = True
             action, names = _ROUTES.find(method, path)
             return await action(Call(self, request, names, query))
         except Failure as failure:
@@ -78,6 +79,14 @@ class ControlDoor:
             if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
                 log.error("a control request failed: %s", failure.message)
             return error_response(failure)
+
+    def screen(self, request: Request) -> Response | None:
+        """Whether a long body is to be read at all: the head tells who sends it."""
+        try:
+            self._guard.check(request.headers, has_certificate=request.has_certificate)
+        except Failure as failure:
+            return error_response(failure)
+        return None
 
     def on_crash(self, request: Request, exception: BaseException) -> Response:
         """The answer to a request on which we broke. The network has logged the reason."""

@@ -23,6 +23,7 @@ from websockets.server import ServerProtocol
 
 from armillary import limits
 from armillary.doors.gremlin.client import Client
+from armillary.net.crowd import Guest
 from armillary.net.eager import resume
 from armillary.net.hosts import ANY_HOST, FOREIGN_HOST, FOREIGN_ORIGIN, HostNames
 from armillary.net.service import Roster, log
@@ -47,15 +48,22 @@ PLAIN_REFUSAL: Final = (
 class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
 
-    def __init__(self, door: GremlinDoor, roster: Roster, hosts: HostNames = ANY_HOST) -> None:
+    def __init__(
+        self, door: GremlinDoor, roster: Roster, hosts: HostNames = ANY_HOST, guest: Guest | None = None
+    ) -> None:
         self._door = door
+        self.guest = guest or roster.crowd.seat()
         self._hosts = hosts
         self._roster = roster
         self._loop = roster.loop
-        self._socket = ServerProtocol(max_size=limits.GREMLIN_MESSAGE_BYTES_MAX, logger=_QUIET)
+        self._socket = ServerProtocol(max_size=limits.GREMLIN_STRANGER_BYTES_MAX, logger=_QUIET)
         self.client = Client(self)
         self._head = bytearray()
         self._fragments: list[bytes] = []
+        self._fragment_bytes = 0
+        self._frames = 0
+        self._begun_s = roster.now_s  # when the head, or the message, began that is not complete yet
+        self._unfinished_bytes = 1  # of it; a new connection owes us a head
         self._is_text = False
         self._waiting: deque[tuple[bytes, bool]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,8 +81,9 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client.address = str(peer[0]) if peer else ""
+        self.guest.evict = self._transport.abort
         is_admitted = self._roster.admit(self)
-        if self._roster.is_closing or not is_admitted:
+        if self._roster.is_closing or not is_admitted or self.guest.is_gone:
             self._transport.close()
 
     def connection_lost(self, exception: Exception | None) -> None:
@@ -102,6 +111,21 @@ class Connection(asyncio.Protocol):
             self._open(data)
         else:
             self._receive(data)
+        self._measure()
+
+    def _measure(self) -> None:
+        """How much is held of what is not complete yet, and since when."""
+        unfinished_bytes = len(self._head) + self._fragment_bytes + len(self._socket.reader.buffer)
+        if unfinished_bytes and not self._unfinished_bytes:
+            self._begun_s = self._roster.now_s
+        self._unfinished_bytes = unfinished_bytes
+        if not self.guest.is_known:
+            self.guest.hold(unfinished_bytes + self.client.pending_bytes)
+
+    def _recognise(self) -> None:
+        """Its credentials have come: messages may be longer from now on."""
+        self.guest.recognise()
+        self._socket.max_message_size = limits.GREMLIN_MESSAGE_BYTES_MAX
 
     def _open(self, data: bytes) -> None:
         """The request to begin is handed over by itself: frames that come with it are for after its answer."""
@@ -119,6 +143,20 @@ class Connection(asyncio.Protocol):
             self._receive(rest)
 
     def _receive(self, data: bytes) -> None:
+        at = 0
+        while not self.guest.is_known and at < len(data):
+            # In pieces, so that frames are counted before there are many of them.
+            end = at + limits.GREMLIN_STRANGER_PIECE_BYTES
+            self._read(data[at:end])
+            at = end
+            if self._frames > limits.GREMLIN_STRANGER_FRAMES_MAX:
+                self.close(CloseCode.POLICY_VIOLATION)
+            if self._transport.is_closing():
+                return
+        if at < len(data):
+            self._read(data[at:])
+
+    def _read(self, data: bytes) -> None:
         self._socket.receive_data(data)
         for event in self._socket.events_received():
             if isinstance(event, Frame):
@@ -142,6 +180,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, frame: Frame) -> None:
         """A piece of a message. Pings and closings are answered by the library."""
+        self._frames += 1
         if frame.opcode not in _DATA:
             return
         if frame.opcode is not Opcode.CONT:
@@ -150,9 +189,11 @@ class Connection(asyncio.Protocol):
             self._waiting.append((bytes(frame.data), self._is_text))
             return
         self._fragments.append(bytes(frame.data))
+        self._fragment_bytes += len(frame.data)
         if frame.fin:
             self._waiting.append((b"".join(self._fragments), self._is_text))
             self._fragments.clear()
+            self._fragment_bytes = 0
 
     def _flush(self) -> None:
         for data in self._socket.data_to_send():
@@ -173,12 +214,17 @@ class Connection(asyncio.Protocol):
             if len(self._tasks) >= limits.GREMLIN_REQUESTS_AT_ONCE or self._is_write_paused:
                 break
             self._start(*self._waiting.popleft())
+            if not self.guest.is_known and self._waiting:
+                # Of a stranger one message in a turn: whatever it sends, others have their turn between two.
+                self._loop.call_soon(self._serve)
+                break
         is_held = bool(self._waiting) and not self._is_lost
         if is_held != self._is_held and not self._transport.is_closing():
             self._is_held = is_held
             if is_held:
                 self._transport.pause_reading()
             else:
+                self._begun_s = self._roster.now_s  # the time that we made the client wait is not its own
                 self._transport.resume_reading()
 
     def _start(self, message: bytes, is_text: bool) -> None:
@@ -188,13 +234,24 @@ class Connection(asyncio.Protocol):
         try:
             awaited = context.run(coroutine.send, None)
         except StopIteration:
+            self._hear()
             return
         except (Exception, asyncio.CancelledError):
             self._crash()
             return
+        self._hear()
         task = self._loop.create_task(self._finish(coroutine, awaited), context=context)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+
+    def _hear(self) -> None:
+        """Credentials are looked at before a message waits for anything."""
+        if self.guest.is_known:
+            return
+        if self.client.principal is not None:
+            self._recognise()
+        else:
+            self.guest.hear()
 
     async def _finish(self, coroutine: Coroutine[Any, Any, None], awaited: Any) -> None:
         try:
@@ -262,12 +319,22 @@ class Connection(asyncio.Protocol):
         if not unsent_bytes or unsent_bytes < self._unsent_bytes or self._heard_s >= self._unsent_s:
             self._unsent_s = now_s
         self._unsent_bytes = unsent_bytes
-        if unsent_bytes and now_s - self._unsent_s >= self._roster.patience.write_stall_s:
+        if (unsent_bytes and now_s - self._unsent_s >= self._roster.patience.write_stall_s) or (
+            self._unfinished_bytes and self._is_late(now_s)
+        ):
             self._transport.abort()
         elif not self._tasks:
             idle_s = limits.GREMLIN_IDLE_SECONDS if self.client.principal is not None else limits.IDLE_SECONDS_MAX
             if now_s - self._heard_s >= idle_s:
                 self.close(CloseCode.NORMAL_CLOSURE)
+
+    def _is_late(self, now_s: float) -> bool:
+        """Whether a head or a message takes too long to come: all of it for strangers, a rate for others."""
+        patience = self._roster.patience
+        if not self.guest.is_known:
+            return now_s - self._begun_s >= patience.head_s
+        late_s = now_s - self._begun_s - patience.body_grace_s
+        return not self._is_held and late_s >= 0 and self._unfinished_bytes <= late_s * patience.body_bytes_per_s
 
     def retire(self) -> None:
         if not self._tasks and not self._waiting:

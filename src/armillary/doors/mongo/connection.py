@@ -16,6 +16,7 @@ from armillary import limits
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.refusals import Hopeless
 from armillary.doors.mongo.wire import HEADER_BYTES, Envelope, open_frame
+from armillary.net.crowd import Guest
 from armillary.net.eager import resume
 from armillary.net.service import Roster, log
 
@@ -29,8 +30,9 @@ class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
     client: Client
 
-    def __init__(self, door: MongoDoor, roster: Roster) -> None:
+    def __init__(self, door: MongoDoor, roster: Roster, guest: Guest | None = None) -> None:
         self._door = door
+        self.guest = guest or roster.crowd.seat()
         self._roster = roster
         self._loop = roster.loop
         self._buffer = bytearray()
@@ -49,6 +51,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.guest.evict = self._transport.abort
         is_admitted = self._roster.admit(self)
         self.client = self._door.welcome(
             self,
@@ -56,8 +59,10 @@ class Connection(asyncio.Protocol):
             remote=_address(transport.get_extra_info("peername")),
             local=_address(transport.get_extra_info("sockname")),
         )
-        if self._roster.is_closing or not is_admitted:
+        if self._roster.is_closing or not is_admitted or self.guest.is_gone:
             self._transport.close()
+        elif not self.client.is_stranger:
+            self.guest.recognise()
 
     def connection_lost(self, exception: Exception | None) -> None:
         self._is_lost = True
@@ -90,6 +95,8 @@ class Connection(asyncio.Protocol):
                 return
         self._buffer += data
         self._serve()
+        if not self.guest.is_known:
+            self.guest.hold(len(self._buffer))
 
     # Frames.
 
@@ -126,6 +133,11 @@ class Connection(asyncio.Protocol):
             if frame is None:
                 break
             self._open(frame)
+            if self.client.is_stranger and self._buffer and self._task is None:
+                # Of a stranger one message in a turn: whatever it sends, others have their turn between two.
+                self._hold_reading()
+                self._loop.call_soon(self._serve)
+                return
         if self._is_ended or self._roster.is_closing:
             self._transport.close()
         elif self._is_reading_held:
@@ -169,6 +181,7 @@ class Connection(asyncio.Protocol):
             awaited = context.run(coroutine.send, None)
         except StopIteration as stop:
             self._write(stop.value)
+            self._hear()
         except (Exception, asyncio.CancelledError):
             self._crash()
         else:
@@ -179,6 +192,7 @@ class Connection(asyncio.Protocol):
         assert task is not None, "runs as the connection's task"
         try:
             self._write(await resume(coroutine, awaited))
+            self._hear()
         except asyncio.CancelledError:
             if task.cancelling():
                 raise  # the server closes
@@ -190,6 +204,15 @@ class Connection(asyncio.Protocol):
             if self._is_lost:
                 self._forget()
         self._serve()
+
+    def _hear(self) -> None:
+        """A message was answered: by then it is clear whether its sender is known."""
+        guest = self.guest
+        if self.client.is_stranger:
+            guest.estrange()
+            guest.hear()
+        elif not guest.is_known:
+            guest.recognise()
 
     def _crash(self) -> None:
         """The door answers for everything that goes wrong in it; this is for what goes wrong in that."""
@@ -232,7 +255,8 @@ class Connection(asyncio.Protocol):
             pass  # it is our turn, not the client's
         elif self._buffer:
             late_s = now_s - self._begun_s - patience.body_grace_s
-            if late_s >= 0 and len(self._buffer) <= late_s * patience.body_bytes_per_s:
+            is_slow = self.client.is_stranger or len(self._buffer) <= late_s * patience.body_bytes_per_s
+            if late_s >= 0 and is_slow:
                 self._transport.abort()
         else:
             idle_s = patience.idle_s or (limits.IDLE_SECONDS_MAX if self.client.is_stranger else 0)

@@ -289,7 +289,7 @@ class MongoDoor:
         is_refused = False
         failed: Failure | None = None
         try:
-            request = read_request(envelope)
+            request = read_request(envelope, is_known=not client.is_stranger)
             name = next(iter(request.body), "")
             call = Call(self, client, name, request)
             running = self._run(call, begun_s)

@@ -90,11 +90,14 @@ def open_frame(frame: bytes, bytes_max: int = limits.MONGO_MESSAGE_BYTES_MAX) ->
     return Envelope(request_id, op_code, compressor, flags, content[_UINT32.size : end])
 
 
-def read_request(envelope: Envelope) -> Request:
-    return _read_query(envelope.content) if envelope.op_code == OP_QUERY else _read_sections(envelope.content)
+def read_request(envelope: Envelope, *, is_known: bool = True) -> Request:
+    """`is_known`: its sender is. No command that others may run has documents beside its body: theirs are not read."""
+    if envelope.op_code == OP_QUERY:
+        return _read_query(envelope.content)
+    return _read_sections(envelope.content, is_known=is_known)
 
 
-def _read_sections(content: bytes) -> Request:
+def _read_sections(content: bytes, *, is_known: bool) -> Request:
     raw_body: bytes | None = None
     sequences: dict[str, list[bytes]] = {}
     at, end = 0, len(content)
@@ -113,8 +116,8 @@ def _read_sections(content: bytes) -> Request:
                 raise bad_message(40430, "Multiple body sections in message")
             raw_body = section
         elif kind == 1:
-            name, documents = _read_sequence(section)
-            if name in sequences:
+            name, documents = _read_sequence(section) if is_known else ("", [])
+            if name in sequences and is_known:
                 raise bad_message(40431, f"Duplicate document sequence: {name}")
             sequences[name] = documents
         else:

@@ -71,6 +71,18 @@ class SqlDoor:
                 return HANG_UP
             return self._refuse(failure, activity_id, explains=_explains(request))
 
+    def screen(self, request: Request) -> Response | None:
+        """Whether a long body is to be read at all: the head tells who sends it."""
+        method = request.method
+        try:
+            route = resolve("GET" if method == "HEAD" else method, request.target)
+            principal = self._authenticator.verify(method, route, request.headers)
+            if principal.claims is not None:
+                _check_permission(self.account, principal.claims)
+        except Failure as failure:
+            return self._refuse(failure, h.activity_id(request.headers, self._activities))
+        return None
+
     def _admit(self, request: Request, activity_id: str) -> tuple[Action, Call]:
         """What a request asks for, once it is clear that it may: routed, authenticated, authorised."""
         method = request.method
@@ -78,6 +90,7 @@ class SqlDoor:
         principal = self._authenticator.verify(method, route, request.headers)
         if principal.claims is not None:
             _check_permission(self.account, principal.claims)
+        request.is_known = True
         if method == "HEAD":
             method = "GET"
         if method == "POST" and route.kind is RouteKind.FEED:

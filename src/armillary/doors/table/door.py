@@ -75,6 +75,7 @@ class TableDoor:
                 if self.throttle is not None and not await self.throttle.refused(request.peer):
                     return HANG_UP
                 raise
+            request.is_known = True
             response = await self.answer_for(request, address, grant, request_id)
         except Failure as failure:
             response = self._refuse(request, failure, request_id)
@@ -82,6 +83,17 @@ class TableDoor:
             added = cors.added_headers(request.headers, request.method, service.cors_rules(self.account))
             response.headers = [*response.headers, *added]
         return response
+
+    def screen(self, request: Request) -> Response | None:
+        """Whether a long body is to be read at all: the head tells who sends it."""
+        try:
+            address = addresses.parse(request.target, self.accounts_of(request.headers))
+            self._authenticator.verify(
+                request.method, address, request.headers, is_tls=request.is_tls, peer=request.peer
+            )
+        except Failure as failure:
+            return self._refuse(request, failure, self._new_request_id())
+        return None
 
     async def answer_for(self, request: Request, address: Address, grant: Grant, request_id: str) -> Response:
         """The answer to a request whose sender is known."""
