@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Literal
@@ -18,14 +19,18 @@ import orjson
 import pytest
 from faults.client import Wire
 
-from armillary.account import containers, items, restoring
+from armillary.account import containers, items, migration, restoring
 from armillary.account.account import Account
+from armillary.account.arrivals import Arrival
 from armillary.account.items import ItemOptions
+from armillary.account.snapshot_files import parts
+from armillary.account.snapshots import take
 from armillary.account.throughput import Throughput
 from armillary.clock import VirtualClock
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
 from armillary.doors.sql.routes import parse_route
+from armillary.model.keys import Key
 from armillary.model.resources import ResourceType
 from armillary.net.listen import listen
 from armillary.storage.engine import View
@@ -161,6 +166,20 @@ def of_items(database: str, container: str, key: str) -> Iterator[Operation]:
 
 # Who asks.
 
+# What a permission becomes after a token was made of it, step by step.
+NARROWED: dict[str, list[dict[str, Any]]] = {
+    "narrowed": [{"resourcePartitionKey": ["a"]}],
+    "moved": [{"resource": "dbs/d/colls/other"}],
+    "narrowed and widened again": [{"resourcePartitionKey": ["a"]}, {}],
+    "moved and moved back": [{"resource": "dbs/d/colls/other"}, {}],
+    "reduced and given all again": [{"permissionMode": "Read"}, {}],
+}
+KEPT: dict[str, list[dict[str, Any]]] = {
+    "stored again": [{}],
+    "given all": [{"permissionMode": "All"}],
+    "rid of its key": [{"resourcePartitionKey": None}],
+}
+
 
 @dataclass(frozen=True)
 class Credential:
@@ -191,9 +210,16 @@ def credentials() -> list[Credential]:
     for mode in ("Read", "All"):
         found.append(Credential(f"{mode} {container} by rid", "token", scope=container, mode=mode, by_rid=True))
         found.append(Credential(f"{mode} {container} of a", "token", scope=container, mode=mode, partition_key="a"))
-    for flaw in ("expired", "tampered", "revoked", "reduced", "of a former key", "of a former container"):
-        kind: Any = "invalid token" if flaw != "of a former container" else "token"
-        found.append(Credential(f"{flaw} token", kind, scope=container, mode="All", flaw=flaw))
+    for flaw in ("expired", "tampered", "revoked", "reduced", "of a former key", *NARROWED):
+        found.append(Credential(f"{flaw} token", "invalid token", scope=container, mode="All", flaw=flaw))
+    for scope in (container, f"{container}/docs/a1"):
+        flaw = "of a former container"
+        found.append(Credential(f"token for {scope} {flaw}", "token", scope=scope, mode="All", flaw=flaw))
+    for change in ("stored again", "given all"):
+        found.append(Credential(f"token {change}", "token", scope=container, mode="Read", flaw=change))
+    found.append(
+        Credential("token rid of its key", "token", "", container, "All", partition_key="a", flaw="rid of its key")
+    )
     return found
 
 
@@ -282,6 +308,12 @@ class World:
             case "of a former container":
                 await containers.delete_container(self.account, self.account.container("d", "c"), None)
                 await fill_container(self.account, self.clock, "d", "c")
+        for change in (NARROWED | KEPT).get(credential.flaw, ()):
+            becomes = {name: value for name, value in {**body, **change}.items() if value is not None}
+            path = f"{owner}/permissions/own"
+            put = Operation("", "PUT", path, path, "permissions", 200, becomes)
+            status, answer = await self.send(put, self.signed(put, KEYS.primary, date), date)
+            assert status == 200, answer
         return quote(text, safe="")
 
     def date(self) -> str:
@@ -303,17 +335,24 @@ class World:
         return found
 
 
-async def fill_container(account: Account, clock: VirtualClock, database: str, name: str) -> None:
-    body = {"id": name, "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
+async def fill_container(account: Account, clock: VirtualClock, database: str, name: str, path: str = "/pk") -> None:
+    body = {"id": name, "partitionKey": {"paths": [path], "kind": "Hash", "version": 2}}
     container = await containers.create_container(account, account.database(database), body, Throughput.manual(400))
-    for key in ("a", "b"):
-        await items.upsert(container, {"id": f"{key}1", "pk": key}, ItemOptions(key=(key,)), clock)
+    for key, former in (("a", "b"), ("b", "a")):
+        await items.upsert(container, {"id": f"{key}1", "pk": key, "former": former}, ItemOptions(), clock)
     for type_word, definition in SCRIPTS.items():
         await account.catalog.create(ResourceType(type_word), container.record, "s", {"id": "s", **definition})
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
+    async with opened() as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(path: str = "/pk") -> AsyncIterator[World]:
+    """`path`: what d/c is partitioned by."""
     engine, clock = MemoryEngine(), VirtualClock()
     account = await Account.open(engine, clock)
     for name in ("d", "e"):
@@ -325,7 +364,7 @@ async def world() -> AsyncIterator[World]:
         key = {"id": "k", "wrappedDataEncryptionKey": "aGk=", "keyWrapMetadata": {}, "encryptionAlgorithm": "x"}
         await account.catalog.create(ResourceType.ENCRYPTION_KEY, database, "k", key)
     for place in PLACES:
-        await fill_container(account, clock, *place)
+        await fill_container(account, clock, *place, path=path if place == PLACES[0] else "/pk")
     door = SqlDoor(account, KEYS, accepts_aad=True)
     listener = await listen("127.0.0.1", 0, door.answer, refuse=door.refuse, on_crash=door.on_crash)
     _, wire = await asyncio.get_running_loop().create_connection(Wire, "127.0.0.1", listener.port)
@@ -364,10 +403,22 @@ async def test_cells(world: World, credential: Credential) -> None:
     authorization = None
     if credential.kind in ("token", "invalid token"):
         authorization = await world.token(credential)
+    wrong = await wrong_cells(world, credential, authorization, OPERATIONS, lambda each: expected(credential, each))
+    assert wrong == []
+
+
+async def wrong_cells(
+    world: World,
+    credential: Credential,
+    authorization: str | None,
+    asked: list[Operation],
+    wanted_of: Callable[[Operation], int],
+) -> list[str]:
+    """What was answered otherwise, or changed what it should not have."""
     snapshot = await world.account.snapshots.take("before", ())
     before = await world.state()
     wrong = []
-    for operation in OPERATIONS:
+    for operation in asked:
         date = world.date()
         given = authorization
         if credential.kind == "aad":
@@ -375,7 +426,7 @@ async def test_cells(world: World, credential: Credential) -> None:
         elif credential.key:
             given = world.signed(operation, credential.key, date)
         status, body = await world.send(operation, given, date)
-        wanted = expected(credential, operation)
+        wanted = wanted_of(operation)
         after = await world.state()
         is_changed = after != before
         may_change = wanted < 300 and operation.is_write and operation.name != "execute"
@@ -384,7 +435,104 @@ async def test_cells(world: World, credential: Credential) -> None:
         if is_changed:
             await restoring.restore(world.account, snapshot)
             before = await world.state()
-    assert wrong == []
+    return wrong
+
+
+# The same where something was done to the container since, with tokens of before and of after that.
+
+CHANGES = ("split", "restored in place", "restored from a file", "migrated")
+FORMER = Operation(  # the header has the key that the item had before a migration, which is the key of a token
+    "create by a former key",
+    "POST",
+    "dbs/d/colls/c/docs",
+    "dbs/d/colls/c",
+    "docs",
+    201,
+    {"id": "new", "pk": "b", "former": "a"},
+    {"x-ms-documentdb-partitionkey": '["a"]'},
+    is_write=True,
+    is_of_items=True,
+)
+CHANGED_CREDENTIALS = [
+    each
+    for each in CREDENTIALS
+    if each.name
+    in (
+        "primary",
+        "All dbs/d",
+        "Read dbs/d/colls/c",
+        "All dbs/d/colls/c by rid",
+        "All dbs/d/colls/c of a",
+        "All dbs/d/colls/c/docs/a1",
+    )
+]
+
+
+def asked_of_changed(change: str) -> list[Operation]:
+    found = [each for each in OPERATIONS if each.name == "read account"]
+    found += [each for each in of_container("d", "c") if each.type in ("colls", "pkranges", "docs")]
+    for key in ("a", "b"):
+        found += [each for each in of_items("d", "c", key) if each.name != "execute"]
+    found += [each for each in of_items("d", "other", "a") if each.name in ("read item", "create item")]
+    return [*found, FORMER] if change == "migrated" else found
+
+
+async def changed(world: World, change: str) -> None:
+    account = world.account
+    container = account.container("d", "c")
+    match change:
+        case "split":
+            reshape = await account.reshaper.split(container, 0)
+            await account.reshaper.finished(reshape)
+            assert len(container.partitions) == 2
+        case "restored in place":
+            snapshot = await account.snapshots.take("then", ())
+            await items.delete(container, "a1", ItemOptions(key=Key(("a",))))
+            await restoring.restore(account, snapshot)
+        case "restored from a file":
+            taken = await take(account, ("d",))
+            arrival = Arrival(account, None, replaces=True)
+            for part in parts(taken):
+                await arrival.feed(part)
+            await arrival.finish()
+            taken.release()
+        case "migrated":
+            moving = await migration.begin(account, container, migration.Plan("new", ("/pk",)))
+            while not moving.is_ended:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            assert moving.stage == migration.SWITCHED
+
+
+def expected_of_former(credential: Credential, operation: Operation, change: str) -> int:
+    """With a token that was made before the change."""
+    if credential.kind != "token" or change in ("split", "restored in place"):
+        return expected(credential, operation)
+    if change == "restored from a file":
+        return 401  # resources and permissions are new ones
+    if credential.by_rid or credential.partition_key is not None:
+        return 401  # the permission is for another container by now: the new one, or the one that was
+    if operation.name != "read account" and operation.link.startswith("dbs/d/colls/c") and credential.scope != "dbs/d":
+        return 403  # the name is that of another container
+    return expected(credential, operation)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("credential", CHANGED_CREDENTIALS, ids=lambda each: each.name)
+async def test_cells_of_changed_containers(credential: Credential, change: str) -> None:
+    async with opened("/former" if change == "migrated" else "/pk") as world:
+        authorization = await world.token(credential) if credential.kind == "token" else None
+        await changed(world, change)
+        asked = asked_of_changed(change)
+        wrong = await wrong_cells(
+            world, credential, authorization, asked, lambda each: expected_of_former(credential, each, change)
+        )
+        assert wrong == []
+        if credential.kind == "token":
+            await world.account.catalog.delete(world.account.find(ResourceType.PERMISSION, ("d", "v", "own")))
+            wrong = await wrong_cells(
+                world, credential, await world.token(credential), asked, lambda each: expected(credential, each)
+            )
+            assert wrong == []
 
 
 async def test_tokens_of_every_kind_of_resource_are_issued(world: World) -> None:

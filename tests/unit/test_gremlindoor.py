@@ -124,7 +124,8 @@ async def _token(house: GremlinHouse, name_link: str, rid_link: str, mode: str =
     permission = await catalog.create(ResourceType.PERMISSION, user, "p", body)
     given: dict[str, Any] = {"partition_key": None, "lifetime_s": 60, "permission_rid": permission.rid_text, **more}
     rid_link = rid_link.replace("dbs/x", f"dbs/{database.rid_text}")
-    return house.tokens.issue(mode=mode, name_link=name_link, rid_link=rid_link, **given)
+    rids = rid_link.split("/")[1::2]
+    return house.tokens.issue(mode=mode, name_link=name_link, rid_link=rid_link, rids=rids, grant="", **given)
 
 
 async def test_resource_tokens(house: GremlinHouse) -> None:

@@ -30,6 +30,8 @@ def issue(tokens: TokenAuthority, **changes: Any) -> str:
         "rid_link": "dbs/AQAAAA==/colls/AQAAAJ0fgTc=",
         "partition_key": None,
         "lifetime_s": 3600,
+        "rids": ["AQAAAA==", "AQAAAJ0fgTc="],
+        "grant": "g",
     }
     return tokens.issue(**(given | changes))
 

@@ -51,7 +51,7 @@ class Claims(Protocol):
     @property
     def name_link(self) -> str: ...
     @property
-    def rid_link(self) -> str: ...
+    def rids(self) -> list[str]: ...
     @property
     def partition_key(self) -> list[Any] | None: ...
     @property
@@ -111,7 +111,7 @@ def _verified(tokens: Tokens, password: bytes) -> Claims:
 
 def _principal(claims: Claims, database: str, graph: str) -> Principal:
     """A permission for the graph, or for its database, is good for all of the graph."""
-    scope, rids = claims.name_link.split("/"), claims.rid_link.split("/")
+    scope, rids = claims.name_link.split("/"), [*claims.rids, "", ""]
     if not claims.name_link or scope != ["dbs", database, "colls", graph][: len(scope)]:
         raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: the resource token is not for /dbs/{database}/colls/{graph}.")
     if claims.partition_key is not None:
@@ -124,10 +124,10 @@ def _principal(claims: Claims, database: str, graph: str) -> Principal:
         database,
         graph,
         claims.mode != "All",
-        rids[3] if len(rids) == 4 else "",
+        rids[1],
         claims.expires_s,
         claims.permission_rid,
-        database_rid=rids[1] if len(rids) > 1 else "",
+        database_rid=rids[0],
         grant=claims.grant,
     )
 

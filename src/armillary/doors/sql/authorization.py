@@ -84,7 +84,7 @@ def check_incarnation(claims: Claims, route: Route, rid_of: Callable[[str, str, 
     """Refuse with FORBIDDEN a token for an earlier resource of the same name: permissions are for one resource.
     `rid_of` finds by the type, the owner's rid and the name; None: there is none now, or its rid is not known."""
     owner = ""
-    for (type_word, rid), (_, name) in zip(_levels(claims.rid_link), _levels(route.link), strict=False):
+    for rid, (type_word, name) in zip(claims.rids, _levels(route.link), strict=False):
         found = rid_of(type_word, owner, name)
         if found is None:
             return

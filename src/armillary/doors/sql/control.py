@@ -231,7 +231,7 @@ def _check_token_request(call: Call, body: Body) -> None:
 
 
 def _permission_token(call: Call, record: Record) -> str:
-    name_link, rid_link = _both_links(call, record.body["resource"].strip("/"))
+    name_link, rid_link, rids = _both_links(call, record.body["resource"].strip("/"))
     return call.door.tokens.issue(
         permission_rid=record.rid_text,
         mode=record.body["permissionMode"].capitalize(),
@@ -239,14 +239,15 @@ def _permission_token(call: Call, record: Record) -> str:
         rid_link=rid_link,
         partition_key=record.body.get("resourcePartitionKey"),
         lifetime_s=h.token_lifetime_s(call.headers) or limits.RESOURCE_TOKEN_SECONDS_DEFAULT,
+        rids=rids,
         grant=access.grant_of(record),
         is_secondary=call.principal.is_secondary,
     )
 
 
-def _both_links(call: Call, link: str) -> tuple[str, str]:
-    """A permission's resource by name and by rid. From where it does not exist (yet), only the form it was given in is
-    known: for items that is always so, since neither form of their link tells the other."""
+def _both_links(call: Call, link: str) -> tuple[str, str, list[str]]:
+    """A permission's resource by name and by rid, and the rids that are known. From where it does not exist (yet), only
+    the form it was given in is known: for items that is always so, since neither form of their link tells the other."""
     words = link.split("/")
     if len(words) not in (2, 4, 6):
         raise bad_request(f"The permission's resource '{link}' is not a link such as dbs/<db>/colls/<coll>.")
@@ -260,11 +261,12 @@ def _both_links(call: Call, link: str) -> tuple[str, str]:
         record = _find(call, type_word, owner, name)
         if record is None:
             rest = words[len(names) :]
-            return ("", "/".join([*rids, *rest])) if is_rid_based else ("/".join([*names, *rest]), "")
+            found = ("", "/".join([*rids, *rest])) if is_rid_based else ("/".join([*names, *rest]), "")
+            return *found, rids[1::2]
         names += [type_word, record.name]
         rids += [type_word, record.rid_text]
         owner = record.rid
-    return "/".join(names), "/".join(rids)
+    return "/".join(names), "/".join(rids), rids[1::2]
 
 
 def _find(call: Call, type_word: str, owner: bytes, name: str) -> Record | None:

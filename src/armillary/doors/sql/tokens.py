@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -33,6 +34,7 @@ class Claims(NamedTuple):
     rid_link: str  # dbs/<rid>/colls/<rid>...
     partition_key: list[Any] | None  # as the permission has it, undefined as {}; None: every partition
     expires_s: int
+    rids: list[str]  # of the resource and its owners, outermost first, as far as they existed
     grant: str  # which of the permission's grants it was made of; another one, once the permission allows less
 
 
@@ -60,7 +62,8 @@ class TokenAuthority:
         rid_link: str,
         partition_key: list[Any] | None,
         lifetime_s: int,
-        grant: str = "",
+        rids: Sequence[str],
+        grant: str,
         is_secondary: bool = False,
     ) -> str:
         """A new token. Each differs from every other, also within one second."""
@@ -71,7 +74,9 @@ class TokenAuthority:
         if len(lengths) != 1 or not lengths <= {1, 3, 5}:
             raise ValueError(f"no token is issued for {name_link!r} and {rid_link!r}")
         expires_s = int(self._clock.now_s()) + lifetime_s
-        claims = Claims(self._account, permission_rid, mode, name_link, rid_link, partition_key, expires_s, grant)
+        claims = Claims(
+            self._account, permission_rid, mode, name_link, rid_link, partition_key, expires_s, list(rids), grant
+        )
         nonce = self._clock.random_bytes(_NONCE_BYTES).hex()
         sealed = urlsafe_b64encode(orjson.dumps([*claims, nonce]))
         return f"{_PREFIX}{b64encode(_mac(self._secrets[is_secondary], sealed)).decode()};{sealed.decode()};"
