@@ -243,6 +243,12 @@ SIGN_IN_FAILURES_FREE = 50  # that are answered at once; the same comes back in 
 SIGN_IN_FAILURES_PER_S = 20.0
 SIGN_IN_WAIT_SECONDS_MAX = 2.0  # that an answer is held back; more failures get none, and their connections end
 SIGN_IN_ADDRESSES_MAX = 4096  # that are remembered
+# The security log (ours). One line a minute for each address that is refused, so that a flood is seen and stays cheap;
+# one line an hour for each address that is let in.
+SECURITY_LOG_REFUSED_S = 60.0
+SECURITY_LOG_REFUSED_ADDRESSES = 100  # that are told apart in a minute; the others are counted together
+SECURITY_LOG_GRANTED_S = 3600.0
+SECURITY_LOG_GRANTED_ADDRESSES = 1_000  # with their kinds of credentials; then it begins anew
 CERTIFICATE_DAYS = 825  # the longest that Apple's clients accept
 
 # Storage (ours).

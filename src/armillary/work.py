@@ -17,6 +17,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -195,6 +196,7 @@ def drive(coroutine: Coroutine[Any, Any, T], check: Check | None = None) -> Gene
     """Await a coroutine whose synchronous stretches, between one wait and the next, may all spend and give way: what
     `run` is for a function. For requests that evaluate in many places."""
     worker = _begin()
+    worker.gr_context = copy_context()  # a greenlet has a context of its own, in which the caller's is to be seen
     _begin_slice()
     asked = worker.switch(partial(_step_through, coroutine))
     while not worker.is_over:

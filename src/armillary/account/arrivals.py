@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from armillary import audit
 from armillary.account.account import Account
 from armillary.account.arrival_checks import check_definitions, check_records, check_scope
 from armillary.account.catalog import Body, Record, stores_of
@@ -87,6 +88,7 @@ class Arrival:
                 if record.type is ResourceType.OFFER:
                     account.budgets.assign_offer(record)
                     await account.budgets.make_room(record)
+        audit.record("snapshot-file.restored", scope="/".join(self._scope))
         await account.catalog.collect_garbage()
         root = ResourceType.CONTAINER if len(self._scope) == 2 else ResourceType.DATABASE
         return [record for record in self._records if record.type is root]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from armillary.account.catalog_events import report_changes
 from armillary.account.decisions import Decisions
 from armillary.account.reservations import UNFINISHED, Reservation, count, new_rid, new_store_number, store_key
 from armillary.clock import Clock
@@ -27,7 +28,6 @@ _log = logging.getLogger(__name__)
 
 CATALOG_STORE = 0
 _RECORDS, _GARBAGE, _SETTINGS = b"r", b"g", b"s"
-
 
 Body = dict[str, Any]
 NewStore = Callable[[], int]
@@ -93,7 +93,6 @@ _CHILD_LINKS: Mapping[ResourceType, Body] = {
     },
     ResourceType.USER: {"_permissions": "permissions/"},
 }
-
 
 _OWNERS = (ResourceType.DATABASE, ResourceType.CONTAINER, ResourceType.USER)
 _SCRIPTS = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
@@ -248,7 +247,8 @@ class Catalog:
 
             await self._decisions.write(run, enter, removed, waits=True)  # who asked has more to do then
 
-    def _put_in_place(self, removed: Iterable[Record], added: Iterable[Record]) -> None:
+    def _put_in_place(self, removed: Sequence[Record], added: Sequence[Record]) -> None:
+        report_changes(removed, added, self.get)
         for record in removed:
             self._leave(record)
         for record in added:

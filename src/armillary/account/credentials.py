@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from armillary import audit
 from armillary.account.account import Account
 from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.errors import bad_request
@@ -64,6 +65,7 @@ class Credentials:
         changed = {**self._regenerated, name: {"key": key, "instead_of": _digest(self._given[name])}}
         await self._account.catalog.keep_setting(_SETTING, orjson.dumps(changed))
         self._regenerated = changed
+        audit.record("key.regenerated", name=name)
         for tell in self.on_change:
             tell()
         return key

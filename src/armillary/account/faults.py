@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from armillary import audit
 from armillary.clock import Dice
 from armillary.errors import Failure, Kind, bad_request
 from armillary.limits import FAULT_RULES_MAX
@@ -151,6 +152,7 @@ class Faults:
 def add_rule(account: Account, rule: FaultRule) -> FaultRule:
     account.faults.number(rule)
     arm(account)
+    audit.record("fault.set", number=rule.id, database=rule.database, container=rule.container)
     return rule
 
 
@@ -159,6 +161,7 @@ def remove_rule(account: Account, rule_id: int) -> FaultRule:
     if rule is None:
         raise Failure(Kind.NOT_FOUND, f"There is no fault rule {rule_id}.")
     arm(account)
+    audit.record("fault.removed", number=rule_id)
     return rule
 
 
@@ -167,6 +170,7 @@ def remove_rules(account: Account) -> int:
     count = len(account.faults.rules)
     account.faults.rules.clear()
     arm(account)
+    audit.record("faults.removed", count=count)
     return count
 
 

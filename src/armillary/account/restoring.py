@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 
-from armillary import limits
+from armillary import audit, limits
 from armillary.account.account import Account
 from armillary.account.catalog import Body, Record, stores_of
 from armillary.account.container import Container, key_range_of, range_state
@@ -63,6 +63,7 @@ async def restore(account: Account, snapshot: Snapshot) -> Outcome:
         for offer in [record for record in snapshot.records if record.type is ResourceType.OFFER]:
             account.budgets.assign_offer(offer)
             await account.budgets.make_room(offer)
+    audit.record("snapshot.restored", name=snapshot.name, scope="/".join(snapshot.scope))
     await account.catalog.collect_garbage()
     return Outcome(len(snapshot.containers) - len(copies), len(copies))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from armillary import limits
+from armillary import audit, limits
 from armillary.account.catalog import Record
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
@@ -116,11 +116,13 @@ class Snapshots:
         if former is not None:
             former.release()
         self._by_name[name] = snapshot
+        audit.record("snapshot.taken", name=name, scope="/".join(scope))
         return snapshot
 
     def forget(self, name: str) -> None:
         self.find(name).release()
         del self._by_name[name]
+        audit.record("snapshot.deleted", name=name)
 
     def close(self) -> None:
         for snapshot in self._by_name.values():

@@ -41,7 +41,8 @@ class Request:
         self.has_certificate = has_certificate  # of the authority that clients of this port are asked for
 
     def __repr__(self) -> str:
-        return f"Request({self.method} {self.target!r}, {len(self.body)} bytes, from {self.peer})"
+        path = self.target.partition(b"?")[0]  # the query may hold a shared access signature
+        return f"Request({self.method} {path!r}, {len(self.body)} bytes, from {self.peer})"
 
 
 class Response:

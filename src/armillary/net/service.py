@@ -159,7 +159,8 @@ class Service(Roster):
 
     def crash(self, request: Request, exception: BaseException) -> Response:
         """Log what broke on a request and make the door's answer to it."""
-        log.error("%s %s was not answered", request.method, ascii(request.target)[2:-1], exc_info=exception)
+        path = request.target.partition(b"?")[0]  # the query may hold a shared access signature
+        log.error("%s %s was not answered", request.method, ascii(path)[2:-1], exc_info=exception)
         return self._on_crash(request, exception)
 
 

@@ -11,7 +11,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -46,7 +45,8 @@ from armillary.storage import descriptors
 from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
-from armillary.tools.control_file import Control, local_host, write_control
+from armillary.tools import logs
+from armillary.tools.control_file import Control, local_host, read_control, write_control
 from armillary.tools.control_file import control_key as made_key
 from armillary.tools.settings import GREMLIN_PORT, MONGO_PORT, TABLE_PORT, WELL_KNOWN_KEY, Settings
 from armillary.tools.tls import DoorTls
@@ -59,17 +59,15 @@ _GRACE_S = 5.0  # for requests that run when the server is told to stop
 def run(settings: Settings) -> int:
     """Serve until told to stop. A refusal to start is a Failure."""
     settings.check_exposure()
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    secrets = {*_keys(settings), settings.control_key}
+    logs.set_up(settings.log_level, settings.log_format, lambda: secrets)
     descriptors.raise_limit()
-    uvloop.run(serve(settings))
+    uvloop.run(serve(settings, secrets))
     return 0
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, secrets: set[str | None] | None = None) -> None:
+    """`secrets`: what the log must not hold; keys that are made later are added."""
     # The machine's own time for storage, sockets, certificates and signatures; the account may have one of its own.
     machine = SystemClock()
     clock = MovableClock() if settings.clock == "movable" else machine
@@ -81,10 +79,14 @@ async def serve(settings: Settings) -> None:
         account = await Account.open(engine, clock, _account_settings(settings))
         opened.push_async_callback(account.close)
         credentials = await Credentials.open(account, _keys(settings))
+        hidden = secrets if secrets is not None else set()
+        hidden.update(credentials.keys.values())
+        credentials.on_change.append(lambda: hidden.update(credentials.keys.values()))
         tls = DoorTls(settings, machine)
         await tls.check()
         sql = await _open_doors(settings, account, machine, credentials, tls, crowd)
         opened.push_async_callback(sql.close, _GRACE_S)
+        hidden.add(read_control(settings.directory).key)
         doors = {"sql": sql}
         table = await _open_table_door(settings, account, machine, credentials, tls, crowd)
         if table is not None:

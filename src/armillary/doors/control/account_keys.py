@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from armillary import audit
 from armillary.account.credentials import Credentials
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind
@@ -12,7 +13,9 @@ from armillary.net.http import Response
 
 async def list_keys(call: Call) -> Response:
     call.query()
-    return call.answer({"keys": _credentials(call).keys})
+    keys = _credentials(call).keys
+    audit.record("keys.read")
+    return call.answer({"keys": keys})
 
 
 async def regenerate_key(call: Call) -> Response:

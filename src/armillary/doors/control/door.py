@@ -14,6 +14,7 @@ from typing import Final
 from armillary.account.account import Account
 from armillary.account.credentials import Credentials
 from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import MovableClock
 from armillary.doors.control import (
     account_keys,
@@ -60,6 +61,7 @@ class ControlDoor:
         self.transfers = snapshots.Transfers()
         self.begun_s = account.clock.elapsed_s()
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
+        self._sign_in_log = SignInLog("control")
         self._guard = ControlGuard(key, hosts or HostNames(), needs_certificate=needs_certificate)
 
     async def answer(self, request: Request) -> Response:
@@ -68,7 +70,7 @@ class ControlDoor:
             method = "GET" if request.method == "HEAD" else request.method
             if path in _OPEN and method == "GET":
                 return await _OPEN[path](Call(self, request, [], query))
-            self._guard.check(request.headers, has_certificate=request.has_certificate)
+            self._check(request)
             request.is_known = True
             action, names = _ROUTES.find(method, path)
             return await action(Call(self, request, names, query))
@@ -83,10 +85,20 @@ class ControlDoor:
     def screen(self, request: Request) -> Response | None:
         """Whether a long body is to be read at all: the head tells who sends it."""
         try:
-            self._guard.check(request.headers, has_certificate=request.has_certificate)
+            self._check(request)
         except Failure as failure:
             return error_response(failure)
         return None
+
+    def _check(self, request: Request) -> None:
+        peer = request.peer
+        try:
+            self._guard.check(request.headers, has_certificate=request.has_certificate)
+        except Failure:
+            self._sign_in_log.refused(peer, "control key" if b"authorization" in request.headers else "none")
+            raise
+        self._sign_in_log.granted(peer, "control key")
+        ACTOR.set(Actor("control", peer))
 
     def on_crash(self, request: Request, exception: BaseException) -> Response:
         """The answer to a request on which we broke. The network has logged the reason."""

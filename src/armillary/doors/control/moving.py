@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from armillary import limits
+from armillary import audit, limits
 from armillary.clock import MovableClock
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
@@ -42,6 +42,7 @@ async def move_clock(call: Call) -> Response:
         clock.advance(advance_s)
     if is_given and not is_frozen:
         clock.thaw()
+    audit.record("clock.moved", advance_s=advance_s, is_frozen=clock.is_frozen)
     return await show_clock(call)
 
 

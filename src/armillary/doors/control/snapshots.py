@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from armillary import limits
+from armillary import audit, limits
 from armillary.account import restoring
 from armillary.account.arrivals import Arrival
 from armillary.account.snapshot_files import parts
@@ -115,6 +115,7 @@ async def send_part(call: Call) -> Response:
     snapshot = call.account.snapshots.find(name)
     sending = call.door.transfers.sending.get(name)
     if number == 0 or sending is None or sending.snapshot is not snapshot:
+        audit.record("snapshot.sent", name=name, scope="/".join(snapshot.scope))
         sending = call.door.transfers.sending[name] = _Sending(snapshot, parts(snapshot), asyncio.Lock())
     async with sending.lock:
         if number == sending.number + 1:
@@ -233,6 +234,7 @@ async def make_checkpoint(call: Call) -> Response:
     call.fields("a checkpoint").end()
     await asyncio.sleep(0)
     made = await call.account.engine.checkpoint()
+    audit.record("backup.checkpoint", name=made.name)
     return call.answer({"id": made.name, "path": str(made.absolute())}, 201)
 
 

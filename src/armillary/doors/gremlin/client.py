@@ -25,6 +25,13 @@ class Principal(NamedTuple):
         """Of database and container, where the token is for one incarnation of them; "": whatever has the name."""
         return self.database_rid, self.container_rid
 
+    @property
+    def credential(self) -> str:
+        """Its kind, for the security log."""
+        if self.expires_s is not None:
+            return "resource token"
+        return "read-only key" if self.is_read_only else "key"
+
 
 class Line(Protocol):
     """The connection, as the door sees it."""

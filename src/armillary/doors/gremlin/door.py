@@ -21,6 +21,7 @@ from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.graphs import StoredGraph, check_key_path
 from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.doors.gremlin import traversals
 from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate, is_sealed
 from armillary.doors.gremlin.client import Client, Principal
@@ -52,6 +53,7 @@ class GremlinDoor:
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self._keys = keys
         self._tokens = tokens
+        self._sign_in_log = SignInLog("gremlin")
         self._requests = 0
         self._long_messages = asyncio.Semaphore(1)
         self._start = account.clock.guid()[:24]
@@ -59,6 +61,7 @@ class GremlinDoor:
             check_key_path(settings.creates or "", "--gremlin-create")
 
     async def answer(self, client: Client, message: bytes, is_text: bool) -> None:
+        ACTOR.set(Actor("gremlin", client.address))
         # A random beginning and a count are as good as dice, and cost less on every request.
         self._requests += 1
         activity_id = f"{self._start}{self._requests & 0xFFFFFFFFFFFF:012x}"
@@ -152,10 +155,15 @@ class GremlinDoor:
         return True
 
     def _authenticate(self, client: Client, request: Request) -> Principal:
-        principal = authenticate(request.arguments, self._keys, self._tokens)
-        if client.principal is not None and client.principal[:3] != principal[:3]:
-            raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the connection is another user's already.")
+        try:
+            principal = authenticate(request.arguments, self._keys, self._tokens)
+            if client.principal is not None and client.principal[:3] != principal[:3]:
+                raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the connection is another user's already.")
+        except Failure:
+            self._sign_in_log.refused(client.address, "password")
+            raise
         client.principal = principal
+        self._sign_in_log.granted(client.address, principal.credential)
         return principal
 
     # What it wants.

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from bson.binary import Binary
 
+from armillary.audit import SignInLog
 from armillary.clock import Clock
 from armillary.doors.mongo import scram
 from armillary.doors.mongo.call import Call, Reply
@@ -39,6 +40,7 @@ class Authenticator:
         self._secret = secret
         self._clock = clock
         self._keys: list[tuple[str, Grant]] = []
+        self.sign_in_log = SignInLog("mongo")
         self._derived: dict[str, asyncio.Future[_Secrets]] = {}
         self.use(owners, readers)
 
@@ -117,6 +119,7 @@ class Authenticator:
             raise scram.failed()
         client.user = user
         client.grant = grant
+        self.sign_in_log.granted(client.remote[0], "key" if grant is Grant.WRITE else "read-only key")
 
     async def _secrets(self, conversation: scram.Conversation) -> list[scram.Secret]:
         mechanism = conversation.mechanism
@@ -152,6 +155,7 @@ async def _slowed(call: Call, step: Coroutine[Any, Any, Document]) -> Document:
     try:
         return await step
     except Failure as failure:
+        call.door.authenticator.sign_in_log.refused(call.client.remote[0], "password")
         throttle = call.door.throttle
         is_failed = failure.kind is Kind.UNAUTHORIZED
         if is_failed and throttle is not None and not await throttle.refused(call.client.remote[0]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from armillary import limits
+from armillary import audit, limits
 from armillary.doors.mongo.call import Call, Reply, out_of_time
 from armillary.doors.mongo.errors import RETRYABLE
 from armillary.doors.mongo.hello import application_in
@@ -52,6 +52,7 @@ class FailPoints:
             if len(self._rules) >= limits.MONGO_FAIL_POINTS_MAX:
                 raise refusal(2, "There are too many fail points")
             self._rules[name] = rule
+        audit.record("fault.set" if rule is not None else "fault.removed", name=name[:64])
 
     @property
     def loss(self) -> Loss | None:

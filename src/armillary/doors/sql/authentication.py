@@ -198,6 +198,15 @@ class Authenticator:
         return parsed
 
 
+def credential_kind(headers: Headers) -> str:
+    """What a request that was refused had for a credential, as far as its beginning says; for the security log."""
+    given = headers.get(b"authorization", b"")[:32].lower().replace(b"%3d", b"=")
+    for beginning, kind in ((b"type=master", "key"), (b"type=resource", "resource token"), (b"type=aad", "aad token")):
+        if given.startswith(beginning):
+            return kind
+    return "unknown" if given else "none"
+
+
 def _decode_key(key: str) -> bytes:
     try:
         return b64decode(key, validate=True)

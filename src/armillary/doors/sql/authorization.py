@@ -9,7 +9,7 @@ partition key works on items alone. AAD identities work on items and do not chan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import Enum, auto
+from enum import Enum
 from typing import Any, NamedTuple
 
 from armillary.doors.sql.routes import Route, RouteKind
@@ -19,10 +19,12 @@ from armillary.model.keys import Key, PartitionKeyDefinition
 
 
 class Role(Enum):
-    MASTER = auto()
-    READ_ONLY = auto()
-    AAD = auto()
-    RESOURCE_TOKEN = auto()
+    """The value names its credential in the security log."""
+
+    MASTER = "key"
+    READ_ONLY = "read-only key"
+    AAD = "aad token"
+    RESOURCE_TOKEN = "resource token"
 
 
 class Principal(NamedTuple):

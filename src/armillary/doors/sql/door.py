@@ -15,10 +15,11 @@ from armillary.account import access
 from armillary.account.account import Account
 from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
 from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import Clock
 from armillary.doors.sql import account_document, batches, control, documents, feeds, lists, procedures
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.authentication import AccountKeys, Authenticator
+from armillary.doors.sql.authentication import AccountKeys, Authenticator, credential_kind
 from armillary.doors.sql.authorization import MASTER, authorize, check_incarnation
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import error_response
@@ -50,6 +51,7 @@ class SqlDoor:
         self._activities = _Activities(account)
         self.tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
         self.use_keys(keys)
+        self._sign_in_log = SignInLog("sql")
 
     def use_keys(self, keys: AccountKeys) -> None:
         """From now on these are the account's keys."""
@@ -63,6 +65,7 @@ class SqlDoor:
                 return Response(200, [(b"allow", b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS")])
             action, call = self._admit(request, activity_id)
             if action in _METADATA:
+                ACTOR.set(Actor("sql", request.peer))
                 return await self.account.budgets.answer_metadata(action, call)
             return await action(call)
         except Failure as failure:
@@ -80,6 +83,8 @@ class SqlDoor:
             if principal.claims is not None:
                 _check_permission(self.account, principal.claims)
         except Failure as failure:
+            if failure.kind is Kind.UNAUTHORIZED:
+                self._sign_in_log.refused(request.peer, credential_kind(request.headers))
             return self._refuse(failure, h.activity_id(request.headers, self._activities))
         return None
 
@@ -87,10 +92,16 @@ class SqlDoor:
         """What a request asks for, once it is clear that it may: routed, authenticated, authorised."""
         method = request.method
         route = resolve("GET" if method == "HEAD" else method, request.target)
-        principal = self._authenticator.verify(method, route, request.headers)
-        if principal.claims is not None:
-            _check_permission(self.account, principal.claims)
+        try:
+            principal = self._authenticator.verify(method, route, request.headers)
+            if principal.claims is not None:
+                _check_permission(self.account, principal.claims)
+        except Failure:
+            self._sign_in_log.refused(request.peer, credential_kind(request.headers))
+            raise
         request.is_known = True
+        if self._sign_in_log.last_granted.get(request.peer) is not principal:
+            self._sign_in_log.granted(request.peer, principal.role.value, principal)
         if method == "HEAD":
             method = "GET"
         if method == "POST" and route.kind is RouteKind.FEED:

@@ -155,6 +155,13 @@ def _signer(key: str) -> Any:
     return hmac.new(b64decode(key), digestmod="sha256")
 
 
+def credential_kind(address: Address, headers: Headers) -> str:
+    """What a request that was refused had for a credential; for the security log."""
+    if b"authorization" in headers:
+        return "key" if headers[b"authorization"].startswith(b"SharedKey") else "unknown"
+    return "shared access signature" if "sig" in address.query else "none"
+
+
 def _unreadable(given: bytes) -> Failure:
     if given.lower().startswith(b"bearer "):
         return Failure(

@@ -13,10 +13,11 @@ from typing import Any, Final
 from armillary.account.account import Account
 from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
 from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import Clock
 from armillary.doors.table import addresses, batches, cors, policies, queries, rows, service, tables
 from armillary.doors.table.addresses import Address, Place
-from armillary.doors.table.authentication import Authenticator, Keys, is_secondary
+from armillary.doors.table.authentication import Authenticator, Keys, credential_kind, is_secondary
 from armillary.doors.table.call import VERSION, Call, HeaderList, TableSettings, check_version
 from armillary.doors.table.errors import refusal_headers, refusal_of
 from armillary.doors.table.grants import Grant
@@ -56,6 +57,7 @@ class TableDoor:
         )
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self.rendered = Rendered()
+        self._sign_in_log = SignInLog("table")
         self._requests = 0
         self._start = account.clock.guid()[:24]
 
@@ -68,9 +70,7 @@ class TableDoor:
                 return Response(200, [*self.shared_headers(request.headers, request_id), *granted])
             address = addresses.parse(request.target, self.accounts_of(request.headers))
             try:
-                grant = self._authenticator.verify(
-                    request.method, address, request.headers, is_tls=request.is_tls, peer=request.peer
-                )
+                grant = self._verify(request, address)
             except Failure:
                 if self.throttle is not None and not await self.throttle.refused(request.peer):
                     return HANG_UP
@@ -88,12 +88,23 @@ class TableDoor:
         """Whether a long body is to be read at all: the head tells who sends it."""
         try:
             address = addresses.parse(request.target, self.accounts_of(request.headers))
-            self._authenticator.verify(
-                request.method, address, request.headers, is_tls=request.is_tls, peer=request.peer
-            )
+            self._verify(request, address)
         except Failure as failure:
             return self._refuse(request, failure, self._new_request_id())
         return None
+
+    def _verify(self, request: Request, address: Address) -> Grant:
+        peer = request.peer
+        try:
+            grant = self._authenticator.verify(
+                request.method, address, request.headers, is_tls=request.is_tls, peer=peer
+            )
+        except Failure:
+            self._sign_in_log.refused(peer, credential_kind(address, request.headers))
+            raise
+        if self._sign_in_log.last_granted.get(peer) is not grant:
+            self._sign_in_log.granted(peer, grant.credential, grant)
+        return grant
 
     async def answer_for(self, request: Request, address: Address, grant: Grant, request_id: str) -> Response:
         """The answer to a request whose sender is known."""
@@ -103,6 +114,7 @@ class TableDoor:
             raise refused("InsufficientAccountPermissions", "Write operations are not allowed.", Kind.FORBIDDEN)
         call = Call(self, request, address, grant, request_id)
         if address.place not in _OF_ITEMS or "comp" in address.query:
+            ACTOR.set(Actor("table", request.peer))
             return await self.account.budgets.answer_metadata(action, call)
         try:
             return await action(call)

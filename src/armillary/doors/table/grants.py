@@ -90,6 +90,13 @@ class Grant:
     table: str | None = None  # of a table signature, in lower case
     keys: KeyRange | None = None
 
+    @property
+    def credential(self) -> str:
+        """Its kind, for the security log."""
+        if self.permissions is not None:
+            return "shared access signature"
+        return "read-only key" if self.is_read_only else "key"
+
     def check(self, action: Action, table: str = "") -> None:
         if self.is_read_only and not action.is_reading:
             raise _forbidden("AuthorizationPermissionMismatch", "A read-only key may only read.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from armillary import limits
+from armillary import audit, limits
 from armillary.account.account import Account
 from armillary.doors.table import markup
 from armillary.doors.table.call import Call, find_table
@@ -50,6 +50,7 @@ async def write_policies(call: Call) -> Response:
     table = call.table(Action.ACCESS_POLICIES)
     policies = _parsed(call.body)
     await call.account.catalog.change_state(table.record, lambda state, _: {**state, STATE: policies})
+    audit.record("table.policies-changed", name=table.link, count=len(policies))
     return call.answer(204, METADATA_WRITE_RU)
 
 
