@@ -45,6 +45,7 @@ class Run(greenlet):  # type: ignore[misc] # the library has no types
     derived: dict[Any, Any] | None = None
     is_over = False
     answer: Any = None
+    checks: tuple[Check, ...] = ()
 
     def run(self, fn: Callable[[], Any] | None) -> None:
         while fn is not None:
@@ -64,12 +65,11 @@ class _Idle(threading.local):
 _idle = _Idle()
 
 
-def _begin() -> Run:
+def _begin(check: Check | None) -> Run:
     idle = _idle.runs
-    if not idle:
-        return Run()
-    run_now = idle.pop()
+    run_now = idle.pop() if idle else Run()
     run_now.is_over = False
+    run_now.checks = () if check is None else (check,)
     outside = getcurrent()
     if run_now.parent is not outside:
         run_now.parent = outside
@@ -162,23 +162,18 @@ def wait(awaitable: Awaitable[T]) -> T:
 
 async def run(fn: Callable[[], T], check: Check | None = None) -> T:
     """Execute a synchronous function; the event loop has its turn whenever a slice of work is used up."""
-    if check is None and getcurrent().__class__ is Run:
-        # Inside of `drive`, which gives way for it. What it makes is counted by itself.
-        run_now = current()
-        before_bytes = run_now.made_bytes
-        try:
-            return fn()
-        finally:
-            end_item(run_now, before_bytes)
-    worker = _begin()
+    run_now = current()
+    if isinstance(run_now, Run):
+        return _run_inside(run_now, fn, check)
+    worker = _begin(check)
     _begin_slice()
     asked = worker.switch(fn)
     while not worker.is_over:
         try:
             if asked is None:
                 await _turn()
-                if check is not None:
-                    check()
+                for each in worker.checks:
+                    each()
                 answer = None
             else:
                 answer = await asked
@@ -191,11 +186,23 @@ async def run(fn: Callable[[], T], check: Check | None = None) -> T:
     return _end(worker)  # type: ignore[no-any-return]
 
 
+def _run_inside(run_now: Run, fn: Callable[[], T], check: Check | None) -> T:
+    """A run inside of another, for example of `drive`, which gives way for both. What it makes is counted by itself."""
+    before_bytes, before_checks = run_now.made_bytes, run_now.checks
+    if check is not None:
+        run_now.checks = (*before_checks, check)
+    try:
+        return fn()
+    finally:
+        run_now.checks = before_checks
+        end_item(run_now, before_bytes)
+
+
 @types.coroutine
 def drive(coroutine: Coroutine[Any, Any, T], check: Check | None = None) -> Generator[Any, Any, T]:
     """Await a coroutine whose synchronous stretches, between one wait and the next, may all spend and give way: what
     `run` is for a function. For requests that evaluate in many places."""
-    worker = _begin()
+    worker = _begin(check)
     worker.gr_context = copy_context()  # a greenlet has a context of its own, in which the caller's is to be seen
     _begin_slice()
     asked = worker.switch(partial(_step_through, coroutine))
@@ -203,8 +210,8 @@ def drive(coroutine: Coroutine[Any, Any, T], check: Check | None = None) -> Gene
         try:
             if asked is None:
                 yield from _turn()
-                if check is not None:
-                    check()
+                for each in worker.checks:
+                    each()
                 answer = None
             elif asked is _YIELDED:
                 answer = yield worker.answer

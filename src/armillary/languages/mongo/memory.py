@@ -67,7 +67,7 @@ def settle(before_bytes: int, value: Any) -> None:
     kind = type(value)
     if kind is str:
         release(before_bytes + LIST_BYTES + len(value))
-    elif kind is not list and kind is not dict:
+    elif kind is not list and kind is not dict and not isinstance(value, bytes):
         release(before_bytes)
     elif made() - before_bytes > _WORTH_MEASURING_BYTES:
         release(min(made(), before_bytes + _measured(value)))

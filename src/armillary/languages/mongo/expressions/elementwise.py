@@ -50,7 +50,8 @@ def _filter(name: str, spec: Any, context: Context) -> Expression:
         if most < 1:
             raise refusal(327392, f"$filter: limit must be greater than 0: {most}")
         kept: list[Any] = []
-        before_bytes = work.made()
+        run = work.current()
+        before_bytes = run.made_bytes
         for each in array:
             work.spend(units)
             scope[place] = each
@@ -58,7 +59,8 @@ def _filter(name: str, spec: Any, context: Context) -> Expression:
                 kept.append(each)
                 if len(kept) == most:
                     break
-            work.release(before_bytes)
+            if run.made_bytes != before_bytes:
+                run.made_bytes = before_bytes
         work.release(before_bytes)
         work.make(LIST_BYTES + 8 * len(kept))
         return kept
@@ -81,12 +83,15 @@ def _map(name: str, spec: Any, context: Context) -> Expression:
             raise refusal(16883, f"input to $map must be an array not {type_name(array)}")
         made = []
         work.make(LIST_BYTES + NUMBER_BYTES * len(array))
+        run = work.current()
+        before_bytes = run.made_bytes
         for each in array:
             work.spend(units)
             scope[place] = each
-            before_bytes = work.made()
             value = body(scope)
-            settle(before_bytes, value)
+            if run.made_bytes != before_bytes:
+                settle(before_bytes, value)
+                before_bytes = run.made_bytes
             made.append(None if value is MISSING else value)
         return check_growth(made) if len(made) > 1 and type(made[0]) in (str, list, dict) else made
 
