@@ -330,6 +330,7 @@ MONGO_PIPELINE_DEPTH_MAX = 20  # pipelines inside pipelines
 MONGO_RANGE_MAX = 1_000_000  # ours: numbers that $range makes
 MONGO_VALUE_BYTES_MAX = 64 * MB  # ours: of a value between two expressions
 MONGO_BATCH_DOCUMENTS = 500  # ours: handed from one stage to the next
+MONGO_KEYED_VALUES_MAX = 200_000  # ours: of an $in, that are looked for by an index; for more, documents are scanned
 MONGO_DENSIFIED_MAX = 500_000  # that $densify makes
 
 # Scripts (ours unless said otherwise).

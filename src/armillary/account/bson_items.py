@@ -58,6 +58,16 @@ async def find(container: Container, key: Key, id_value: Any, ask: Ask | None = 
     return Found(document, charge_ru, partition.lsn)
 
 
+async def peek(container: Container, key: Key, id_value: Any) -> bytes | None:
+    """The document's BSON, for a write that looks at it and is charged for what it does. Nothing is counted."""
+    epk = container.effective_key(key)
+    while True:
+        partition = container.partition_for(epk)
+        stored = await partition.read_item(epk, id_text(id_value))
+        if not partition.is_moved:
+            return None if stored is None else documents.bson_bytes(stored)
+
+
 def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
     """The same without waiting and without refusals; None: ask `find`. Nothing is counted then."""
     if container.faults is not None:

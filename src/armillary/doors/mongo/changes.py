@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
+from armillary import limits, work
 from armillary.account import bson_items
 from armillary.account.container import Container
 from armillary.account.items import Answer
@@ -17,6 +19,7 @@ from armillary.doors.mongo import compiled, hints, namespaces, reading, validati
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.duplicates import as_duplicate
 from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.judging import Judgement
 from armillary.doors.mongo.targets import ANYWHERE, Target
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import Collation
@@ -32,6 +35,10 @@ from armillary.partition.operations import Operation, Outcome, Result
 
 _UPSERT_TRIES: Final = 10  # somebody else inserts the same document and deletes it again, over and over
 _PORTION: Final = 1000  # operations made at a time
+_PORTION_AHEAD, _AHEAD_BYTES, _AHEAD_TRIES = 50, 16 * limits.MB, 20  # the same if they are decided ahead
+_SHARES: Final = 200  # of a transaction's time, which many operations share
+
+T = TypeVar("T")
 
 
 class Variables:
@@ -177,10 +184,12 @@ async def _update_found(call: Call, container: Container, order: Order) -> Done:
         return await _update_many(call, container, order)
     async for key, id_value in candidates(call, container, order):
         done = Done()
-        operation = bson_items.changing(container, key, id_value, change_of(call, container, order, done))
+        judgement = Judgement(change_of(call, container, order, done), done)
+        operation = bson_items.changing(container, key, id_value, judgement.inside)
         operation.is_replacement = order.update is not None and order.update.kind == "replacement"
+        write = partial(_write, call, container, operation, order, done)
         try:
-            answer = await _write(call, container, operation, order, done)
+            answer = await judgement.kept_to(call, container, key, id_value, write)
         except Failure as failure:
             if failure.kind is not Kind.NOT_FOUND:
                 raise as_duplicate(call, container, failure, done.after or {}) from None
@@ -212,39 +221,76 @@ def _repeated(order: Order, answer: Answer) -> Done:
 async def _update_many(call: Call, container: Container, order: Order) -> Done:
     places = [each async for each in candidates(call, container, order)]
     total = Done()
-    for first in range(0, len(places), _PORTION):
-        call.check_time()
-        states: list[Done] = []
-        operations = []
-        for key, id_value in places[first : first + _PORTION]:
-            states.append(Done())
-            operations.append(
-                bson_items.changing(container, key, id_value, change_of(call, container, order, states[-1]))
-            )
-        try:
-            await _all_of(call, container, operations)
-        except Failure as failure:
+    states: list[Done] = []
+
+    def judgement(shares: int) -> Judgement[Document | None]:
+        states.append(Done())
+        return Judgement(change_of(call, container, order, states[-1]), states[-1], shares)
+
+    def operation(key: Key, id_value: Any, judged: Judgement[Document | None]) -> Operation:
+        return bson_items.changing(container, key, id_value, judged.inside)
+
+    async for done in _in_portions(call, container, places, judgement, operation):
+        if isinstance(done, Failure):
             last = next((each.after for each in reversed(states) if each.after is not None), {})
-            raise as_duplicate(call, container, failure, last) from None
-        total.matched += sum(each.matched for each in states)
-        total.modified += sum(each.modified for each in states)
+            raise as_duplicate(call, container, done, last)
+        total.matched += sum(each.matched for each in states[: len(done)])
+        total.modified += sum(each.modified for each in states[: len(done)])
+        states.clear()
     return total
 
 
-async def _all_of(call: Call, container: Container, operations: list[Operation]) -> list[Outcome]:
-    """Every operation; those whose document is gone are passed over, anything else ends it."""
-    done: list[Outcome] = []
-    rest = operations
-    while rest:
+async def _in_portions(
+    call: Call,
+    container: Container,
+    places: list[tuple[Key, Any]],
+    judgement: Callable[[int], Judgement[T]],
+    operation: Callable[[Key, Any, Judgement[T]], Operation],
+) -> AsyncIterator[list[Outcome | None] | Failure]:
+    """Every document, many in one transaction. Once one of them takes long to decide about, all that follow are decided
+    ahead of their transactions."""
+    first = tries = 0
+    is_ahead = False
+    while first < len(places):
+        call.check_time()
+        operations: list[Operation] = []
+        kept_bytes = 0
+        for key, id_value in places[first : first + (_PORTION_AHEAD if is_ahead else _PORTION)]:
+            judged = judgement(_SHARES)
+            if is_ahead:
+                kept_bytes += await judged.ahead(call, container, key, id_value)
+            operations.append(operation(key, id_value, judged))
+            if kept_bytes > _AHEAD_BYTES:
+                break
+        try:
+            done, is_outlasted = await _all_of(call, container, operations)
+        except Failure as failure:
+            yield failure
+            return
+        yield done
+        first += len(done)
+        is_ahead = is_ahead or is_outlasted
+        tries = 0 if done else tries + 1
+        if tries > _AHEAD_TRIES:
+            raise Failure(Kind.RETRY_WITH, "Documents change while it is computed what becomes of them; try again.")
+
+
+async def _all_of(call: Call, container: Container, operations: list[Operation]) -> tuple[list[Outcome | None], bool]:
+    """Every operation, up to one that must be decided ahead, and whether there was one. Those whose document is gone
+    are passed over (None), anything else ends it."""
+    done: list[Outcome | None] = []
+    while len(done) < len(operations):
+        rest = operations[len(done) :]
         scoped = await call.scoped(container, rest[0].key)
         answer = await bson_items.write_many(scoped, rest, stops=True, at_once=call.transaction is None)
         call.spend(answer.charge_ru)
-        last = answer.outcomes[-1]
-        done += [each for each in answer.outcomes if isinstance(each, Outcome)]
-        if isinstance(last, Failure) and last.kind is not Kind.NOT_FOUND:
-            raise last
-        rest = rest[len(answer.outcomes) :]
-    return done
+        for each in answer.outcomes:
+            if isinstance(each, work.Outlasted):
+                return done, True
+            if isinstance(each, Failure) and each.kind is not Kind.NOT_FOUND:
+                raise each
+            done.append(None if isinstance(each, Failure) else each)
+    return done, False
 
 
 def change_of(call: Call, container: Container, order: Order, done: Done) -> Callable[[Document], Document | None]:
@@ -320,14 +366,17 @@ async def run_delete(call: Call, container: Container, order: Order) -> int:
         check_target(call, container, order, ANYWHERE)
         places = [each async for each in candidates(call, container, order)]
         count = 0
-        for first in range(0, len(places), _PORTION):
-            call.check_time()
-            operations = [
-                bson_items.deleting(container, key, id_value, matches)
-                for key, id_value in places[first : first + _PORTION]
-            ]
-            outcomes = await _all_of(call, container, operations)
-            count += sum(1 for each in outcomes if each.result is Result.DELETED)
+
+        def judgement(shares: int) -> Judgement[bool]:
+            return Judgement(matches, None, shares)
+
+        def operation(key: Key, id_value: Any, judged: Judgement[bool]) -> Operation:
+            return bson_items.deleting(container, key, id_value, judged.inside)
+
+        async for done in _in_portions(call, container, places, judgement, operation):
+            if isinstance(done, Failure):
+                raise done
+            count += sum(1 for each in done if each is not None and each.result is Result.DELETED)
         return count
     return (await delete_one(call, container, order)).matched
 
@@ -337,9 +386,11 @@ async def delete_one(call: Call, container: Container, order: Order) -> Done:
     matches = order.matcher.matches
     async for key, id_value in candidates(call, container, order):
         done = Done()
-        operation = bson_items.deleting(container, key, id_value, _noting(matches, done))
+        judgement = Judgement(_noting(matches, done), done)
+        operation = bson_items.deleting(container, key, id_value, judgement.inside)
+        write = partial(_write, call, container, operation, order, done)
         try:
-            answer = await _write(call, container, operation, order, done)
+            answer = await judgement.kept_to(call, container, key, id_value, write)
         except Failure as failure:
             if failure.kind is not Kind.NOT_FOUND:
                 raise

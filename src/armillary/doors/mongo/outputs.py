@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from armillary.account import bson_items, containers, indexes
@@ -11,6 +12,7 @@ from armillary.account.container import Container
 from armillary.doors.mongo import capped, compiled, namespaces, reading, sharding, validation
 from armillary.doors.mongo.call import Call, check_collection, check_database
 from armillary.doors.mongo.duplicates import ID_INDEX, as_duplicate, duplicate
+from armillary.doors.mongo.judging import Judgement
 from armillary.doors.mongo.writes import check_id, new_id
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
@@ -207,9 +209,12 @@ async def _merge_into(
                 return merged
 
             place = container.key_of_bson(found.document)
-            operation = bson_items.changing(container, place, found.document["_id"], change)
+            id_value = found.document["_id"]
+            judgement = Judgement(change)
+            operation = bson_items.changing(container, place, id_value, judgement.inside)
+            write = partial(bson_items.write, container, operation)
             try:
-                answer = await bson_items.write(container, operation)
+                answer = await judgement.kept_to(call, container, place, id_value, write)
             except Failure as failure:
                 if failure.kind is not Kind.NOT_FOUND:
                     raise

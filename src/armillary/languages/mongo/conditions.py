@@ -23,6 +23,7 @@ from bson.min_key import MinKey
 from bson.objectid import ObjectId
 from bson.regex import Regex
 
+from armillary import limits
 from armillary.languages.mongo.comparisons import is_nan
 from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.matching import is_operators
@@ -30,7 +31,7 @@ from armillary.languages.mongo.paths import index_of, split
 from armillary.languages.mongo.regexes import literal_prefix
 from armillary.model.bson_ids import id_text
 from armillary.model.bson_json import member_name
-from armillary.model.bson_values import INT64_MAX, Document, is_number, order_key, regex_options
+from armillary.model.bson_values import INT64_MAX, Document, is_number, list_keys, order_key, regex_options
 from armillary.model.index_paths import path_text
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value
 from armillary.query.conditions import (
@@ -45,10 +46,12 @@ from armillary.query.conditions import (
     either,
     prefix_range,
 )
+from armillary.work import spend
 
 _VARIANTS_MAX: Final = 16
 _PINS_MAX: Final = 4096
 _ORDERS: Final = ("$gt", "$gte", "$lt", "$lte")
+_ALL_MAX: Final = 100  # of the values that `$all` wants, which are looked for by an index
 _NEVER_EMPTY: Final = frozenset(["$eq", *_ORDERS])  # something can always meet them
 _ORDER_KINDS: Final[dict[type, str]] = {str: "text", bool: "truth", ObjectId: "id", DatetimeMS: "date", DBRef: "dict"}
 _ELEMENT: Final = None  # the step into an array, as `path_text` has it
@@ -115,6 +118,7 @@ class _Reader:
         """Of documents, or of the elements of arrays that are at some places."""
         parts: list[Condition] = []
         for name, operand in given.items():
+            spend(10)
             if name == "$and":
                 parts.append(both([self.query(each, elements_of) for each in operand]))
             elif name == "$or":
@@ -127,7 +131,9 @@ class _Reader:
         """Whether a condition may serve for anything: without an index it does only if nothing at all can meet it."""
         if self._indexed is None or path in self._single_paths or path.partition(".")[0] in self._indexed:
             return True
-        return is_operators(operand) and not operand.keys() <= _NEVER_EMPTY
+        if not is_operators(operand) or operand.keys() <= _NEVER_EMPTY:
+            return False
+        return not (len(operand) == 1 and next(iter(operand)) in ("$in", "$all") and next(iter(operand.values())))
 
     def _field(self, path: str, operand: Any, elements_of: Sequence[Steps] | None) -> Condition:
         operators = operand if is_operators(operand) else {"$regex" if isinstance(operand, Regex) else "$eq": operand}
@@ -176,7 +182,7 @@ class _Reader:
             case "$gt" | "$gte" | "$lt" | "$lte":
                 return self._ordered(places, {name: operand})
             case "$all":
-                return both([self._all(places, each) for each in operand]) if operand else NOTHING
+                return both([self._all(places, each) for each in operand[:_ALL_MAX]]) if operand else NOTHING
             case "$elemMatch":
                 return self._element(places, operand)
             case "$regex":
@@ -193,6 +199,8 @@ class _Reader:
         return either([_equal_at(steps, value) for steps in places])
 
     def _in(self, places: Sequence[Steps], values: list[Any]) -> Condition:
+        if len(values) > limits.MONGO_KEYED_VALUES_MAX:
+            return ALL
         texts = [each for each in values if type(each) is str]
         parts: list[Condition] = []
         if texts:
@@ -255,6 +263,7 @@ def _any_of(places: Iterable[Steps], make: Any) -> Condition:
 
 
 def _equal_at(steps: Steps, value: Any) -> Condition:
+    spend(60)
     path = path_text(steps)
     kind = type(value)
     if kind is str or kind is bool:
@@ -349,6 +358,9 @@ def _pinned_id(operators: Document, is_collated: bool) -> Condition | None:
     values = _pinned(operators)
     if values is None or (is_collated and any(isinstance(value, (str, dict)) for value in values)):
         return None
+    if len(values) > limits.MONGO_KEYED_VALUES_MAX:
+        return None
+    spend(20 * len(values))
     texts = tuple(dict.fromkeys([id_text(value) for value in values]))
     return Equal("/id", texts[0]) if len(texts) == 1 else In("/id", texts) if texts else NOTHING
 
@@ -360,7 +372,7 @@ def _pinned(operators: Document) -> list[Any] | None:
     values = operators.get("$in")
     if values is None or any(isinstance(each, Regex) for each in values):
         return None
-    return list({order_key(each): each for each in values}.values())
+    return list(dict(zip(list_keys(values, order_key), values, strict=True)).values())
 
 
 def pinned_fields(given: Document, fields: Sequence[str]) -> list[tuple[Any, ...]] | None:

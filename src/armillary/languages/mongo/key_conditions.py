@@ -17,6 +17,7 @@ from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.regex import Regex
 
+from armillary import limits
 from armillary.languages.mongo.comparisons import is_nan
 from armillary.languages.mongo.conditions import filter_condition, prefix_of
 from armillary.languages.mongo.elements import truth
@@ -30,6 +31,7 @@ from armillary.model.bson_values import TYPE_ALIASES, Document, to_decimal
 from armillary.model.field_indexes import Requirements
 from armillary.model.layout import prefix_end
 from armillary.query.conditions import ALL, Condition, Keyed, KeyRange, KeyRanges, both, either, intersected, united
+from armillary.work import spend
 
 _LOGICAL: Final = ("$and", "$or", "$nor", "$expr", "$where", "$text", "$jsonSchema")
 _TYPE_CLASSES: Final = {
@@ -51,6 +53,8 @@ _TYPE_CLASSES: Final = {
     -1: bson_order.MIN_KEY,
     127: bson_order.MAX_KEY,
 }
+
+_ALL_MAX: Final = 100  # of the values that `$all` wants, which are looked for by an index
 
 
 def usable_condition(
@@ -133,7 +137,7 @@ def _field(path: str, operand: Any, is_collated: bool) -> Condition:
         if name == "$elemMatch" and not _is_of_values(value):
             parts.append(_query(value, f"{path}.", is_collated))
         elif name == "$all":
-            parts += [_each_of_all(path, each, is_collated) for each in value]
+            parts += [_each_of_all(path, each, is_collated) for each in value[:_ALL_MAX]]
         else:
             ranges = _ranges(name, value, operand, is_collated)
             if ranges is not None:
@@ -156,6 +160,8 @@ def _ranges(name: str, value: Any, beside: Document, is_collated: bool) -> KeyRa
     match name:
         case "$eq":
             return _equal(value, is_collated)
+        case "$in" if len(value) > limits.MONGO_KEYED_VALUES_MAX:
+            return None
         case "$in":
             found = [_regex(each, "") if isinstance(each, Regex) else _equal(each, is_collated) for each in value]
             return None if None in found else united([each for some in found for each in some or ()])
@@ -190,6 +196,7 @@ def _class(first_byte: int) -> KeyRange:
 
 
 def _equal(value: Any, is_collated: bool) -> KeyRanges | None:
+    spend(30)
     if is_collated and isinstance(value, (str, dict, list, DBRef)):
         return None
     if type(value) is list:

@@ -31,7 +31,7 @@ from armillary.languages.mongo.predicates import (
 )
 from armillary.languages.mongo.regexes import regex_matcher
 from armillary.languages.mongo.text import TextIndex, TextQuery
-from armillary.model.bson_values import Document, is_number, regex_options
+from armillary.model.bson_values import MISSING, Document, is_number, regex_options
 from armillary.work import spend
 
 _NO_SCRIPTS, _NO_TEXT_INDEX = 115, 27
@@ -137,6 +137,10 @@ class _Reader:
         for each in operand:
             if type(each) is not dict:
                 raise bad_value("$or/$and/$nor entries need to be full objects")
+        if name == "$or" and len(operand) > _MANY_VALUES:
+            one_of = self._one_of(operand)
+            if one_of is not None:
+                return one_of
         has_text = self.text is not None
         nodes = [self.query(each, is_top=is_top and name == "$and") for each in operand]
         if name == "$nor" and self.text is not None and not has_text:
@@ -144,6 +148,17 @@ class _Reader:
         if name == "$and":
             return all_of(nodes)
         return AnyOf(nodes) if name == "$or" else negated(AnyOf(nodes))
+
+    def _one_of(self, branches: list[Document]) -> Node | None:
+        """Equality of one field with one of many values, written as `$or`."""
+        path = next(iter(branches[0]), "")
+        values: list[Any] = []
+        for each in branches:
+            value = each.get(path, MISSING)
+            if len(each) != 1 or value is None or value is MISSING or isinstance(value, Regex | DBRef | dict):
+                return None
+            values.append(value)
+        return None if path.startswith("$") else at_path(path, Leaf(comparisons.among(values, self._key)))
 
     def _expression(self, operand: Any) -> Node:
         evaluate = compile_over_documents(operand, self._context)
@@ -180,6 +195,7 @@ class _Reader:
         return all_of([near, at_path(path, self.operators(path, rest))]) if rest else near
 
     def _equal(self, operand: Any) -> Leaf:
+        spend(15)
         if isinstance(operand, Regex):
             return Leaf(comparisons.regex_test(operand))
         if isinstance(operand, DBRef):

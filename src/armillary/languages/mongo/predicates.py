@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armillary.languages.mongo import paths
-from armillary.model.bson_values import MISSING, Document
+from armillary.model.bson_values import MISSING, Document, list_keys
 from armillary.work import spend
 
 _MANY = 64
@@ -123,14 +123,14 @@ class AnyOf(Node):
         return next((node.position(document, array) for node in self._nodes if node.holds(document)), None)
 
 
-class HasAll(AllOf):
+class HasAll(Node):
     """Equality with each of many values, as `$all` has it: the values at the path are looked through once."""
 
-    __slots__ = ()
+    __slots__ = ("_parts", "_path")
 
     def __init__(self, path: str, values: Sequence[Any], parts: Sequence[Leaf], key: Callable[[Any], Any]) -> None:
-        super().__init__([AtPath(path, part) for part in parts])
-        wanted = frozenset(key(each) for each in values)
+        self._path, self._parts = path, parts
+        wanted = frozenset(list_keys(list(values), key))
 
         def holds(document: Document) -> bool:
             missing = set(wanted)
@@ -141,7 +141,10 @@ class HasAll(AllOf):
 
             return paths.predicate(path, note)(document)
 
-        self.holds = holds
+        super().__init__(holds)
+
+    def position(self, document: Document, array: str) -> int | None:
+        return AllOf([AtPath(self._path, part) for part in self._parts]).position(document, array)
 
 
 def negated(node: Node) -> Node:

@@ -33,6 +33,7 @@ from armillary.work import spend
 _NULL: Final[Key] = (CLASS_NULL,)
 _EMPTY: Final[Key] = (CLASS_EMPTY_ARRAY,)
 _FIELDS_MAX: Final = 32
+_STRIDE: Final = 512  # rows between two turns of the meter
 
 
 class Descending:
@@ -209,8 +210,11 @@ def _rows(document: Document, parts: tuple[Parts, ...], key: Callable[[Any], Key
         rows = rows_of(document, parts)
     except Failure:
         raise bad_value("cannot sort with keys that are parallel arrays") from None
-    spend(6 * len(rows) * len(parts))
-    return [tuple([_key(value, key) for value in row]) for row in rows]
+    keys: list[tuple[Key, ...]] = []
+    for first in range(0, len(rows), _STRIDE):
+        spend(6 * min(_STRIDE, len(rows) - first) * len(parts))
+        keys += [tuple([_key(value, key) for value in row]) for row in rows[first : first + _STRIDE]]
+    return keys
 
 
 def _key(value: Any, key: Callable[[Any], Key]) -> Key:
