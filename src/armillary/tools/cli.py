@@ -18,6 +18,7 @@ from armillary.storage.private import private_umask
 from armillary.tools.commands import parsers
 from armillary.tools.options import Option
 from armillary.tools.settings import OPTIONS, Settings, resolve
+from armillary.tools.terminal import printable
 from armillary.tools.transfer import arguments as transfers
 
 REFUSED = 2
@@ -65,7 +66,7 @@ def _main(arguments: Sequence[str] | None) -> int:
             return 0
         raise bad_request(f"There is no command {command!r}.")
     except Failure as failure:
-        print(f"armillary: {failure.message}", file=sys.stderr)
+        print(f"armillary: {printable(failure.message)}", file=sys.stderr)
         return REFUSED
     except BrokenPipeError:  # whoever read our output has seen enough; nothing more may be written at the exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,6 +16,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from armillary.tools.terminal import one_line, printable
+
 _PIPE_WIDTH = 140
 _BAR_CELLS = 20
 _LINE_EVERY_S = 5.0  # of progress that goes into a file or a pipe
@@ -36,10 +38,10 @@ class Screen:
 
     def say(self, text: str) -> None:
         # Lines are not cut for whoever searches them: a terminal wraps by itself.
-        self._console.print(escape(text), soft_wrap=True)
+        self._console.print(escape(printable(text)), soft_wrap=True)
 
     def heading(self, text: str) -> None:
-        self._console.print(f"[bold]{escape(text)}[/bold]")
+        self._console.print(f"[bold]{escape(printable(text))}[/bold]")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
         """Columns whose name begins with > are aligned to the right."""
@@ -48,7 +50,7 @@ class Screen:
         for column in columns:
             table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
         for row in rows:
-            table.add_row(*(escape(str(cell)) for cell in row))
+            table.add_row(*(escape(one_line(str(cell))) for cell in row))
         self._console.print(table)
 
     def bar(self, share: float, cells: int = _BAR_CELLS) -> str:

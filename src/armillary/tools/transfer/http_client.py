@@ -46,7 +46,10 @@ class HttpClient:
         """Raises Failure(UNAVAILABLE) if there is no answer: whether the request was carried out is not known then."""
         lines = [f"{method} {target} HTTP/1.1\r\nhost: {self._host_header}\r\ncontent-length: {len(body)}\r\n"]
         lines += [f"{name}: {value}\r\n" for name, value in headers]
-        request = "".join(lines).encode("ascii") + b"\r\n" + body
+        head = "".join(lines)
+        if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2:
+            raise bad_request(f"{self.url} is asked with a name or a token that has a line end in it.")
+        request = head.encode("ascii") + b"\r\n" + body
         connection = await self._connection()
         try:
             answer = await asyncio.wait_for(connection.send(request), TIMEOUT_S)
