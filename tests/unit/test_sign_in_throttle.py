@@ -71,6 +71,13 @@ async def test_the_first_are_free_and_the_others_stand_in_line(waits: list[float
     assert waits == []
 
 
+async def test_those_that_are_answered_at_once_count_too(waits: list[float]) -> None:
+    throttle = SignInThrottle(VirtualClock())
+    for _ in range(limits.SIGN_IN_FAILURES_FREE):
+        throttle.count("10.0.0.1")
+    assert await throttle.refused("10.0.0.1") and len(waits) == 1
+
+
 async def test_addresses(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SIGN_IN_FAILURES_FREE", 2)
     throttle = SignInThrottle(VirtualClock())

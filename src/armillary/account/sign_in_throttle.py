@@ -34,6 +34,10 @@ class SignInThrottle:
             await asyncio.sleep(wait_s)
         return True
 
+    def count(self, address: str) -> None:
+        """A failed sign-in that is answered at once, because its connection ends with the answer."""
+        self._wait_s(_network(address))
+
     def _wait_s(self, network: str) -> float | None:
         now_s = self._clock.elapsed_s()
         interval_s = 1 / limits.SIGN_IN_FAILURES_PER_S

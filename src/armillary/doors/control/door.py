@@ -87,6 +87,8 @@ class ControlDoor:
         try:
             self._check(request)
         except Failure as failure:
+            if failure.kind is Kind.UNAUTHORIZED and self.throttle is not None:
+                self.throttle.count(request.peer)
             return error_response(failure)
         return None
 

@@ -85,6 +85,8 @@ class SqlDoor:
         except Failure as failure:
             if failure.kind is Kind.UNAUTHORIZED:
                 self._sign_in_log.refused(request.peer, credential_kind(request.headers))
+                if self.throttle is not None:
+                    self.throttle.count(request.peer)
             return self._refuse(failure, h.activity_id(request.headers, self._activities))
         return None
 

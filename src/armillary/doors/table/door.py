@@ -90,6 +90,8 @@ class TableDoor:
             address = addresses.parse(request.target, self.accounts_of(request.headers))
             self._verify(request, address)
         except Failure as failure:
+            if self.throttle is not None:
+                self.throttle.count(request.peer)
             return self._refuse(request, failure, self._new_request_id())
         return None
 
