@@ -356,6 +356,22 @@ async def test_a_signature_limits_a_query_to_its_keys(house: TableHouse) -> None
     assert found == {("a", "2"), ("b", "1"), ("b", "2"), ("c", "1")}
 
 
+@pytest.mark.parametrize(
+    ("signed", "sent"),
+    [
+        ("/people(PartitionKey='p',RowKey='a%20b')", "/people(PartitionKey='p',RowKey='a%2520b')"),
+        ("/people(PartitionKey='p',RowKey='%25')", "/people(PartitionKey='p',RowKey='%2525')"),
+        ("/people(PartitionKey='p',RowKey='a')", "/people(PartitionKey='p',RowKey='A')"),
+        ("/people(PartitionKey='p',RowKey='a')", "/People(PartitionKey='p',RowKey='a')"),
+        ("/people(PartitionKey='p',RowKey='a%20b')", "/people(PartitionKey='p',RowKey='a+b')"),
+    ],
+)
+async def test_a_signature_is_for_one_entity(house: TableHouse, signed: str, sent: str) -> None:
+    headers = house.signed("GET", signed, {})
+    assert (await house.send("GET", sent.encode(), headers)).status == 401
+    assert (await house.send("GET", signed.encode(), headers)).status == 404  # known, and there is none
+
+
 ESCAPES = [
     "PartitionKey ge '') or (PartitionKey eq 'a'",
     "true) or (true",

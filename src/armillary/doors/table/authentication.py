@@ -132,7 +132,9 @@ def _spellings(address: Address) -> list[bytes]:
     """The path as other libraries write it: with what needs no escape plain, with all of it escaped, and decoded."""
     plain = unquote(address.path.decode("latin-1"), encoding="utf-8", errors="surrogateescape")
     texts = [quote(plain, safe=_EITHER_WAY, errors="surrogateescape"), quote(plain, errors="surrogateescape")]
-    spellings = [text.encode("ascii") for text in texts] + [plain.encode("utf-8", "surrogateescape")]
+    spellings = [text.encode("ascii") for text in texts]
+    if "%" not in plain:  # else it may read like the escaped path of another entity, whose signature would fit
+        spellings.append(plain.encode("utf-8", "surrogateescape"))
     if address.place is Place.SERVICE:
         spellings += [b"", b"/"]  # clients differ in whether nothing is a path
     return [each for each in dict.fromkeys(spellings) if each != address.path]
