@@ -4,6 +4,8 @@ as trees, and what is put into lines has no line ends."""
 from __future__ import annotations
 
 import ast
+import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 import armillary
 from armillary.errors import Failure
 from armillary.tools.cli import main
+from armillary.tools.logs import JsonLines, TextLines
 from armillary.tools.terminal import one_line, printable
 from armillary.tools.transfer.http_client import HttpClient
 
@@ -101,6 +104,20 @@ async def test_the_client_writes_no_header_that_is_two(headers: list[tuple[str, 
         await client.request("GET", "/", headers)
     with pytest.raises(Failure, match="line end"):
         await client.request("GET", "/ HTTP/1.1\r\nhost: evil\r\n\r\n", ())
+
+
+@pytest.mark.parametrize("log_format", [TextLines, JsonLines])
+def test_a_record_of_the_log_is_one_line(log_format: type[TextLines | JsonLines]) -> None:
+    hostile = "shop\r\n2026-01-01 00:00:00,000 INFO armillary: the key was changed\u2028\x1b[2J"
+    written = log_format(lambda: ()).format(logging.makeLogRecord({"msg": "dropped %s", "args": (hostile,)}))
+    assert len(written.splitlines()) == 1 and "\x1b" not in written
+    try:
+        raise RuntimeError(hostile)
+    except RuntimeError:
+        record = logging.makeLogRecord({"msg": "it failed", "exc_info": sys.exc_info()})
+    first, *others = log_format(lambda: ()).format(record).split("\n")
+    assert "it failed" in first
+    assert all(line.startswith("    ") for line in others), others
 
 
 def test_what_a_terminal_obeys_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

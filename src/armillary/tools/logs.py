@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from armillary.tools.terminal import json_line, one_line
+
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_FURTHER: Final = "\n    "  # before every line of a record but the first
 _TAKEN_OUT: Final = "[redacted]"
 # Signatures in addresses and headers, tokens of the control API, keys and passwords in connection strings.
 _SECRET: Final = re.compile(
@@ -43,8 +46,13 @@ class TextLines(logging.Formatter):
         super().__init__(_TEXT)
         self._secrets = secrets
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (its name in the standard library)
+        # Names that clients chose stand in messages. Whatever is in them, a message is one line.
+        return one_line(super().formatMessage(record))
+
     def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record), self._secrets())
+        # A traceback has further lines: they are indented, so none of them looks like another record.
+        return redacted(one_line(super().format(record), _FURTHER), self._secrets())
 
 
 class JsonLines(logging.Formatter):
@@ -66,4 +74,4 @@ class JsonLines(logging.Formatter):
             content["traceback"] = self.formatException(record.exc_info)
         secrets = list(self._secrets())
         shown = {name: redacted(value, secrets) if isinstance(value, str) else value for name, value in content.items()}
-        return json.dumps(shown, ensure_ascii=False, default=str)
+        return json_line(json.dumps(shown, ensure_ascii=False, default=str))

@@ -20,6 +20,11 @@ def one_line(text: str, continued: str = "\\n") -> str:
     return _LINE_END.sub(lambda found: continued * len(found.group()), printable(text))
 
 
+def json_line(text: str) -> str:
+    """JSON that leaves other than ASCII characters as they are, in one line all the same."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found.group())
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
