@@ -207,6 +207,22 @@ def test_commands_on_the_same_machine_find_the_server(secured: ServerProcess, op
     json.loads(outcome.stdout)
 
 
+def test_connection_strings_are_what_clients_read(secured: ServerProcess, operator: Operator) -> None:
+    bearer = {"Authorization": f"Bearer {CONTROL_KEY}"}
+    context = operator.trusting(operator.client_file)
+    status, body = get(secured.port, "/_armillary/account/connection-strings", context, bearer)
+    assert status == 200
+    found = {each["door"]: each["value"] for each in json.loads(body)["connectionStrings"]}
+    root = str(operator.root_file)
+    with CosmosClient.from_connection_string(found["sql"], connection_verify=root) as sql:
+        list(sql.list_databases())
+    with TableServiceClient.from_connection_string(found["table"], connection_verify=root) as tables:
+        list(tables.list_tables())
+    with MongoClient(found["mongo"], tlsCAFile=root) as mongo:
+        assert mongo.admin.command("ping")["ok"] == 1
+    assert found["gremlin"].startswith(f"AccountEndpoint=wss://127.0.0.1:{port_of(secured, 'gremlin')}/;AccountKey=")
+
+
 async def test_a_new_certificate_is_taken_over_on_hangup(secured: ServerProcess, operator: Operator) -> None:
     doors = ("sql", "table", "mongo", "gremlin")
 
@@ -299,6 +315,9 @@ def test_what_is_advertised_is_what_clients_are_told(tmp_path: Path) -> None:
         trusting = ssl.create_default_context(cafile=str(tmp_path / "data" / "certificate.pem"))
         for host in ("db.example", "localhost", "127.0.0.1"):
             shown(server.port, trusting, host)
+        listed = run_armillary("account-keys", "connection-strings", "--data", str(server.directory))
+        assert f"AccountEndpoint=http://db.example:{server.port}/;AccountKey={KEY};" in listed.stdout
+        assert f"TableEndpoint=http://db.example:{port_of(server, 'table')}/;" in listed.stdout
         # MongoDB's hello.
         mongo_port = port_of(server, "mongo")
         address = f"mongodb://localhost:{quote_plus(KEY)}@localhost:{mongo_port}/?directConnection=true"

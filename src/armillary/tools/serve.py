@@ -84,7 +84,8 @@ async def serve(settings: Settings, secrets: set[str | None] | None = None) -> N
         credentials.on_change.append(lambda: hidden.update(credentials.keys.values()))
         tls = DoorTls(settings, machine)
         await tls.check()
-        sql = await _open_doors(settings, account, machine, credentials, tls, crowd)
+        addresses: dict[str, str] = {}
+        sql = await _open_doors(settings, account, machine, credentials, tls, crowd, addresses)
         opened.push_async_callback(sql.close, _GRACE_S)
         hidden.add(read_control(settings.directory).key)
         doors = {"sql": sql}
@@ -100,6 +101,7 @@ async def serve(settings: Settings, secrets: set[str | None] | None = None) -> N
             opened.push_async_callback(gremlin.close, _GRACE_S)
             doors["gremlin"] = gremlin
         tls.reload_on_hangup(doors)
+        addresses.update({name: settings.client_url(name, door.port) for name, door in doors.items()})
         _announce(
             settings,
             **{name: f"{_scheme(name)}://{_in_url(settings.host)}:{door.port}" for name, door in doors.items()},
@@ -157,7 +159,13 @@ def _account_settings(settings: Settings) -> AccountSettings:
 
 
 async def _open_doors(
-    settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls, crowd: Crowd
+    settings: Settings,
+    account: Account,
+    machine: Clock,
+    credentials: Credentials,
+    tls: DoorTls,
+    crowd: Crowd,
+    addresses: dict[str, str],
 ) -> Listener:
     """The SQL door, and under a prefix of its own on the same port the control door."""
     sql = SqlDoor(account, _account_keys(credentials), accepts_aad=settings.accepts_aad, signing_clock=machine)
@@ -173,6 +181,7 @@ async def _open_doors(
         needs_certificate=settings.tls_client_ca is not None,
         clock=account.clock if isinstance(account.clock, MovableClock) else None,
         credentials=credentials,
+        addresses=addresses,
     )
     sql.throttle = control.throttle = credentials.sign_in_throttle
     reception = Reception(sql, CONTROL_PREFIX, control)

@@ -395,6 +395,19 @@ class Settings:
         given = self.mongo_advertised_host or self.advertised_host
         return f"[{given}]" if given is not None and given.count(":") > 1 and "[" not in given else given
 
+    def client_url(self, door: str, port: int) -> str:
+        """Where clients reach a door that listens on this port."""
+        host = self.advertised_host or {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
+        address = f"{f'[{host}]' if ':' in host else host}:{port}"
+        if door == "sql":
+            address = self.advertised_address(port) or address
+        elif door == "mongo" and self.mongo_address is not None:
+            has_port = ":" in self.mongo_address.rpartition("]")[2]
+            address = self.mongo_address if has_port else f"{self.mongo_address}:{port}"
+        secure = self.requires_tls or self.tls_certificate is not None
+        scheme = {"mongo": "mongodb", "gremlin": "wss" if secure else "ws"}.get(door, "https" if secure else "http")
+        return f"{scheme}://{address}"
+
     @property
     def named_hosts(self) -> list[str]:
         """The names besides loopback under which clients reach the server: of --host and --advertise."""

@@ -8,7 +8,7 @@ nothing else; only the server's health is told to anybody.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from armillary.account.account import Account
@@ -52,12 +52,16 @@ class ControlDoor:
         needs_certificate: bool = False,
         clock: MovableClock | None = None,
         credentials: Credentials | None = None,
+        addresses: Mapping[str, str] | None = None,
         connection_count: Callable[[], int] = lambda: 0,
     ) -> None:
         self.account = account
         self.clock = clock  # None: it cannot be moved
         self.connection_count = connection_count
         self.credentials = credentials
+        self.addresses: Mapping[str, str] = (
+            addresses if addresses is not None else {}
+        )  # of the doors, as clients reach them; known once all are open
         self.transfers = snapshots.Transfers()
         self.begun_s = account.clock.elapsed_s()
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
@@ -165,6 +169,7 @@ _ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("DELETE", "faults/{}", faults.delete_rule),
     ("GET", "account/keys", account_keys.list_keys),
     ("POST", "account/keys/{}/regenerate", account_keys.regenerate_key),
+    ("GET", "account/connection-strings", account_keys.list_connection_strings),
     ("GET", "snapshots", snapshots.list_snapshots),
     ("GET", "snapshots/{}", snapshots.show_snapshot),
     ("POST", "snapshots/{}", snapshots.take_snapshot),

@@ -42,7 +42,8 @@ def add_keeping(commands: Commands, add_command: AddCommand, of_server: Complete
             parser.add_argument("--keep", metavar="N", type=int, required=True, help="how many stay")
 
     keys = add_command(commands, "account-keys", "show and change the keys that clients sign with")
-    verbs = keys.add_subparsers(dest="verb", required=True, metavar="list|regenerate")
+    verbs = keys.add_subparsers(dest="verb", required=True, metavar="list|connection-strings|regenerate")
     of_server(add_command(verbs, "list", "show the keys"))
+    of_server(add_command(verbs, "connection-strings", "show what clients of each door are configured with"))
     regenerate = of_server(add_command(verbs, "regenerate", "put a new key in the place of one, at once and for good"))
     regenerate.add_argument("key", choices=("primary", "secondary", "primaryReadonly", "secondaryReadonly"))

@@ -29,6 +29,7 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("partitions", ""): partitions.draw_partitions,
     ("keys", ""): partitions.draw_keys,
     ("account-keys", "list"): account_keys.list_keys,
+    ("account-keys", "connection-strings"): account_keys.list_connection_strings,
     ("account-keys", "regenerate"): account_keys.regenerate_key,
     ("feed", "tail"): feeds.tail,
     ("script", "list"): scripting.list_scripts,
