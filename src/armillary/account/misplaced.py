@@ -19,10 +19,10 @@ from armillary.model.encoding import FORMAT_JSON, unpack_header
 from armillary.model.items import strip_system_properties
 from armillary.model.keys import Key, to_header
 from armillary.model.resources import ResourceType
+from armillary.partition.extraction import Extractor
 from armillary.partition.operations import Draft, MemberFailed, Operation, Verb, bson_draft, draft
 from armillary.partition.partition import Partition
-from armillary.partition.together import Share, write_together
-from armillary.storage.engine import Engine, View
+from armillary.storage.engine import Engine, Store, Txn, View
 
 _REFUSALS = (Kind.CONFLICT, Kind.KEY_FULL, Kind.TOO_LARGE, Kind.BAD_REQUEST)  # of an item; others are of storage
 
@@ -31,6 +31,7 @@ _REFUSALS = (Kind.CONFLICT, Kind.KEY_FULL, Kind.TOO_LARGE, Kind.BAD_REQUEST)  # 
 class Misplaced:
     container: Container
     partition: Partition  # that it lies in
+    number: int
     stored: bytes
     item_id: str
     key: Key  # its own
@@ -68,33 +69,44 @@ async def find_misplaced(engine: Engine, clock: Clock) -> AsyncIterator[Misplace
 
 
 def _in_partition(view: View, container: Container, partition: Partition) -> Iterator[Misplaced]:
-    for _, stored in view.scan(layout.ITEMS, layout.space_end(layout.ITEMS)):
+    for place, stored in view.scan(layout.ITEMS, layout.space_end(layout.ITEMS)):
         document = documents.json_document(stored, container.schema)
         key = container.key_of(document)
         epk = container.effective_key(key)
         if epk != unpack_header(stored).epk or not partition.range.contains(epk):
-            yield Misplaced(container, partition, stored, str(document["id"]), key, epk)
+            number = int.from_bytes(place[-layout.RID_BYTES :], "big")
+            yield Misplaced(container, partition, number, stored, str(document["id"]), key, epk)
 
 
-async def move(misplaced: Misplaced, set_aside: Callable[[dict[str, Any]], None]) -> bool:
-    """Store an item where it belongs, in the transaction that removes it from where it lies. Where its id or a unique
-    value is taken there, it is given to `set_aside`, which makes it durable, and removed. Whether it was moved."""
-    container, partition, epk = misplaced.container, misplaced.partition, misplaced.epk
-    removal = Operation(Verb.DELETE, unpack_header(misplaced.stored).epk, misplaced.key, misplaced.item_id, is_any=True)
-    target = container.partition_for(epk)
+async def move(misplaced: Misplaced, clock: Clock, set_aside: Callable[[dict[str, Any]], None]) -> bool:
+    """Store an item where it belongs, in the transaction that takes it from where it lies. Where its id or a unique
+    value is taken there, it is given to `set_aside`, which makes it durable, and taken out. Whether it was moved."""
+    source, container = misplaced.partition, misplaced.container
+
+    def extract(txn: Txn) -> None:
+        head = source.head_in(txn)
+        extractor = Extractor(txn, container.schema, head, {}, None, clock.now_s(), source.range)
+        extractor.extract(misplaced.number)
+        extractor.finish()
+
+    def both(txn: Txn) -> None:
+        extract(txn)
+        create(txn)
+
     try:
-        creation = Operation(Verb.CREATE, epk, misplaced.key, misplaced.item_id, draft=_draft(misplaced))
-        if target is partition:
-            await partition.write_all([removal, creation])
+        creation = Operation(Verb.CREATE, misplaced.epk, misplaced.key, misplaced.item_id, draft=_draft(misplaced))
+        store, create = container.partition_for(misplaced.epk).share([creation], None)
+        if store is source.store:
+            await store.write(both)
         else:
-            shares = [Share(partition, [removal], None), Share(target, [creation], None)]
-            await write_together(shares, lambda: None, lambda: None)
+            parts: list[tuple[Store, Callable[[Txn], Any]]] = [(source.store, extract), (store, create)]
+            await store.write_together(parts)
     except (MemberFailed, Failure) as failed:
         refusal = failed.failure if isinstance(failed, MemberFailed) else failed
         if refusal.kind not in _REFUSALS:
             raise refusal from None
         set_aside({**misplaced.to_json(), "reason": refusal.message})
-        await partition.write(removal)
+        await source.store.write(extract)
         return False
     return True
 

@@ -138,11 +138,14 @@ class Transfer:
         progress, lows, owners = self.progress, self._lows, self._owners
         heads = [target.head for target in self.targets]
         is_divided = len(loaders) > 1
+        low, high = self.targets[0].low, self.targets[-1].high
         for portion in _portions(kept.scan(layout.ITEMS, layout.space_end(layout.ITEMS))):
             parts: list[list[tuple[bytes, bytes]]] = [[] for _ in loaders]
             for pair in portion:
                 key, stored = pair
                 epk = epk_of(stored)
+                if not low <= epk < high:
+                    raise _misplaced()
                 owner = bisect_right(lows, epk) - 1 if is_divided else 0
                 parts[owner].append(pair)
                 size_bytes = len(stored) - FIXED_HEADER_BYTES - len(epk)
@@ -483,3 +486,11 @@ async def _all(writes: Sequence[Awaitable[None]]) -> None:
     for outcome in await asyncio.gather(*writes, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
+
+
+def _misplaced() -> Failure:
+    """Neither child could own the item, and what is found by its key would be lost."""
+    return Failure(
+        Kind.CORRUPT,
+        "An item lies outside of the partition's range. Stop the server and run `armillary check --repair`.",
+    )

@@ -89,7 +89,7 @@ async def repair(directory: Path, permissions: Permissions = "private") -> str:
         copy = _free_name(directory, "before-repair")
         (await engine.checkpoint()).rename(copy)
         aside = SetAside(_free_name(directory, "misplaced", ".jsonl"))
-        moved = sum([await move(each, aside.add) for each in misplaced])
+        moved = sum([await move(each, clock, aside.add) for each in misplaced])
     finally:
         await engine.close()
     told = f"{directory}: moved {moved} items to the partitions that they belong to"
