@@ -50,13 +50,14 @@ class World(logging.Handler):
         assert self.place.account is not None
         return self.place.account
 
-    async def open(self, throughput_ru: int, **policies: Any) -> None:
+    async def open(self, throughput_ru: int, *, is_empty: bool = False, **policies: Any) -> None:
         self._note_own()
         account = await Account.open(self.engine, self.clock, self._settings)
         database = await containers.create_database(account, {"id": "db"}, None)
         await containers.create_container(account, database, DEFINITION | policies, Throughput(throughput_ru))
         self.place.put(account)
-        await prepare(self.port(), self.history, self.seed, BALLAST_BYTES, self.keys)
+        if not is_empty:
+            await prepare(self.port(), self.history, self.seed, BALLAST_BYTES, self.keys)
 
     def port(self) -> InsidePort:
         return InsidePort(self.place, random.Random(f"port/{self.dice.random()}"))

@@ -1,0 +1,80 @@
+"""Partitions that are emptied and filled at once, changes of policy and items that expire, in one process from a seed:
+the index answers what the items are, and clients find what they were told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+from faults.elastic.port import Refused
+from faults.elastic.tides import DEFINITION, Events, Tide
+from faults.elastic.world import World, simulate
+from faults.test_elastic_simulation import crashes, reshapes, reshapes_and_crashes
+
+from armillary.account.account import AccountSettings
+from armillary.model.indexing import ItemTerms
+from armillary.partition.presence import note_item
+from armillary.partition.writer import Writer
+
+DEFECT_SEEDS = 100  # of which one in ten notices the rarer one
+
+
+async def nothing(world: World, stopping: asyncio.Event) -> None:
+    await stopping.wait()
+
+
+EVENTS: list[Events] = [nothing, reshapes, crashes, reshapes_and_crashes]
+
+
+def run_one(seed: int, events: Events) -> World:
+    async def run(world: World) -> None:
+        await world.open(world.dice.choice((400, 400, 400, 12_000)), is_empty=True, **DEFINITION)
+        await Tide(world).run(events)
+
+    world = simulate(seed, run, AccountSettings())
+    print(world.report([]))
+    return world
+
+
+@pytest.mark.parametrize("events", EVENTS)
+def test_the_index_is_right(seed: int, events: Events) -> None:
+    assert run_one(seed, events).history.tally["questions"] > 100
+
+
+@pytest.mark.soak
+def test_the_index_is_right_for_long(seed: int) -> None:
+    for each in range(seed, seed + int(os.environ.get("ARMILLARY_SOAK_SEEDS", "500"))):
+        run_one(each, EVENTS[each % len(EVENTS)])
+
+
+def memory_is_trusted(patch: pytest.MonkeyPatch) -> None:
+    """Paths that all items have, by what was acknowledged last, whatever is under way."""
+
+    def note_paths(self: Writer, terms: ItemTerms, *, is_first: bool = False) -> None:
+        known, number = self._presence, self._schema.rules.number
+        if known is not None and known.holds(number, terms.terms):
+            return
+        becomes = note_item(self._txn, self.head, number, terms.terms, self._lsn, is_first=is_first)
+        if becomes is not None:
+            self._presence = self.new_presence = becomes
+
+    patch.setattr(Writer, "_note_paths", note_paths)
+
+
+def expiry_stays_behind(patch: pytest.MonkeyPatch) -> None:
+    """An item that is written again keeps the end that it had."""
+    patch.setattr(Writer, "_delete_expiry", lambda *_: None)
+
+
+@pytest.mark.parametrize("defect", [pytest.param(memory_is_trusted, marks=pytest.mark.soak), expiry_stays_behind])
+def test_planted_defects_are_noticed(seed: int, monkeypatch: pytest.MonkeyPatch, defect: Any) -> None:
+    defect(monkeypatch)
+    for each in range(seed, seed + DEFECT_SEEDS):
+        try:
+            run_one(each, nothing)
+        except (AssertionError, Refused) as noticed:
+            print(f"noticed with --seed {each}: {str(noticed)[:400]}")
+            return
+    pytest.fail(f"--seed {seed}: {defect.__name__} was not noticed in {DEFECT_SEEDS} runs")
