@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 
+from faults import emptied
 from faults.client import connected
 from faults.ledger import Ledger
 from faults.server import ARMILLARY, Server, check_directory
@@ -131,6 +132,7 @@ class Supervisor(Server):
                 return  # what was not listed need not be lost
             ledger.compare(items)
             ledger.compare_definitions(await read_definitions(client))
+            await emptied.compare(client, ledger, [each.emptying for each in self._writers], is_final=is_final)
             # The list and the point read must tell the same.
             shown = {item["id"]: item for item in items}
             sample = self._dice.sample(open_ids, min(len(open_ids), POINT_READS))

@@ -28,10 +28,10 @@ async def nothing(world: World, stopping: asyncio.Event) -> None:
 EVENTS: list[Events] = [nothing, reshapes, crashes, reshapes_and_crashes]
 
 
-def run_one(seed: int, events: Events) -> World:
+def run_one(seed: int, events: Events, rounds: int = 16) -> World:
     async def run(world: World) -> None:
         await world.open(world.dice.choice((400, 400, 400, 12_000)), is_empty=True, **DEFINITION)
-        await Tide(world).run(events)
+        await Tide(world).run(events, rounds)
 
     world = simulate(seed, run, AccountSettings())
     print(world.report([]))
@@ -40,7 +40,7 @@ def run_one(seed: int, events: Events) -> World:
 
 @pytest.mark.parametrize("events", EVENTS)
 def test_the_index_is_right(seed: int, events: Events) -> None:
-    assert run_one(seed, events).history.tally["questions"] > 100
+    assert run_one(seed, events, rounds=6).history.tally["questions"] > 50
 
 
 @pytest.mark.soak

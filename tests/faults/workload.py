@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from faults import emptied
 from faults.client import Answer, Client, ConnectionLost
 from faults.ledger import Chain, Counter, Group, Ledger, Outcome, State, Violation, filler
 
@@ -44,6 +45,7 @@ async def prepare(client: Client, ledger: Ledger) -> None:
             {"x-ms-offer-throughput": str(THROUGHPUT_RU)},
             is_feed=True,
         ),
+        await client.request("POST", f"dbs/{DATABASE}/colls", emptied.DEFINITION, is_feed=True),
     ]
     for number in range(SHARED):
         counter = ledger.counters[f"counter{number}"] = Counter(f"counter{number}", f"k{number}")
@@ -54,7 +56,7 @@ async def prepare(client: Client, ledger: Ledger) -> None:
         answers.append(await client.request("POST", DOCS, first, key_header(chain.key), is_feed=True))
     for answer in answers:
         assert answer.status == 201, answer
-    ledger.definitions.settled = {CONTAINER: ""}
+    ledger.definitions.settled = {CONTAINER: "", emptied.EMPTIED: ""}
 
 
 def key_header(key: str) -> dict[str, str]:
@@ -112,6 +114,7 @@ class Writer:
         self._is_first = number == 0  # also looks after the containers
         self._singles = [self._group(f"c{number}s{each}") for each in range(SINGLES_EACH)]
         self._batches = [self._group(f"c{number}b{each}") for each in range(BATCHES_EACH)]
+        self.emptying = emptied.Emptying(number, ledger, dice)
         self.refused_full = 0
 
     def _group(self, name: str) -> Group:
@@ -121,6 +124,7 @@ class Writer:
     async def run(self, port: int, stopping: asyncio.Event) -> None:
         steps: list[Callable[[], Coroutine[Any, Any, None]]]
         steps = [self._single, self._single, self._single, self._single, self._batch, self._count, self._link]
+        steps += [self._empty]
         if self._is_first:
             steps.append(self._define)
         try:
@@ -134,6 +138,9 @@ class Writer:
             pass
         finally:
             self._client.close()
+
+    async def _empty(self) -> None:
+        await self.emptying.step(self._client)
 
     # Single items of its own.
 
@@ -347,16 +354,18 @@ class Writer:
         group = self._ledger.definitions
         if group.open_event is not None:
             return
-        name = self._dice.choice((CONTAINER, "other1", "other2"))
+        name = self._dice.choice((CONTAINER, emptied.EMPTIED, "other1", "other2"))
         token = self._ledger.token()
         link = f"dbs/{DATABASE}/colls/{name}"
-        if name != CONTAINER and name in group.settled:
+        is_staying = name in (CONTAINER, emptied.EMPTIED)
+        if not is_staying and name in group.settled:
             after = {other: text for other, text in group.settled.items() if other != name}
             await self._send_definition(group, f"delete {name} {token}", after, 204, "DELETE", link, None)
             return
         after = {**group.settled, name: token}
-        body = {**DEFINITION, "id": name, "indexingPolicy": {"excludedPaths": [{"path": f"/{token}/*"}]}}
-        if name == CONTAINER:
+        definition = emptied.DEFINITION if name == emptied.EMPTIED else DEFINITION
+        body = {**definition, "id": name, "indexingPolicy": {"excludedPaths": [{"path": f"/{token}/*"}]}}
+        if is_staying:
             await self._send_definition(group, f"replace {name} {token}", after, 200, "PUT", link, body)
         else:
             link = f"dbs/{DATABASE}/colls"

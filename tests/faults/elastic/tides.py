@@ -29,7 +29,7 @@ from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
 from armillary.partition.upkeep import Look
 
-CLIENTS, ROUNDS = 4, 16
+CLIENTS = 4
 KEYS = ("k0", "k1", "k2")
 ORDERED = ("due", "total", "kind")  # always in the index
 FILTERED = ("a", "b", "c")  # in the index or not, as the policy of the moment says
@@ -60,11 +60,11 @@ class Tide:
         self._shapes: list[tuple[str, ...]] = []  # what the items of each client have, in this tide
         self._stopping = asyncio.Event()
 
-    async def run(self, events: Events) -> None:
+    async def run(self, events: Events, rounds: int) -> None:
         world = self.world
         happening = world.start(self._happen(events))
         governing = world.start(self._govern())
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             ebb = self.dice.choice((SINGLY, SINGLY, SINGLY, TOGETHER, TOGETHER, REPLACED, EXPIRED))
             self._reshape()
             names = self.dice.sample(range(CLIENTS), CLIENTS)
@@ -321,7 +321,7 @@ class Tide:
         """What upkeep does now and then, at any time."""
         try:
             look = await Look.begin(partition, schema)
-            while look is not None and not await look.go_on(1):
+            while look is not None and not await look.go_on(1):  # noqa: ASYNC110 - one batch at a time
                 await asyncio.sleep(0)
         except Failure as failure:
             if failure.kind not in (Kind.RANGE_BUSY, Kind.RANGE_GONE):
