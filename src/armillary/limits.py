@@ -226,8 +226,8 @@ LINGER_BYTES_MAX = 16 * MB
 LINGER_SECONDS = 2.0  # how long a refused client may go on sending, so that it reads the refusal and not a reset
 CONNECTIONS_MAX = 4096  # over all doors
 # Strangers: connections that have not shown a key. Monitors of MongoDB's drivers never do, two for each client.
-STRANGERS_PER_ADDRESS_MAX = 1024
-STRANGER_QUIET_SECONDS = 1.0  # a stranger that was heard since is not sent away for another one
+# An address may have half of all connections as strangers.
+STRANGER_SILENT_SECONDS = 1.0  # whoever has come and said nothing for so long goes first
 STRANGER_BYTES_MAX = 64 * KB  # of a request's body or a message before its sender is known
 STRANGER_CHUNKS_MAX = 256  # that such a body comes in
 UNFINISHED_BYTES_MAX = 16 * MB  # of all that strangers have begun and not ended; the oldest goes

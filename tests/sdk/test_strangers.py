@@ -217,6 +217,7 @@ def attacked(place: tuple[str, int], sent: bytes) -> list[socket.socket]:
 def test_what_strangers_cost(host: ServerProcess, door: str) -> None:
     attacks = {"mongo": mongo_attacks, "gremlin": gremlin_attacks}.get(door, lambda: HTTP)() | EVERYWHERE
     place = place_of(host, door)
+    logged = len(host.log)
     for _ in range(3):  # what is made once is nobody's cost
         _read(host)
         for line in attacked(place, hello_of_tls()):
@@ -239,6 +240,9 @@ def test_what_strangers_cost(host: ServerProcess, door: str) -> None:
         if each_bytes > BYTES_MAX or each_ms > CPU_MS_MAX:
             too_much.append((name, each_bytes, each_ms))
     assert not too_much
+    logged_bytes = len(host.log) - logged
+    print(f"{door:8} {logged_bytes} bytes were logged")
+    assert logged_bytes < 20_000
 
 
 def _read(server: ServerProcess) -> None:

@@ -34,6 +34,7 @@ def on_uvloop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 async def echo(request: Request) -> Response:
     """Answers with what it was asked; the path says how."""
+    request.is_known = True
     path = request.target.partition(b"?")[0].decode()
     if path.startswith("/wait"):
         await asyncio.sleep(0.03)
@@ -498,7 +499,7 @@ async def test_leaving_in_the_middle_of_an_answer_disturbs_nobody() -> None:
 
 @on_uvloop
 async def test_too_many_connections_are_refused_with_an_answer() -> None:
-    async with serving(crowd=Crowd(3)) as (listener, connect):
+    async with serving(crowd=Crowd(3, per_address_max=3)) as (listener, connect):
         kept = [await connect() for _ in range(3)]
         for client in kept:
             client.send(get("/"))

@@ -76,19 +76,37 @@ class Party:
         return guest
 
 
-def test_of_one_address_the_stranger_that_was_quiet_for_longest_goes() -> None:
+def test_of_one_address_the_silent_go_first_and_then_the_quiet() -> None:
     party = Party(per_address_max=3)
     guests = {name: party.come(name) for name in "abc"}
     party.come("elsewhere", "10.0.0.2")
-    assert party.crowd.enter("10.0.0.1", lambda: None) is None  # all of them have just come
+    for name in "ab":
+        guests[name].hear()
     party.clock.advance(5)
     guests["a"].hear()
     party.come("d")
-    assert party.gone == ["b"]
-    guests["c"].recognise()
+    assert party.gone == ["c"]  # it has said nothing
     party.come("e")
-    assert party.gone == ["b"]
-    assert (party.crowd.count, party.crowd.stranger_count) == (5, 4)
+    assert party.gone == ["c", "b"]  # nothing for longest, and the newest have just come
+    party.come("f")
+    assert party.gone == ["c", "b", "a"]
+    party.come("g")
+    assert party.gone == ["c", "b", "a", "d"]
+    assert (party.crowd.count, party.crowd.stranger_count) == (4, 4)
+
+
+def test_a_flood_never_keeps_a_client_with_a_key_out() -> None:
+    """Whatever strangers of its address do, it comes in, and stays once it has shown its key."""
+    party = Party(connections_max=8, per_address_max=6)
+    for number in range(50):
+        party.come(f"silent {number}")
+        party.come(f"busy {number}").hear()
+        if number % 10 == 0:
+            newcomer = party.come(f"honest {number}")
+            assert not newcomer.is_shed
+            newcomer.recognise()
+            party.clock.advance(0.01)
+    assert not [name for name in party.gone if name.startswith("honest")]
 
 
 def test_those_who_are_known_have_no_limit_for_an_address() -> None:
@@ -98,7 +116,6 @@ def test_those_who_are_known_have_no_limit_for_an_address() -> None:
         party.come(str(number)).recognise()
     party.clock.advance(100)
     party.come("a"), party.come("b")
-    party.clock.advance(100)
     party.come("c")
     assert party.gone == ["a"]
     assert party.crowd.count == 102
@@ -106,11 +123,11 @@ def test_those_who_are_known_have_no_limit_for_an_address() -> None:
 
 def test_where_there_is_no_room_strangers_go_first_and_then_it_is_said() -> None:
     party = Party(connections_max=4)
-    known = [party.come(str(number)) for number in range(3)]
-    for guest in known:
-        guest.recognise()
-    party.come("silent")
-    party.clock.advance(2)
+    known = []
+    for number in range(3):
+        known.append(party.come(str(number)))
+        known[-1].recognise()
+    party.come("silent", "10.0.0.2")
     newcomer = party.come("newcomer")
     assert party.gone == ["silent"] and not newcomer.is_shed
     newcomer.recognise()

@@ -37,6 +37,7 @@ def on_uvloop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def say_how(request: Request) -> Response:
+    request.is_known = True
     if request.target == b"/big":
         return Response(200, (), b"x" * 3_000_000)
     return Response(200, (), b"tls" if request.is_tls else b"plain")
@@ -130,6 +131,37 @@ async def test_a_handshake_that_never_ends_is_cut_off(tmp_path: Path) -> None:
 
 
 @on_uvloop
+async def test_handshakes_under_way_are_counted_and_make_room(tmp_path: Path) -> None:
+    trusting = ssl.create_default_context(cafile=str(ensure_certificate(tmp_path)[0]))
+    crowd = Crowd(20, per_address_max=3)
+    async with listening(tls=lambda: development_context(tmp_path), crowd=crowd) as listener:
+        assert await ask(listener.port, trusting) == b"tls"
+        await until(lambda: crowd.count == 0, "the first connection is gone")
+        begun = []
+        for number in range(6):
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(b"\x16\x03\x01\x02\x00\x01" if number % 2 else hello_of_tls())
+            begun.append((reader, writer))
+            await until(lambda least=number: crowd.count > min(least, 2), "it is counted")
+        assert (crowd.count, crowd.stranger_count) == (3, 3)
+        for reader, _ in begun[:3]:  # they made room
+            with contextlib.suppress(ConnectionError):
+                while await asyncio.wait_for(reader.read(10_000), PATIENCE_S):
+                    pass
+        assert await ask(listener.port, trusting) == b"tls"
+        for _, writer in begun:
+            writer.close()
+        await until(lambda: crowd.count == 0, "all of them are gone")
+
+
+def hello_of_tls() -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+@on_uvloop
 async def test_silent_connections_do_not_hold_up_the_close() -> None:
     listener = await listen("127.0.0.1", 0, say_how)
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
@@ -214,10 +246,15 @@ async def test_accepting_survives_a_shortage_of_file_descriptors() -> None:
 
 @on_uvloop
 async def test_more_connections_than_a_refusal_is_worth_are_dropped() -> None:
-    async with listening(crowd=Crowd(2)) as listener:
-        clients = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(40)]
+    async with listening(crowd=Crowd(2, per_address_max=2)) as listener:
+        clients = []
         outcomes = []
-        for reader, writer in clients:
+        for number in range(40):
+            clients.append(await asyncio.open_connection("127.0.0.1", listener.port))
+            if number < 2:  # these show a key
+                clients[-1][1].write(GET)
+                outcomes.append((await asyncio.wait_for(clients[-1][0].read(12), PATIENCE_S))[9:])
+        for reader, writer in clients[2:]:
             writer.write(GET)
             try:
                 outcomes.append((await asyncio.wait_for(reader.read(12), PATIENCE_S))[9:])

@@ -1,9 +1,9 @@
 """All connections of the server, over all doors, from the moment they are accepted: how many there are, and which of
 them are strangers, who have not yet shown a key.
 
-Strangers cost little: they are bounded in number for each address, in the bytes of what they have begun and not ended,
-and whenever there is no room it is the one that was quiet for longest who goes. Whoever has shown a key is counted, and
-otherwise left alone: on loopback and behind a proxy all clients have one address.
+Strangers cost little: they are bounded in number for each address and in the bytes of what they have begun and not
+ended. Where there is no room one of them goes, so that whoever comes next can show a key. Whoever has shown one is
+counted, and otherwise left alone: on loopback and behind a proxy all clients have one address.
 """
 
 from __future__ import annotations
@@ -18,31 +18,36 @@ from armillary.clock import Clock, SystemClock
 class Guest:
     """One connection: a socket that was accepted, a handshake under way, or a protocol at work."""
 
-    __slots__ = ("_crowd", "_group", "evict", "heard_s", "held_bytes", "is_gone", "is_known", "is_shed")
+    __slots__ = ("_crowd", "_group", "came_s", "evict", "has_spoken", "held_bytes", "is_gone", "is_known", "is_shed")
 
     def __init__(self, crowd: Crowd, group: str, evict: Callable[[], object], *, is_shed: bool) -> None:
         self._crowd = crowd
         self._group = group
         self.evict = evict  # ends it, in whatever state it is
-        self.heard_s = crowd.now_s
+        self.came_s = crowd.now_s
+        self.has_spoken = False  # something whole, though without a key
         self.held_bytes = 0
         self.is_known = False
         self.is_gone = False
         self.is_shed = is_shed  # there was no room: it is only told so
 
+    @property
+    def _is_stranger(self) -> bool:
+        return not (self.is_known or self.is_gone or self.is_shed)
+
     def hear(self) -> None:
         """A stranger has sent something whole."""
-        if not self.is_known and not self.is_gone:
-            self._crowd.move_back(self, self._group)
+        if self._is_stranger:
+            self._crowd.hear(self, self._group)
 
     def hold(self, size_bytes: int) -> None:
         """So much is held of what a stranger has begun and not ended."""
-        if size_bytes != self.held_bytes and not self.is_known and not self.is_gone:
+        if size_bytes != self.held_bytes and self._is_stranger:
             self._crowd.hold(self, size_bytes)
 
     def recognise(self) -> None:
         """It has shown a key."""
-        if not self.is_known and not self.is_gone:
+        if self._is_stranger:
             self._crowd.leave_strangers(self, self._group)
             self.is_known = True
 
@@ -58,12 +63,39 @@ class Guest:
             self.is_gone = True
 
 
+class _Strangers:
+    """Some of them, in the order in which they will have to go."""
+
+    __slots__ = ("silent", "spoken")
+
+    def __init__(self) -> None:
+        self.silent: dict[Guest, None] = {}  # by when they came
+        self.spoken: dict[Guest, None] = {}  # by when they were last heard
+
+    def __len__(self) -> int:
+        return len(self.silent) + len(self.spoken)
+
+    def add(self, guest: Guest) -> None:
+        (self.spoken if guest.has_spoken else self.silent)[guest] = None
+
+    def discard(self, guest: Guest) -> None:
+        (self.spoken if guest.has_spoken else self.silent).pop(guest, None)
+
+    def next_to_go(self, now_s: float) -> Guest | None:
+        """Whoever has come and says nothing; then whoever was quiet for longest, as MongoDB's monitors, which never
+        show a key, are not; and those that have just come only if there is nobody else."""
+        first = next(iter(self.silent), None)
+        if first is not None and now_s - first.came_s >= limits.STRANGER_SILENT_SECONDS:
+            return first
+        return next(iter(self.spoken), None) or first
+
+
 class Crowd:
     def __init__(
         self,
         connections_max: int = limits.CONNECTIONS_MAX,
         *,
-        per_address_max: int = limits.STRANGERS_PER_ADDRESS_MAX,
+        per_address_max: int | None = None,
         unfinished_bytes_max: int = limits.UNFINISHED_BYTES_MAX,
         clock: Clock | None = None,
     ) -> None:
@@ -71,12 +103,11 @@ class Crowd:
         self.count = 0
         self._shed_count = 0  # of those that are only told that there is no room
         self.unfinished_bytes = 0
-        self._per_address_max = per_address_max
+        self._per_address_max = max(1, connections_max // 2) if per_address_max is None else per_address_max
         self._unfinished_bytes_max = unfinished_bytes_max
         self._clock = clock or SystemClock()
-        # Each in the order in which they were last heard.
-        self._strangers: dict[Guest, None] = {}
-        self._by_group: dict[str, dict[Guest, None]] = {}
+        self._strangers = _Strangers()
+        self._by_group: dict[str, _Strangers] = {}
         self._holding: dict[Guest, None] = {}  # in the order in which they began
 
     @property
@@ -91,8 +122,8 @@ class Crowd:
         """Somebody comes. None: there is no room, not even to say so."""
         group = group_of(address)
         neighbours = self._by_group.get(group)
-        if neighbours is not None and len(neighbours) >= self._per_address_max and not self._make_room(neighbours):
-            return None
+        if neighbours is not None and len(neighbours) >= self._per_address_max:
+            self._make_room(neighbours)
         has_room = self.count - self._shed_count < self.connections_max or self._make_room(self._strangers)
         if not has_room and self.count >= self.connections_max + self.connections_max // 8 + 16:
             return None
@@ -105,16 +136,17 @@ class Crowd:
     def _seat(self, group: str, evict: Callable[[], object], *, is_shed: bool) -> Guest:
         guest = Guest(self, group, evict, is_shed=is_shed)
         self.count += 1
-        self._shed_count += is_shed
-        self.join_strangers(guest, group)
+        if is_shed:
+            self._shed_count += 1
+        else:
+            self.join_strangers(guest, group)
         return guest
 
-    def _make_room(self, strangers: dict[Guest, None]) -> bool:
-        """Send away the stranger that was quiet for longest, unless all of them have just been heard."""
-        quietest = next(iter(strangers), None)
-        if quietest is None or self.now_s - quietest.heard_s < limits.STRANGER_QUIET_SECONDS:
+    def _make_room(self, strangers: _Strangers) -> bool:
+        guest = strangers.next_to_go(self.now_s)
+        if guest is None:
             return False
-        self._send_away(quietest)
+        self._send_away(guest)
         return True
 
     def _send_away(self, guest: Guest) -> None:
@@ -125,24 +157,25 @@ class Crowd:
     # What guests report.
 
     def join_strangers(self, guest: Guest, group: str) -> None:
-        guest.heard_s = self.now_s
-        self._strangers[guest] = None
-        self._by_group.setdefault(group, {})[guest] = None
+        self._strangers.add(guest)
+        self._by_group.setdefault(group, _Strangers()).add(guest)
 
     def leave_strangers(self, guest: Guest, group: str) -> None:
         self.hold(guest, 0)
-        self._strangers.pop(guest, None)
+        self._strangers.discard(guest)
         neighbours = self._by_group.get(group)
         if neighbours is not None:
-            neighbours.pop(guest, None)
+            neighbours.discard(guest)
             if not neighbours:
                 del self._by_group[group]
 
-    def move_back(self, guest: Guest, group: str) -> None:
-        guest.heard_s = self.now_s
+    def hear(self, guest: Guest, group: str) -> None:
         neighbours = self._by_group[group]
-        del self._strangers[guest], neighbours[guest]
-        self._strangers[guest] = neighbours[guest] = None
+        self._strangers.discard(guest)
+        neighbours.discard(guest)
+        guest.has_spoken = True
+        self._strangers.add(guest)
+        neighbours.add(guest)
 
     def hold(self, guest: Guest, size_bytes: int) -> None:
         self.unfinished_bytes += size_bytes - guest.held_bytes

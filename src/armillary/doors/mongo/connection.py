@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _give_up(self, reason: Hopeless) -> None:
-        log.info("a connection from %s ends: %s", self.client.remote, reason)
+        log.debug("a connection from %s ends: %s", self.client.remote, reason)
         self._buffer.clear()
         self._transport.abort()
 
