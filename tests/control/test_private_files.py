@@ -23,6 +23,9 @@ from armillary.storage.directory import DataDirectory, write_private
 from armillary.storage.private import make_directory, open_file, read_regular
 from armillary.tools.backup_directory import BackupDirectory
 from armillary.tools.cli import main
+from armillary.tools.control_file import Control, write_control
+from armillary.tools.remote import Where, find_server
+from armillary.tools.settings import resolve
 
 SOURCES = Path(armillary.__file__).parent
 
@@ -326,3 +329,33 @@ def test_a_checkpoint_is_removed_by_a_plain_name_alone(tmp_path: Path, name: str
         directory.remove_checkpoint(name)
     directory.release()
     assert (tmp_path / "data" / "FORMAT").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "is_taken"),
+    [
+        ("http://127.0.0.1:9", {}, True),
+        ("http://[::1]:9", {}, True),
+        ("https://localhost:9", {}, True),
+        ("http://192.0.2.7:9", {"host": "192.0.2.7"}, True),
+        ("http://192.0.2.7:9", {}, False),
+        ("https://evil.example:9", {}, False),
+        ("http://localhost.evil.example", {}, False),
+        ("nonsense", {}, False),
+    ],
+)
+def test_a_directory_of_others_does_not_learn_the_control_key(
+    tmp_path: Path, url: str, options: dict[str, str], is_taken: bool
+) -> None:
+    """A directory may be copied from elsewhere, with a control.json that names a server of somebody else."""
+    write_control(tmp_path, Control(url, "a2V5LW9mLXRoZS1maWxl"))
+    secret = {"control-key": "c2VjcmV0LW9mLXRoZS1lbnZpcm9ubWVudA=="}
+    settings = resolve({"data": str(tmp_path), **options, **secret}, {})
+    if is_taken:
+        find_server(settings, Where()).close()
+    else:
+        with pytest.raises(Failure, match="--url"):
+            find_server(settings, Where())
+        find_server(settings, Where(url="http://elsewhere.example:9")).close()
+        if url != "nonsense":  # the key of the file itself is no secret to it
+            find_server(resolve({"data": str(tmp_path), **options}, {}), Where()).close()

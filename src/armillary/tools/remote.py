@@ -7,6 +7,7 @@ The server is found through its data directory (`control_file.py`) or by its set
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import ssl
 from pathlib import Path
@@ -142,8 +143,25 @@ def find_server(settings: Settings, where: Where) -> Server:
         )
     host = local_host(settings.host)
     default = f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
+    if where.url is None and settings.control_key is not None and not _is_ours(found.url, host):
+        # The file may have come with a directory of others: what it names is not told a key that it does not hold.
+        raise bad_request(
+            f"The data directory names the server {found.url}, which is not on this machine. Say with --url that the "
+            "control key is to be sent there."
+        )
     url = where.url or found.url or default
     return Server(url, key, _context(settings, where, found) if url.startswith("https:") else None)
+
+
+def _is_ours(url: str | None, host: str) -> bool:
+    """Whether a server is on this machine, or where the settings say that it listens."""
+    if url is None:
+        return True
+    named = urlsplit(url).hostname or ""
+    try:
+        return named in (host, "localhost") or ipaddress.ip_address(named).is_loopback
+    except ValueError:
+        return False
 
 
 def _context(settings: Settings, where: Where, found: Control) -> ssl.SSLContext:
