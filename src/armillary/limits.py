@@ -137,7 +137,10 @@ FAULT_RULES_MAX = 100
 FAULT_DELAY_MS_MAX = 60_000
 
 # Upkeep (ours).
-SWEEP_ITEMS_MAX = 200  # expired items looked at in one go
+UPKEEP_SECONDS = 0.003  # of a piece of background work, and of one transaction of it
+UPKEEP_BYTES = 256 * KB  # of items or entries that it is about
+UPKEEP_AT_ONCE = 8  # transactions of it under way, made durable by one sync; a writer waits for no more than these
+SWEEP_ITEMS_MAX = 1_000  # expired items or log entries looked at in one go, whatever the time
 SWEEP_EVERY_S = 1.0
 TOMBSTONE_SECONDS = 7 * 86_400  # how long a delete stays visible in a partition's log
 FORGET_VERSIONS_MAX = 1_000  # of all versions that are kept for a time: dropped in one go
@@ -147,7 +150,6 @@ CHANGE_STRETCHES_MAX = 200  # partitions in one change feed position: they must 
 LOG_TIMES_EVERY = 1_000  # lsns between two places of a log whose time is remembered
 LOG_TIMES_MAX = 4_096
 RESTATE_ITEMS = 200  # items restated in one transaction when a container's policy changes
-LOOK_ITEMS = 10_000  # looked at in a second for the paths that all items have: some 0.2 s of work
 PRESENCE_PATHS_MAX = 256  # that a partition remembers as being in all its items
 
 # Queries (ours unless said otherwise).
@@ -258,6 +260,7 @@ WRITE_BUFFER_BYTES = 32 * MB
 WRITE_LOG_BYTES_MAX = 128 * MB  # bounds what an opening after a crash has to replay
 BLOCK_CACHE_BYTES = 96 * MB
 GROUP_BYTES_MAX = 8 * MB  # of writes made durable together; one transaction may be larger
+GROUP_WRITES_MAX = 10_000  # of one transaction; a larger one is a group of its own
 GROUP_SECONDS_MAX = 0.003  # how long transaction functions run before the loop gets its turn
 RELAXED_SYNC_SECONDS = 0.1
 # How soon a busy loop must give way to the syncing thread. A write beside a reader that never pauses: median 3.0 ms,
@@ -317,6 +320,8 @@ HOLD_SECONDS_MAX = 30.0  # how long a writer waits for a cut-over, which takes m
 # The meter of work (ours; armillary/work.py). A unit is about 100 ns of evaluating.
 WORK_SLICE_UNITS = 20_000  # between two turns of the event loop: about 2 ms
 PATCH_CONDITION_UNITS_MAX = 20_000  # in the transaction that writes; longer ones are judged before it
+WORK_PORTION = 500  # elements of a long list that are gone through between two counts
+WORK_AT_ONCE_BYTES = 16 * KB  # an item as sent: of a smaller one the terms are made without counting, in about 1 ms
 WORK_UNIT_BYTES = 256  # of values that are made or compared as a whole, for one unit
 WORK_BYTES_MAX = 128 * MB  # of values that one evaluation holds while it makes them
 WORK_ATOMIC_UNITS = 200_000  # inside a transaction, which cannot give way: about 20 ms

@@ -16,7 +16,7 @@ import asyncio
 import threading
 import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
@@ -113,6 +113,26 @@ def spend(units: int) -> None:
         _give_way()
 
 
+def portions(values: Sequence[T], units_each: int = 10) -> Iterator[Sequence[T]]:
+    """A list in pieces, each counted before it is handed out: for loops over what may be long. May give way."""
+    size = limits.WORK_PORTION
+    if len(values) <= size:
+        spend(len(values) * units_each)
+        yield values
+        return
+    for at in range(0, len(values), size):
+        spend(size * units_each)
+        yield values[at : at + size]
+
+
+def unique(values: Sequence[T]) -> list[T]:
+    """Each of them once, in the order of their first places."""
+    found: dict[T, None] = {}
+    for portion in portions(values, 3):
+        found.update(dict.fromkeys(portion))
+    return list(found)
+
+
 def make(size_bytes: int) -> None:
     """Count memory before a value of so many bytes is made, and the work of making it."""
     run_now = getcurrent()
@@ -196,6 +216,35 @@ def _run_inside(run_now: Run, fn: Callable[[], T], check: Check | None) -> T:
     finally:
         run_now.checks = before_checks
         end_item(run_now, before_bytes)
+
+
+def begin(fn: Callable[[], None]) -> asyncio.Future[None] | None:
+    """What `run` is, for callers that are no coroutines: execute a function at once, as far as one slice goes. None:
+    it is done. Otherwise it goes on slice by slice, cannot be cancelled, and the future is done when it is."""
+    worker = _begin(None)
+    _begin_slice()
+    worker.switch(fn)
+    if worker.is_over:
+        _end(worker)
+        return None
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    _turn().add_done_callback(partial(_go_on, worker, done))
+    return done
+
+
+def _go_on(worker: Run, done: asyncio.Future[None], _turned: asyncio.Future[Any]) -> None:
+    _begin_slice()
+    try:
+        worker.switch()
+    except BaseException:
+        done.cancel()
+        raise
+    if not worker.is_over:
+        _turn().add_done_callback(partial(_go_on, worker, done))
+        return
+    _end(worker)
+    if not done.done():
+        done.set_result(None)
 
 
 @types.coroutine

@@ -71,7 +71,7 @@ async def truth(partition: Partition) -> set[str]:
 
 async def look(container: Container) -> None:
     looking = await Look.begin(the_partition(container), container.schema)
-    while looking is not None and not await looking.go_on(10):
+    while looking is not None and not await looking.go_on():
         pass
 
 
@@ -274,7 +274,7 @@ async def test_a_store_of_before_is_looked_at_once_it_is_opened() -> None:
     begun = await Look.begin(partition, container.schema)
     assert begun is not None and not partition.wants_look
     assert not await partition.read(lambda view: partition.is_everywhere(view, "/a"))
-    while not await begun.go_on(10):
+    while not await begun.go_on():
         pass
     assert await partition.read(lambda view: partition.is_everywhere(view, "/a"))
     generation = (await partition.read(partition.head_in)).presence_generation

@@ -762,7 +762,7 @@ class RandomWork:
         if self.dice.random() < 0.5:
             await self.house.account.reshaper.keep_up()
             for partition in list(self.container.partitions.values()):
-                sweep = self.house.account._sweep(self.container, partition)
+                sweep = self.house.account.rounds.keep_up_one(self.container, partition)
                 assert await _refusal(sweep) in (None, Kind.RANGE_BUSY)
 
     async def page(self) -> None:

@@ -17,14 +17,13 @@ from armillary.account.catalog import Body, Catalog, NewStore, Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.account.reshaping import Reshaper
+from armillary.account.rounds import Rounds
 from armillary.account.rules import INDEXES, definition_of, new_rules
 from armillary.account.snapshots import Snapshots
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model import layout
 from armillary.model.resources import ResourceType
 from armillary.partition import upkeep
-from armillary.partition.partition import Partition
 from armillary.scripts.functions import Callers
 from armillary.scripts.jail import Confinement, Jail
 from armillary.scripts.turns import Turns
@@ -70,10 +69,9 @@ class Account:
         self._containers: dict[bytes, Container] = {}  # by rid
         self._unopened: dict[bytes, Record] = {}  # containers that could not be brought to life yet, by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
-        self._upkeep: asyncio.Task[None] | None = None
+        self._upkeep: list[asyncio.Task[None]] = []
         self._restating: dict[bytes, asyncio.Task[None]] = {}
-        self._swept: dict[tuple[bytes, int], bytes] = {}  # how far the log of each partition was thinned out
-        self._looks: dict[tuple[bytes, int], upkeep.Look] = {}
+        self.rounds = Rounds(self)  # of upkeep
         self._left_lsn = 0  # the highest of the containers that were deleted since the start
 
     @classmethod
@@ -90,15 +88,16 @@ class Account:
                 await account.budgets.make_room(offer)
             except Failure as failure:  # a full disk must not keep anybody from reading and deleting
                 log.warning("what %s needs is not provided: %s", offer.body["resource"], failure.message)
-        account._upkeep = asyncio.create_task(account._keep_up())
-        account._upkeep.add_done_callback(_report)
+        account._upkeep = [asyncio.create_task(each) for each in (account._keep_up(), account._keep_partitions_up())]
+        for task in account._upkeep:
+            task.add_done_callback(_report)
         return account
 
     async def close(self) -> None:
         """Stops what runs by itself. The engine is the caller's to close."""
         for migration in self.migrations.values():
             await migration.stop()
-        tasks = [task for task in (self._upkeep, *self._restating.values()) if task is not None]
+        tasks = [*self._upkeep, *self._restating.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -222,8 +221,7 @@ class Account:
     async def renew(self, container: Container) -> Container:
         """A container as if it had just been found: whoever still holds it as it was has been told to let go."""
         self.reshaper.leave(container)
-        for place in [each for each in self._looks if each[0] == container.record.rid]:
-            del self._looks[place]
+        self.rounds.leave(container.record.rid)
         running = self._restating.pop(container.record.rid, None)
         if running is not None:
             running.cancel()
@@ -244,8 +242,7 @@ class Account:
                 container.retire()
                 self.reshaper.leave(container)
                 self._left_lsn = max(self._left_lsn, *(each.lsn for each in container.partitions.values()))
-                for range_id in container.partitions:
-                    self._looks.pop((record.rid, range_id), None)
+                self.rounds.leave(record.rid)
             task = self._restating.pop(record.rid, None)
             if task is not None:
                 task.cancel()
@@ -286,8 +283,7 @@ class Account:
         running = self._restating.pop(rid, None)
         if running is not None:
             running.cancel()
-        for place in [each for each in self._looks if each[0] == rid and each[1] not in container.partitions]:
-            del self._looks[place]
+        self.rounds.leave(rid, but=container.partitions)
         if container.is_restating:
             self.restate(container)
 
@@ -331,7 +327,7 @@ class Account:
             if await partition.rules_number() != rules_number:
                 # Readers see what is durable. Once a transaction of ours is, so is everything that ran before it, under
                 # the older rules.
-                await partition.restate(())
+                await partition.settle()
                 await upkeep.apply_rules(partition, container.schema)
         async with self.control:
             # Nobody may replace the container while its state is written; if somebody did before, his rules go on.
@@ -346,13 +342,16 @@ class Account:
         while True:
             await asyncio.sleep(limits.SWEEP_EVERY_S)
             await self._open_the_rest()
-            for container in self.containers:
-                await self._sweep_all(container)
             try:
                 await self.reshaper.keep_up()
                 await self.budgets.keep_up()
             except Failure as failure:
                 log.warning("upkeep of partitions stopped: %s", failure.message)
+
+    async def _keep_partitions_up(self) -> None:
+        while True:
+            await asyncio.sleep(limits.SWEEP_EVERY_S)
+            await self.rounds.keep_up()
 
     async def _open_the_rest(self) -> None:
         """Of the containers whose records are stored."""
@@ -364,37 +363,6 @@ class Account:
                     self._unopened.pop(record.rid, None)
                 else:
                     log.warning("the container %s cannot be opened: %s", record.name, failure.message)
-
-    async def _sweep_all(self, container: Container) -> None:
-        for partition in container.partitions.values():
-            try:
-                await self._sweep(container, partition)
-            except Failure as failure:
-                # A full disk or the like: whoever writes is told; the sweep just comes again.
-                if failure.kind is not Kind.RANGE_BUSY:
-                    log.warning("upkeep of %s stopped: %s", container.link, failure.message)
-
-    async def _sweep(self, container: Container, partition: Partition) -> None:
-        now_s = self.clock.now_s()
-        if container.schema.rules.default_ttl is not None:
-            while await upkeep.sweep_expired(partition, now_s) == limits.SWEEP_ITEMS_MAX:
-                pass
-        place = (container.record.rid, partition.range.id)
-        swept = self._swept.get(place, b"")
-        if self.reshaper.is_reshaping(partition, container):
-            return  # whoever copies a log needs its tombstones
-        await upkeep.forget_records(partition, now_s)
-        await upkeep.forget_events(partition, now_s)
-        await upkeep.forget_versions(partition, container.schema, now_s)
-        if swept < layout.change_key(partition.lsn + 1):
-            self._swept[place] = await upkeep.forget_tombstones(partition, swept, now_s)
-        if place in self._looks:
-            if await self._looks[place].go_on(limits.LOOK_ITEMS):
-                del self._looks[place]
-        elif partition.wants_look and not container.is_restating:
-            look = await upkeep.Look.begin(partition, container.schema)
-            if look is not None:
-                self._looks[place] = look
 
 
 # The owners of each type, outermost first, ending in the type itself.

@@ -28,6 +28,7 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
+from armillary import limits, work
 from armillary.model.bson_ids import id_text, id_value
 from armillary.model.bson_values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, Document, regex_options
 from armillary.model.items import SYSTEM_PROPERTIES
@@ -62,6 +63,7 @@ def json_of(document: Document) -> dict[str, Any]:
     """A document as the JSON of an item, without system properties."""
     item: dict[str, Any] = {"id": id_text(document.get(ID))}
     for name, value in document.items():
+        work.spend(5)
         item[member_name(name)] = to_json(value)
     return item
 
@@ -98,9 +100,13 @@ def to_json(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"$numberDouble": _special(value)}
     if kind is dict:
+        work.spend(2 * len(value))
         return {name: to_json(each) for name, each in value.items()}
     if kind is list:
-        return [to_json(each) for each in value]
+        if len(value) <= limits.WORK_PORTION:
+            work.spend(3 * len(value))
+            return [to_json(each) for each in value]
+        return [to_json(each) for portion in work.portions(value, 3) for each in portion]
     return _tagged(value)
 
 
@@ -148,9 +154,11 @@ def from_json(value: Any, before: Any = None) -> Any:
             restored = _restored(value)
             if restored is not None:
                 return restored
+        work.spend(3 * len(value))
         known = before if type(before) is dict else {}
         return {_legal(name): from_json(each, known.get(name)) for name, each in value.items()}
     if kind is list:
+        work.spend(3 * len(value))
         earlier = before if type(before) is list else []
         spare = [None] * (len(value) - len(earlier))
         return [from_json(each, was) for each, was in zip(value, [*earlier, *spare], strict=False)]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from armillary import limits
+from armillary import limits, work
 from armillary.errors import bad_request
 from armillary.model.encoding import encode_term
 from armillary.model.index_paths import BARE, IndexPath, Steps, bad_index_path, parse_index_path, path_text, values_at
@@ -91,7 +91,8 @@ class CompositeIndex:
         if not self.array:
             yield UNDEFINED
             return
-        yield from values_at(document, self.array) or [UNDEFINED]
+        for portion in work.portions(values_at(document, self.array) or [UNDEFINED], 30):
+            yield from portion
 
     def _term(self, document: Any, element: Any, ts: int) -> bytes:
         parts = []

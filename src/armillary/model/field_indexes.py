@@ -17,7 +17,7 @@ from typing import Any, Final
 from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
 
-from armillary import limits
+from armillary import limits, work
 from armillary.errors import Failure, Kind
 from armillary.model.bson_order import EMPTY_BYTES, NULL_BYTES, inverted, order_bytes
 from armillary.model.bson_values import MISSING, Document, is_number, to_decimal
@@ -110,7 +110,7 @@ class FieldIndex:
         terms = [(self.term_name, _cut(key)) for key in keys]
         if len(keys) > 1 and self.wildcard is None:
             terms.append((self.several_name, SEVERAL_TERM))
-            return list(dict.fromkeys(terms))  # long ones may be cut alike
+            return work.unique(terms)  # long ones may be cut alike
         return terms
 
     def unique_values(self, document: Document) -> list[bytes]:
@@ -133,7 +133,7 @@ class FieldIndex:
         if folds is not None:
             document = folds(document)
         if self.wildcard is not None:
-            return list(dict.fromkeys(_everything(document, self.wildcard)))
+            return work.unique(list(_everything(document, self.wildcard)))
         if not self.fields:
             return []
         if len(self.fields) == 1 and self.special is None:
@@ -156,7 +156,7 @@ class FieldIndex:
             raise
         if self.is_sparse:
             rows = [row for row in rows if any(value is not MISSING for value in row)]
-        return list(dict.fromkeys([self._joined(row) for row in rows]))
+        return work.unique([self._joined(row) for portion in work.portions(rows, 15) for row in portion])
 
     def _joined(self, row: tuple[Any, ...]) -> bytes:
         parts = []
@@ -225,7 +225,7 @@ def _expanded(pending: list[tuple[int, Parts, Any]], found: list[Any]) -> list[t
             found[place] = MISSING if rest else EMPTY
         return [tuple(found)]
     rows: list[tuple[Any, ...]] = []
-    for element in array:
+    for element in (element for portion in work.portions(array, 10) for element in portion):
         inner = list(found)
         deeper: list[tuple[int, Parts, Any]] = []
         for place, rest, _ in waiting:
@@ -283,6 +283,7 @@ def wildcard_prefix(path: str) -> bytes:
 def _everything(document: Document, root: str) -> Iterator[bytes]:
     waiting: list[tuple[str, Any]] = [("", document)]
     while waiting:
+        work.spend(10)
         path, value = waiting.pop()
         if type(value) is DBRef:
             value = dict(value.as_doc())

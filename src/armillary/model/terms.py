@@ -8,11 +8,12 @@ composite entries and shapes are charged for; marks, UNDEFINED and `_ts`, which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
-from armillary import limits
+from armillary import limits, work
 from armillary.model.cells import SPATIAL_NAME, WHOLE_TERM, SpatialIndex
 from armillary.model.composites import CompositeIndex
 from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term
@@ -25,6 +26,8 @@ SPATIAL_TERMS = 4  # a shape in a spatial index is charged like four terms
 
 _UNDEFINED_TERM = encode_term(UNDEFINED)
 _FREE_TERMS = frozenset((ARRAY_MARK, OBJECT_MARK, _UNDEFINED_TERM))
+_TERM_UNITS = 8  # of work, for a term that is made
+_PORTION = limits.WORK_PORTION
 _NODE_BYTES = 300  # what remembering a path takes beside its text
 
 
@@ -41,6 +44,8 @@ class ItemTerms(NamedTuple):
 def count_charged(terms: Collection[tuple[str, bytes]]) -> int:
     """How many of these terms are charged for; for those that a replace removes and adds. The cells of one index count
     like one shape, however many they are."""
+    if len(terms) > _PORTION:
+        work.spend(3 * len(terms))
     cells = [(path, term) for path, term in terms if path.startswith(SPATIAL_NAME)]
     spatial = {path for path, term in cells if term != WHOLE_TERM}
     return _count_values(terms) - _count_values(cells) + SPATIAL_TERMS * len(spatial)
@@ -52,8 +57,29 @@ def _ts_term(ts: int) -> tuple[str, bytes]:
     return TS_PATH, encode_term(ts)
 
 
-def _count_values(terms: Iterable[tuple[str, bytes]]) -> int:
-    return sum([term not in _FREE_TERMS and path != TS_PATH for path, term in terms])
+def _count_values(terms: Collection[tuple[str, bytes]]) -> int:
+    if len(terms) <= _PORTION:
+        return sum([term not in _FREE_TERMS and path != TS_PATH for path, term in terms])
+    portions = work.portions(list(terms), 1)
+    return sum(term not in _FREE_TERMS and path != TS_PATH for portion in portions for path, term in portion)
+
+
+class _Rest:
+    """What is left of an object or array with many members: it is gone through in pieces, to give way between them."""
+
+    def __init__(self, value: dict[str, Any] | list[Any]) -> None:
+        self._is_array = type(value) is list
+        self._members: Iterator[Any] = iter(value) if self._is_array else iter(value.items())  # type: ignore[union-attr]
+        self._left = len(value)
+
+    def __len__(self) -> int:
+        """Longer than a portion until nothing is left, so that the walk takes the next piece of it."""
+        return self._left + _PORTION if self._left else 0
+
+    def next_piece(self) -> dict[str, Any] | list[Any]:
+        piece = islice(self._members, _PORTION)
+        self._left = max(0, self._left - _PORTION)
+        return list(piece) if self._is_array else dict(piece)
 
 
 class PathRule:
@@ -138,9 +164,19 @@ class TermWalk:
         terms = [_ts_term(ts)]
         free = 1
         has_array = False
+        size = 0  # of what was gone through and not counted yet
         waiting: list[tuple[_Node, Any]] = [(self._root, document)]
         while waiting:
             node, value = waiting.pop()
+            size += len(value)
+            if size > _PORTION:
+                work.spend(min(size, _PORTION) * _TERM_UNITS)
+                size = 0
+                if len(value) > _PORTION:
+                    rest = value if type(value) is _Rest else _Rest(value)
+                    value = rest.next_piece()
+                    if len(rest):
+                        waiting.append((node, rest))
             if type(value) is dict:
                 known = node.below
                 for name, inner in value.items():
@@ -171,7 +207,7 @@ class TermWalk:
                         terms.append((path, encode_term(inner)))
         if has_array:
             # Only elements of arrays share a path, so only then can a pair occur twice.
-            terms = list(dict.fromkeys(terms))
+            terms = list(dict.fromkeys(terms)) if len(terms) <= _PORTION else work.unique(terms)
             charged = _count_values(terms)
         else:
             charged = len(terms) - free

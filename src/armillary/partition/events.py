@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bson.int64 import Int64
 
-from armillary import limits
+from armillary import limits, work
 from armillary.model import layout
 from armillary.model.bson_changes import update_description
 from armillary.model.bson_values import Document, decode, encode
@@ -133,13 +133,19 @@ def place_after(lsn: int) -> bytes:
     return lsn.to_bytes(8, "big") + b"\xff" * (_PLACE_BYTES - 8)
 
 
-def too_many(view: View, now_s: float) -> tuple[list[bytes], int]:
-    """The oldest that are more than are kept, or too old, and the lsn of the last of them."""
+def last_too_many(view: View, now_s: float) -> bytes | None:
+    """The key of the newest of those that are more than are kept, or too old; None: all are kept. May give way."""
     size_bytes = 0
-    entries = all_entries(view)
-    for kept, (key, value) in enumerate(reversed(entries), 1):
+    for kept, (key, value) in enumerate(view.scan(layout.EVENTS, layout.space_end(layout.EVENTS), reverse=True), 1):
+        work.spend(50 + len(value) // limits.WORK_UNIT_BYTES)
         size_bytes += len(value)
         is_old = unpack_event(key, value).wall_ms < (now_s - limits.MONGO_EVENT_SECONDS) * 1000
         if kept > limits.MONGO_EVENTS_MAX or size_bytes > limits.MONGO_EVENTS_BYTES_MAX or is_old:
-            return [each for each, _ in entries[: len(entries) - kept + 1]], int.from_bytes(key[1:9], "big")
-    return [], 0
+            return key
+    return None
+
+
+def forget(txn: Txn, last_key: bytes) -> None:
+    """Drop the events up to one: as a range, however many they are."""
+    txn.delete_range(layout.EVENTS, last_key + b"\x00")
+    txn.put(SINCE_KEY, last_key[1:9])

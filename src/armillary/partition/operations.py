@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from armillary import limits, work
 from armillary.errors import Failure
 from armillary.model import documents, items
 from armillary.model.bson_ids import id_text
@@ -17,7 +18,7 @@ from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
 from armillary.model.indexing import ItemTerms
 from armillary.model.keys import Key
 from armillary.model.patch import Patch
-from armillary.partition.schema import Schema
+from armillary.partition.schema import Rules, Schema
 
 Document = dict[str, Any]
 
@@ -44,10 +45,27 @@ class Draft:
     text: bytes  # the item's JSON without system properties and closing brace, or its BSON
     ttl: int
     ts: int
-    terms: ItemTerms
+    made_terms: ItemTerms | None  # None: of a large item, not yet
     is_indexed: bool
-    rules_number: int
+    rules: Rules
     format: int = FORMAT_JSON
+
+    @property
+    def terms(self) -> ItemTerms:
+        """Those of a large item are made when they are first asked for, by code that can give way."""
+        return self.made_terms if self.made_terms is not None else self.make_terms()
+
+    @property
+    def rules_number(self) -> int:
+        return self.rules.number
+
+    def make_terms(self) -> ItemTerms:
+        indexing = self.rules.indexing
+        if self.format == FORMAT_JSON:
+            self.made_terms = indexing.terms(self.document, self.ts)
+        else:
+            self.made_terms = documents.bson_terms(indexing, self.document, self.ts, self.item_id)
+        return self.made_terms
 
     def bson(self) -> Document:
         """The item as a document of MongoDB's."""
@@ -64,10 +82,10 @@ def draft(schema: Schema, document: Document, ts: int, directive: str = "Default
     items.check_size(len(text))  # before the terms: what is too large is not worth indexing
     rules = schema.rules
     is_indexed = rules.indexing.applies(directive)
-    terms = rules.indexing.terms(document, ts) if is_indexed else NO_TERMS
+    terms = None if is_indexed else NO_TERMS
     if rules.indexing.dated_fields:
         ttl = rules.ttl_of(FORMAT_JSON, document, ts)
-    return Draft(item_id, document, text, ttl, ts, terms, is_indexed, rules.number)
+    return _complete(Draft(item_id, document, text, ttl, ts, terms, is_indexed, rules))
 
 
 def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, directive: str = "Default") -> Draft:
@@ -76,9 +94,15 @@ def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, dire
     rules = schema.rules
     item_id = id_text(document["_id"])
     is_indexed = rules.indexing.applies(directive)
-    terms = documents.bson_terms(rules.indexing, document, ts, item_id) if is_indexed else NO_TERMS
+    terms = None if is_indexed else NO_TERMS
     ttl = rules.ttl_of(FORMAT_BSON, document, ts)
-    return Draft(item_id, document, encoded, ttl, ts, terms, is_indexed, rules.number, FORMAT_BSON)
+    return _complete(Draft(item_id, document, encoded, ttl, ts, terms, is_indexed, rules, FORMAT_BSON))
+
+
+def _complete(made: Draft) -> Draft:
+    if made.made_terms is None and (len(made.text) <= limits.WORK_AT_ONCE_BYTES or work.can_wait()):
+        made.make_terms()
+    return made
 
 
 @dataclass(slots=True)
@@ -96,7 +120,6 @@ class Operation:
     if_match: str | None = None
     if_none_match: str | None = None
     directive: str = "Default"
-    is_expiry: bool = False  # a DELETE by time to live
     is_any: bool = False  # a DELETE of whatever is there, expired or not
     is_replacement: bool = False  # a CHANGE that puts another document in the place of one
 

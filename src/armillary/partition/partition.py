@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from armillary import limits
+from armillary import limits, work
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import layout
@@ -26,6 +26,7 @@ from armillary.partition.records import Record, Records, check_new, put_record
 from armillary.partition.rewind import Rewinder
 from armillary.partition.schema import Schema
 from armillary.partition.sizes import unpack_size
+from armillary.partition.slices import Slice
 from armillary.partition.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
 from armillary.work import Check
@@ -46,7 +47,7 @@ class Partition:
         self.store = store  # for those who copy it; everybody else goes through the methods below
         self._store = store
         self._schema = schema
-        self._clock = clock
+        self.clock = self._clock = clock
         self._paths: PathPrefixes = {}
         self._first_number = first_item_number(key_range.id)
         self._first_lsn = first_lsn
@@ -72,7 +73,7 @@ class Partition:
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
         self._presence = await self._store.read(lambda view: trusted_presence(view, self.head_in(view)))
-        await self._store.read(self.records.load)
+        await self._store.evaluate(self.records.load)
         self.versions_number = await self._store.read(versions.begun_number)
         # Written by a version whose presence is not to be trusted, or a look was under way when the server stopped.
         self.wants_look = self.head.item_count > 0 and (self._presence is None or self._presence.stage == LOOKING)
@@ -155,6 +156,9 @@ class Partition:
     # Writing.
 
     async def write(self, operation: Operation) -> Outcome:
+        made = operation.draft
+        if made is not None and made.made_terms is None:
+            await work.run(made.make_terms)
         outcome, writer = await self._store.write(lambda txn: self._run_one(txn, operation))
         self._remember(writer)
         return outcome
@@ -169,6 +173,13 @@ class Partition:
         """All operations in one transaction, or none: raises MemberFailed naming the first that cannot be done. With a
         record they are done once, whoever asks again: then raises Repeated. A guard looks first, and may refuse.
         `on_run` is told when all went well, before they are durable and perhaps more than once."""
+
+        for index, operation in enumerate(operations):
+            if operation.draft is not None and operation.draft.made_terms is None:
+                try:
+                    await work.run(operation.draft.make_terms)
+                except Failure as failure:
+                    raise MemberFailed(index, failure) from failure
 
         def run(txn: Txn) -> Done:
             done = self._run_all(txn, operations, record, guard)
@@ -209,8 +220,8 @@ class Partition:
 
         def run(txn: Txn) -> Writer:
             self._check_open()
-            head, now_s = self.head_in(txn), self._clock.now_s()
-            rewinder = Rewinder(txn, self._schema, head, self._paths, self._presence, now_s, self.range)
+            schema, head, now_s = self._schema.as_it_is(), self.head_in(txn), self._clock.now_s()
+            rewinder = Rewinder(txn, schema, head, self._paths, self._presence, now_s, self.range)
             rewinder.rewind(past, past_head)
             return rewinder
 
@@ -259,7 +270,8 @@ class Partition:
     def _writer(self, txn: Txn) -> Writer:
         self._check_open()
         head = log.load_head(txn, self._first_number, self._first_lsn)
-        return self._kind(txn, self._schema, head, self._paths, self._presence, self._clock.now_s(), self.range)
+        schema, now_s = self._schema.as_it_is(), self._clock.now_s()
+        return self._kind(txn, schema, head, self._paths, self._presence, now_s, self.range)
 
     @property
     def _kind(self) -> type[Writer]:
@@ -379,12 +391,12 @@ class Partition:
 
         return await self._store.write(run)
 
-    async def forget_events(self, keys: Sequence[bytes], last_lsn: int) -> None:
+    async def forget_events(self, last_key: bytes) -> None:
+        """Drop events up to one."""
+
         def run(txn: Txn) -> None:
             self._check_open()
-            for key in keys:
-                txn.delete(key)
-            txn.put(events.SINCE_KEY, last_lsn.to_bytes(8, "big"))
+            events.forget(txn, last_key)
 
         await self._store.write(run)
 
@@ -417,17 +429,30 @@ class Partition:
         stored = await self._store.read(lambda view: view.get(RULES_KEY))
         return int.from_bytes(stored, "big") if stored else 0
 
-    async def restate(self, numbers: Sequence[int]) -> None:
-        """Store these items' terms and expiry by the present rules, in one transaction."""
+    async def settle(self) -> None:
+        """When this returns, all that was run before is durable and shown to readers."""
+        await self._store.write(lambda txn: self._check_open())
 
-        def run(txn: Txn) -> Writer:
+    async def restate(self, after: int) -> int | None:
+        """Store the next items' terms and expiry by the present rules, as many as a slice holds, in one transaction.
+        Returns where to go on; None: there is no more."""
+
+        def run(txn: Txn) -> tuple[Writer, int, int | None]:
             writer = self._writer(txn)
-            for number in numbers:
-                writer.restate(number)
-            return writer
+            bound = Slice(self.clock)
+            count = 0
+            for key, stored in txn.scan(layout.item_key(after), layout.space_end(layout.ITEMS)):
+                number = int.from_bytes(key[1:], "big")
+                writer.restate(number, stored)
+                count += 1
+                if not bound.takes(len(stored)) or count == limits.RESTATE_ITEMS:
+                    return writer, count, number + 1
+            return writer, count, None
 
-        self._remember(await self._store.write(run))
-        self.restated_count += len(numbers)
+        writer, count, next_number = await self._store.write(run)
+        self._remember(writer)
+        self.restated_count += count
+        return next_number
 
     async def confirm_rules(self, rules_number: int) -> None:
         def run(txn: Txn, head: log.Head) -> Presence | None:

@@ -9,12 +9,12 @@ children, since nobody asks which keys they were about.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from bson.errors import BSONError
 
-from armillary import limits
+from armillary import limits, work
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.bson_values import decode, encode
@@ -57,30 +57,39 @@ class _Last:
     values: list[bytes]  # as they are stored: nearly all are never asked for
     keys: list[bytes]
     outdated_by: int = -1  # the number whose first transaction deletes them
+    stale_keys: list[bytes] = field(default_factory=list)  # of numbers before it, which may still be stored
 
 
 class Records:
     """Those of one partition, as last acknowledged."""
 
     def __init__(self) -> None:
-        self._sessions: dict[bytes, _Last] = {}
+        self._sessions: dict[bytes, _Last] = {}  # in the order of their last writes, but for clocks that are moved
 
     def load(self, view: View) -> None:
+        """May give way."""
         self._sessions = {}
         for key, value in view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)):
+            work.spend(20)
             self.note(key, value)
+        self._sessions = dict(sorted(self._sessions.items(), key=lambda entry: entry[1].written_s))
 
     def note(self, key: bytes, value: bytes) -> None:
         """A record is durable."""
         session, number, _ = _KEY.unpack(key[1:])
         written_s = int.from_bytes(value[:4], "big")
-        last = self._sessions.get(session)
-        if last is None or last.number < number:
-            last = self._sessions[session] = _Last(number, written_s, [], [])
+        last = self._sessions.pop(session, None)
+        if last is None:
+            last = _Last(number, written_s, [], [])
+        elif last.number < number:
+            last = _Last(number, written_s, [], [], stale_keys=last.keys)
         if last.number == number:
             last.values.append(value)
             last.written_s = max(last.written_s, written_s)
             last.keys.append(key)
+        else:
+            last.stale_keys.append(key)
+        self._sessions[session] = last  # at the end: it is the last that was written
 
     def find(self, session: bytes, number: int) -> dict[int, bytes]:
         """What was answered to the statements of a write."""
@@ -103,15 +112,22 @@ class Records:
         if last is None or last.number >= record.number or last.outdated_by == record.number:
             return []
         last.outdated_by = record.number
-        return last.keys
+        return [*last.keys, *last.stale_keys]
 
-    def expire(self, now_s: float) -> bool:
-        """Forget sessions that have ended; whether there were any."""
+    def ended_keys(self, now_s: float, most: int) -> list[bytes]:
+        """Forget sessions that have ended, and say under which keys their records are stored. Several calls, if they
+        have more than so many."""
         oldest_s = now_s - limits.MONGO_SESSION_SECONDS
-        ended = [session for session, last in self._sessions.items() if last.written_s < oldest_s]
+        keys: list[bytes] = []
+        ended: list[bytes] = []
+        for session, last in self._sessions.items():
+            if last.written_s >= oldest_s or len(keys) >= most:
+                break
+            keys += [*last.keys, *last.stale_keys]
+            ended.append(session)
         for session in ended:
             del self._sessions[session]
-        return bool(ended)
+        return keys
 
 
 def check_new(txn: Txn, record: Record) -> None:
@@ -150,9 +166,3 @@ def unpack_record(value: bytes) -> tuple[int, dict[int, bytes]]:
 
 def stored_records(view: View) -> list[tuple[bytes, bytes]]:
     return list(view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)))
-
-
-def expired_keys(view: View, now_s: float) -> Iterator[bytes]:
-    for key, value in view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)):
-        if int.from_bytes(value[:4], "big") < now_s - limits.MONGO_SESSION_SECONDS:
-            yield key

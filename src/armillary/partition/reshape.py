@@ -365,8 +365,8 @@ class Transfer:
             if txn.get(_place_key(range_id)) != expected:
                 raise Failure(Kind.UNAVAILABLE, "A change before this one could not be applied.")
             head = log.load_head(txn, 0, 0)
-            key_range = KeyRange(range_id, low, high, (), 0)
-            adopter = Adopter(txn, self._schema, head, target.paths, None, self._clock.now_s(), key_range)
+            key_range, schema = KeyRange(range_id, low, high, (), 0), self._schema.as_it_is()
+            adopter = Adopter(txn, schema, head, target.paths, None, self._clock.now_s(), key_range)
             for key, value, stored in mine:
                 if stored is not None:
                     adopter.adopt(int.from_bytes(key[-layout.RID_BYTES :], "big"), stored)

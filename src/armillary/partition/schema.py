@@ -5,7 +5,7 @@ indexed and expire. One Schema is shared by all partitions of a container, so a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from armillary import limits
@@ -64,6 +64,19 @@ class Schema:
     cap: Cap | None = None  # what the one partition holds at most; None: as much as there is room
     versions_number: int = 0  # all versions of items are kept, and this is how often that began; 0: they are not
     versions_seconds: int = 0  # how long
+    _copy: Schema | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        object.__setattr__(self, "_copy", None)
+
+    def as_it_is(self) -> Schema:
+        """A copy that does not change: for a transaction, which may give way before it is done."""
+        copy = self._copy
+        if copy is None:
+            copy = replace(self)
+            object.__setattr__(self, "_copy", copy)
+        return copy
 
     def rules_of(self, header: ItemHeader) -> Rules:
         rules = self.rules

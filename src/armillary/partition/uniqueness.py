@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from armillary import work
 from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, layout
 from armillary.model.encoding import ItemHeader
@@ -44,17 +45,20 @@ def move_entries(
     be taken, and sees to that."""
     epk, number = item
     rid = number.to_bytes(layout.RID_BYTES, "big")
-    for constraint, values in new:
-        if (constraint, values) in old:
-            continue
-        key = layout.unique_key(epk, constraint, values)
-        holder = txn.get(key)
-        if holder is not None and holder != rid and not is_released(epk, int.from_bytes(holder, "big")):
-            raise _taken(schema, constraint)
-        txn.put(key, rid)
-    for constraint, values in old:
-        if (constraint, values) not in new:
-            txn.delete(layout.unique_key(epk, constraint, values))
+    before, after = set(old), set(new)
+    for portion in work.portions(new, 30):
+        for entry in portion:
+            if entry in before:
+                continue
+            key = layout.unique_key(epk, *entry)
+            holder = txn.get(key)
+            if holder is not None and holder != rid and not is_released(epk, int.from_bytes(holder, "big")):
+                raise _taken(schema, entry[0])
+            txn.put(key, rid)
+    for portion in work.portions(old):
+        for entry in portion:
+            if entry not in after:
+                txn.delete(layout.unique_key(epk, *entry))
 
 
 def _taken(schema: Schema, constraint: int) -> Failure:

@@ -6,41 +6,76 @@ one write path.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from itertools import islice
 
 from armillary import limits
 from armillary.model import documents, layout
 from armillary.model.encoding import payload_of, unpack_header
-from armillary.model.keys import NO_KEY
 from armillary.partition import events, log, versions
-from armillary.partition.operations import MemberFailed, Operation, Verb
 from armillary.partition.partition import Partition
 from armillary.partition.presence import Presence, paths_of
-from armillary.partition.records import expired_keys
 from armillary.partition.schema import Schema
-from armillary.storage.engine import View
+from armillary.partition.slices import Slice
+from armillary.partition.writer import Writer
+from armillary.storage.engine import Txn, View
+
+
+class Sweep:
+    """One pass over the expired items of a partition, in transactions of a slice each. Several may be under way at a
+    time, so that one sync makes all of them durable: each goes on where the one before it ended."""
+
+    def __init__(self, partition: Partition, now_s: float) -> None:
+        self._partition = partition
+        self._next_key = layout.EXPIRY
+        self._end_key = layout.expiry_key(int(now_s) + 1, 0)
+        self._is_over = False
+        self._pending: deque[asyncio.Future[int]] = deque()
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over and not self._pending
+
+    async def go_on(self, transactions: int = 1) -> int:
+        """Have so many transactions under way, and wait for the first of them. Returns how many items it deleted."""
+        while len(self._pending) < transactions and not self._is_over:
+            self._pending.append(asyncio.ensure_future(self._partition.transact(self._batch)))
+        try:
+            return await self._pending[0]
+        except BaseException:
+            self._is_over = True
+            await asyncio.gather(*self._pending, return_exceptions=True)
+            raise
+        finally:
+            self._pending.popleft()
+
+    def _batch(self, txn: Txn, writer: Writer) -> int:
+        if self._is_over:
+            return 0
+        slice_ = Slice(self._partition.clock)
+        deleted = looked = 0
+        for key, _ in islice(txn.scan(self._next_key, self._end_key), limits.SWEEP_ITEMS_MAX):
+            # Not from the beginning of the space again: what was just deleted there would be passed over each time.
+            self._next_key = key + b"\x00"
+            size_bytes = writer.expire(int.from_bytes(key[-layout.RID_BYTES :], "big"))
+            deleted, looked = deleted + (size_bytes > 0), looked + 1
+            if not slice_.takes(size_bytes):
+                return deleted
+        self._is_over = looked < limits.SWEEP_ITEMS_MAX
+        return deleted
 
 
 async def sweep_expired(partition: Partition, now_s: float) -> int:
-    """Delete up to one batch of items whose time is over. Returns how many were deleted."""
-
-    def due(view: View) -> list[tuple[bytes, str]]:
-        found = []
-        entries = view.scan(layout.EXPIRY, layout.expiry_key(int(now_s) + 1, 0))
-        for key, _ in islice(entries, limits.SWEEP_ITEMS_MAX):
-            stored = view.get(layout.ITEMS + key[-layout.RID_BYTES :])
-            if stored is not None:
-                found.append((unpack_header(stored).epk, documents.item_id(stored)))
-        return found
-
-    deleted = 0
-    for epk, item_id in await partition.read(due):
-        try:
-            await partition.write_all([Operation(Verb.DELETE, epk, NO_KEY, item_id, is_expiry=True)])
-            deleted += 1
-        except MemberFailed:
-            continue  # written again or deleted meanwhile, or given more time by new rules
+    """Delete all items whose time is over. Returns how many."""
+    sweep, deleted = Sweep(partition, now_s), 0
+    while not sweep.is_over:
+        deleted += await sweep.go_on()
     return deleted
+
+
+def has_expired(view: View, now_s: float) -> bool:
+    """Whether there may be something to sweep."""
+    return next(iter(view.scan(layout.EXPIRY, layout.expiry_key(int(now_s) + 1, 0))), None) is not None
 
 
 async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float) -> bytes:
@@ -50,6 +85,7 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
     oldest_s = now_s - limits.TOMBSTONE_SECONDS
 
     def stretch(view: View) -> tuple[list[bytes], bytes]:
+        slice_ = Slice(partition.clock)
         old, next_key, count = [], from_key, 0
         entries = view.scan(max(from_key, layout.CHANGES), layout.space_end(layout.CHANGES))
         for key, value in islice(entries, limits.SWEEP_ITEMS_MAX):
@@ -59,6 +95,8 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
                     break
                 old.append(key)
             next_key, count = key + b"\x00", count + 1
+            if not slice_.takes(len(key) + len(value)):
+                break
         else:
             if count < limits.SWEEP_ITEMS_MAX:
                 next_key = layout.change_key(partition.lsn_in(view) + 1)  # there is no more
@@ -72,12 +110,8 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
 
 async def forget_records(partition: Partition, now_s: float) -> None:
     """Drop what was answered to writes of sessions that have ended."""
-    is_any = partition.records.expire(now_s)
-    while is_any:
-        keys = await partition.read(lambda view: list(islice(expired_keys(view, now_s), limits.SWEEP_ITEMS_MAX)))
-        if keys:
-            await partition.forget(keys)
-        is_any = len(keys) == limits.SWEEP_ITEMS_MAX
+    while keys := partition.records.ended_keys(now_s, limits.SWEEP_ITEMS_MAX):
+        await partition.forget(keys)
 
 
 async def forget_events(partition: Partition, now_s: float) -> None:
@@ -85,9 +119,9 @@ async def forget_events(partition: Partition, now_s: float) -> None:
     if partition.events_noted < limits.MONGO_EVENTS_LOOK:
         return
     partition.events_noted = 0
-    keys, last_lsn = await partition.read(lambda view: events.too_many(view, now_s))
-    if keys:
-        await partition.forget_events(keys, last_lsn)
+    last_key = await partition.evaluate(lambda view: events.last_too_many(view, now_s))
+    if last_key is not None:
+        await partition.forget_events(last_key)
 
 
 async def forget_versions(partition: Partition, schema: Schema, now_s: float) -> None:
@@ -107,22 +141,16 @@ async def forget_versions(partition: Partition, schema: Schema, now_s: float) ->
 
 
 async def apply_rules(partition: Partition, schema: Schema) -> None:
-    """Bring every item under the present rules, batch by batch, while reads and writes go on."""
+    """Bring every item under the present rules, a slice in each transaction, while reads and writes go on."""
     rules_number = schema.rules.number
     partition.restated_count = 0
     after = 0
     while schema.rules.number == rules_number:
-
-        def batch(view: View, low: int = after) -> list[int]:
-            entries = view.scan(layout.item_key(low), layout.space_end(layout.ITEMS))
-            return [int.from_bytes(key[1:], "big") for key, _ in islice(entries, limits.RESTATE_ITEMS)]
-
-        numbers = await partition.read(batch)
-        if not numbers:
+        next_number = await partition.restate(after)
+        if next_number is None:
             await partition.confirm_rules(rules_number)
             return
-        await partition.restate(numbers)
-        after = numbers[-1] + 1
+        after = next_number
 
 
 class Look:
@@ -141,17 +169,16 @@ class Look:
         begun = await partition.begin_look()
         return cls(partition, schema, begun) if begun is not None else None
 
-    async def go_on(self, items_max: int) -> bool:
+    async def go_on(self) -> bool:
         """Look at some more items; whether that was all."""
-        for _ in range(0, items_max, limits.RESTATE_ITEMS):
-            if not await self._partition.read(self._batch):
-                await self._partition.end_look(self._begun, self._found)
-                return True
-            await asyncio.sleep(0)
-        return False
+        if await self._partition.evaluate(self._batch):
+            return False
+        await self._partition.end_look(self._begun, self._found)
+        return True
 
     def _batch(self, view: View) -> bool:
         entries = view.scan(layout.item_key(self._next_number), layout.space_end(layout.ITEMS))
+        slice_ = Slice(self._partition.clock)
         number = None
         for key, stored in islice(entries, limits.RESTATE_ITEMS):
             number = int.from_bytes(key[1:], "big")
@@ -160,6 +187,8 @@ class Look:
             self._found = paths_of(terms) if self._found is None else self._found.intersection(dict(terms))
             if not self._found:
                 return False  # no path is everywhere: the rest need not be looked at
+            if not slice_.takes(len(stored)):
+                break
         if number is None:
             return False
         self._next_number = number + 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from armillary import limits
+from armillary import limits, work
 from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, items, layout
 from armillary.model.bson_values import encode
@@ -33,6 +33,7 @@ from armillary.partition.presence import Presence, note_item
 from armillary.partition.refusals import key_full, missing, precondition_failed, taken, too_many_changes
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.sizes import LogicalSize, grown, pack_size
+from armillary.partition.term_changes import delete_terms, differences, put_terms
 from armillary.partition.uniqueness import Entries, entries_in, entries_of, has_unique, move_entries
 from armillary.storage.engine import Txn
 
@@ -184,8 +185,7 @@ class Writer:
             before = documents.bson_bytes(stored)
             if not operation.matches(documents.bson_document(stored)):
                 return Outcome(Result.NOT_MODIFIED, None, None, lsn_of(stored), charges.failed_write_ru(len(stored)))
-        kind = log.ITEM_EXPIRED if operation.is_expiry else log.ITEM_DELETED
-        charged = self._remove(operation.epk, operation.item_id, number, stored, kind)
+        charged = self._remove(operation.epk, operation.item_id, number, stored, log.ITEM_DELETED)
         old_bytes = len(payload_of(stored))
         charge_ru = charges.delete_ru(old_bytes, charged)
         return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru, old_bytes, charged, before=before)
@@ -210,9 +210,6 @@ class Writer:
         stored = self._txn.get(layout.item_key(number))
         assert stored is not None, "an id without its item"
         is_live = self._schema.is_live(unpack_header(stored), self._now_s)
-        if operation.is_expiry:
-            # The sweep may come late: the item may have been written again since it was found.
-            return None if is_live else (number, stored)
         if not is_live and not operation.is_any:
             if removing_expired:
                 self._remove(operation.epk, operation.item_id, number, stored, log.ITEM_EXPIRED)
@@ -269,9 +266,7 @@ class Writer:
         txn.put(layout.item_key(number), pack_item(header, payload))
         txn.put(layout.id_key(epk, made.item_id), number.to_bytes(8, "big"))
         txn.put(layout.member_key(epk, number), b"")
-        put, prefix_of, rid = txn.put, self._term_prefix, number.to_bytes(8, "big")
-        for path, term in made.terms.terms:
-            put(prefix_of(path) + term + rid, b"")
+        put_terms(txn, self._term_prefix, made.terms.terms, number)
         self._put_expiry(header, number)
         if self._schema.keeps_events:
             self._note_event(events.INSERT, epk, number, None, made.bson())
@@ -323,11 +318,11 @@ class Writer:
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
         """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""
         txn = self._txn
-        header, payload, rid = unpack_header(stored), payload_of(stored), number.to_bytes(8, "big")
+        header, payload = unpack_header(stored), payload_of(stored)
         terms = self._terms_of(header, payload)
-        for path, term in terms.terms:
-            txn.delete(self._term_prefix(path) + term + rid)
+        delete_terms(txn, self._term_prefix, terms.terms, number)
         for constraint, values in entries_in(self._schema, header, payload):
+            work.spend(10)
             txn.delete(layout.unique_key(epk, constraint, values))
         self._delete_expiry(header, number)
         txn.delete(layout.item_key(number))
@@ -388,13 +383,9 @@ class Writer:
 
     def _move_terms(self, number: int, before: ItemTerms, after: ItemTerms) -> int:
         """Replace one set of terms by another. Returns how many of those removed or added are charged for."""
-        old, new = set(before.terms), set(after.terms)
-        removed, added = old - new, new - old
-        rid = number.to_bytes(8, "big")
-        for path, term in removed:
-            self._txn.delete(self._term_prefix(path) + term + rid)
-        for path, term in added:
-            self._txn.put(self._term_prefix(path) + term + rid, b"")
+        removed, added = differences(before.terms, after.terms)
+        delete_terms(self._txn, self._term_prefix, removed, number)
+        put_terms(self._txn, self._term_prefix, added, number)
         return count_charged(removed) + count_charged(added)
 
     def _term_prefix(self, path: str) -> bytes:
@@ -466,13 +457,23 @@ class Writer:
         self.head.item_count += items_added
         self.head.size_bytes += bytes_added
 
-    # A change of rules (index policy or default time to live) working through the stored items.
+    # Time to live.
 
-    def restate(self, number: int) -> None:
-        """Store an item's terms and expiry by the present rules. Neither its lsn nor its text changes."""
+    def expire(self, number: int) -> int:
+        """Remove an item if its time is over. Returns its size; 0: it is gone, or lives by the present rules."""
         stored = self._txn.get(layout.item_key(number))
         if stored is None:
-            return
+            return 0
+        header = unpack_header(stored)
+        if self._schema.is_live(header, self._now_s):
+            return 0
+        self._remove(header.epk, documents.item_id(stored), number, stored, log.ITEM_EXPIRED)
+        return len(stored)
+
+    # A change of rules (index policy or default time to live) working through the stored items.
+
+    def restate(self, number: int, stored: bytes) -> None:
+        """Store an item's terms and expiry by the present rules. Neither its lsn nor its text changes."""
         before = unpack_header(stored)
         rules = self._schema.rules
         if before.policy == rules.number:

@@ -76,7 +76,8 @@ class Store(Protocol):
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         """Run `fn` and return its result once its writes are durable. If `fn` raises, none of them happen.
 
-        Functions run one after the other, each seeing what the ones before it wrote: serialisable by construction.
+        Functions run one after the other, each seeing what the ones before it wrote: serialisable by construction. One
+        that spends much work (`work.spend`) gives way to readers, never to another function.
         What makes room (`is_freeing`) is written also when the disk is too full for anything else.
         """
 

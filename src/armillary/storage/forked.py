@@ -4,6 +4,7 @@ requests. What was written is never made durable here; whoever wants that does i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, Self, TypeVar
 
@@ -21,6 +22,7 @@ class ForkedStore:
     def __init__(self, pinned: Kept) -> None:
         self.pinned = pinned
         self._layer = Layer()
+        self._writing = asyncio.Lock()
 
     async def read(self, fn: Callable[[View], T]) -> T:
         return fn(self._txn(Layer()))
@@ -33,10 +35,11 @@ class ForkedStore:
         return self._txn(Layer())
 
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
-        layer = Layer()
-        result = fn(self._txn(layer))
-        self._layer.absorb(layer)
-        return result
+        async with self._writing:
+            layer = Layer()
+            result = await work.run(lambda: fn(self._txn(layer)))
+            self._layer.absorb(layer)
+            return result
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         raise AssertionError("a transaction is about one value of the shard key")

@@ -1,9 +1,11 @@
 """Stores held in memory, sorted: the reference for the other engines, and the fastest for tests. Nothing survives the
-process. Transaction functions run at once on the event loop, so there is never more than one state to show.
+process. Transaction functions run at once, one after the other; one that works for long gives way to readers, who see
+the state before it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ class MemoryEngine:
     def __init__(self) -> None:
         self._stores: dict[int, MemoryStore] = {}
         self._is_closed = False
+        self.writing = asyncio.Lock()  # held by the function that is run
 
     def store(self, number: int) -> MemoryStore:
         assert 0 <= number < 2**32, "a store is numbered with four bytes"
@@ -70,20 +73,21 @@ class MemoryStore:
         return self._map
 
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
-        self._engine.check_open()
-        layer = Layer()
-        result = work.atomic(lambda: fn(self._txn(layer)))
-        self._map = self._map.changed(layer)
-        return result
+        async with self._engine.writing:
+            self._engine.check_open()
+            layer = Layer()
+            result = await work.run(lambda: fn(self._txn(layer)))
+            self._map = self._map.changed(layer)
+            return result
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
-        self._engine.check_open()
-        layers = [Layer() for _ in parts]
-        with_layers = list(zip(parts, layers, strict=True))
-        results = work.atomic(lambda: [fn(store._txn(layer)) for (store, fn), layer in with_layers])
-        for (store, _), layer in zip(parts, layers, strict=True):
-            store._map = store._map.changed(layer)
-        return results
+        async with self._engine.writing:
+            self._engine.check_open()
+            with_layers = [(store, fn, Layer()) for store, fn in parts]
+            results = await work.run(lambda: [fn(store._txn(layer)) for store, fn, layer in with_layers])
+            for store, _, layer in with_layers:
+                store._map = store._map.changed(layer)
+            return results
 
     def _txn(self, layer: Layer) -> OverlayTxn:
         return OverlayTxn(layer, _NOTHING, self._map.get, self._map.scan)

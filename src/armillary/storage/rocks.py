@@ -20,7 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from armillary import limits
+from greenlet import GreenletExit
+
+from armillary import limits, work
 from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
@@ -76,6 +78,8 @@ class RocksEngine:
         self.published: Version | None = self._newest  # what readers see: durable; None while reopening
         self._waiting: deque[Waiting] = deque()
         self._is_scheduled = False
+        self._is_running = False  # functions are being run; they may have given way
+        self._running: asyncio.Future[None] | None = None  # done when they are; None: they never gave way
         self._stalled: tuple[Layer, list[Answer]] | None = None  # a group that compaction keeps from being written
         self._written: list[Group] = []  # written, and not covered by a sync that has begun
         self._is_dirty = False  # something was written after the last sync began
@@ -139,6 +143,8 @@ class RocksEngine:
             self._sync_timer.cancel()
         if self._sync is not None:
             await asyncio.wait([self._sync])
+        if self._running is not None:
+            await asyncio.wait([self._running])
         try:
             if self._database is not None and self._failure is None:
                 await self._loop.run_in_executor(self._thread, self._database.finish)
@@ -204,8 +210,8 @@ class RocksEngine:
 
     def _run_waiting(self) -> None:
         self._is_scheduled = False
-        if self._stalled is not None:
-            return  # goes on when the stalled group is written
+        if self._stalled is not None or self._is_running:
+            return  # goes on when the stalled group is written, or the running one
         database, failure = self._database, self._failure
         now_s = self._monotonic_s()
         if failure is None and now_s - self._room_checked_s >= limits.FREE_DISK_CHECK_SECONDS:
@@ -216,10 +222,15 @@ class RocksEngine:
             return
         if not self._has_room:
             self._refuse_waiting(_no_room(), but_freeing=True)
+        self._is_running = True
+        self._running = work.begin(partial(self._run_group, database, now_s + limits.GROUP_SECONDS_MAX))
+
+    def _run_group(self, database: Database, deadline_s: float) -> None:
+        """Run what waits until time is up, and write it. A function that spends more work than a slice gives way to
+        the event loop: readers go on with what is published, and no other function is run before it is done."""
         group, answers = Layer(), []
         get, scan = database.get, database.scan
-        waiting = self._waiting
-        deadline_s = now_s + limits.GROUP_SECONDS_MAX
+        waiting, run_now = self._waiting, work.current()
         size_bytes = 0
         while waiting:
             fn, prefix, future, _ = waiting.popleft()
@@ -228,25 +239,39 @@ class RocksEngine:
             layer = Layer()
             try:
                 result = fn(OverlayTxn(layer, group, get, scan, prefix))
+            except GreenletExit:  # the event loop was closed while the function had given way
+                raise
             except BaseException as error:
                 answers.append(Answer(future, None, error))
                 if not isinstance(error, Exception):
                     break  # the interpreter is being stopped: keep what was done, run no more
                 continue
-            size_bytes += group.absorb(layer)
+            if len(layer.writes) > limits.GROUP_WRITES_MAX and group.is_empty():
+                group, size_bytes = layer, limits.GROUP_BYTES_MAX
+            else:
+                size_bytes += group.absorb(layer)
             answers.append(Answer(future, result, None))
+            if run_now.made_bytes or run_now.derived:
+                work.end_item(run_now, 0)
             if size_bytes >= limits.GROUP_BYTES_MAX or self._monotonic_s() >= deadline_s:
                 break
         self._write_group(group, answers)
+        self._is_running = False
 
     def _write_group(self, layer: Layer, answers: list[Answer]) -> None:
         assert self._database is not None
-        assert self._newest is not None
+        batch = self._database.batch(layer)
         self._stalled = None
+        if self._failure is not None:  # a sync failed while a function or the batch had given way: nothing is written
+            _refuse(answers, self._failure)
+            if self._waiting and not self._is_scheduled:
+                self._schedule()
+            return
+        assert self._newest is not None
         if not layer.is_empty():
             self._newest.hold()
             try:
-                self._database.write(layer)
+                self._database.write(batch)
             except Exception as error:
                 if is_stall(error):
                     self._stalled = layer, answers
@@ -263,7 +288,7 @@ class RocksEngine:
 
     def _retry_stalled(self) -> None:
         if self._stalled is not None:  # else storage failed meanwhile, and the group was refused
-            self._write_group(*self._stalled)
+            self._running = work.begin(partial(self._write_group, *self._stalled))
 
     # Making groups durable and answering.
 
@@ -345,6 +370,8 @@ class RocksEngine:
         while self._failure is not None:
             if self._sync is not None:
                 await asyncio.wait([self._sync])
+            if self._running is not None:
+                await asyncio.wait([self._running])
             await self._wait_for_room()
             self._is_attempt_over.clear()
             try:

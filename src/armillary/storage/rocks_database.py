@@ -12,18 +12,23 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Generator, Iterator, Sequence
+from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import rocksdict
 
+from armillary import limits, work
 from armillary.errors import Failure, Kind
 from armillary.limits import BLOCK_CACHE_BYTES, MB, WRITE_BUFFER_BYTES, WRITE_LOG_BYTES_MAX
 from armillary.storage import descriptors
 from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Layer, Pair
 
+WriteBatch = rocksdict.WriteBatch
 _MISS: Final = ("key not found",)
+_SORTED_AT_ONCE: Final = 2_000  # keys of a batch: about 1 ms
 _CHUNK_ROWS_FIRST, _CHUNK_ROWS_MAX = 8, 256
 
 _GONE = "Storage was opened again, and a snapshot of before is gone. Start over."
@@ -44,21 +49,26 @@ class Database:
     def get(self, key: bytes) -> bytes | None:
         return self._rdict.get(key)
 
-    def write(self, layer: Layer) -> None:
-        """Write a layer as one atomic batch. The operating system has it afterwards (it survives this process); the
-        disk has it after the next `sync` that begins later."""
-        batch = rocksdict.WriteBatch(raw_mode=True)
+    def batch(self, layer: Layer) -> WriteBatch:
+        """What `write` takes. A large one is made in portions, and may give way."""
+        batch = WriteBatch(raw_mode=True)
         for low, high in layer.cleared:
             batch.delete_range(low, high)
         put, delete = batch.put, batch.delete
         writes = layer.writes
         # In key order, which RocksDB's skip list takes in a quarter less time (with the hint below, a third): measured.
-        for key in sorted(writes):
-            value = writes[key]
-            if value is None:
-                delete(key)
-            else:
-                put(key, value)
+        for keys in _in_order(writes):
+            for key in keys:
+                value = writes[key]
+                if value is None:
+                    delete(key)
+                else:
+                    put(key, value)
+        return batch
+
+    def write(self, batch: WriteBatch) -> None:
+        """Write a batch as a whole. The operating system has it afterwards (it survives this process); the disk has it
+        after the next `sync` that begins later. The interpreter waits for it: 0.3 µs a key."""
         self._rdict.write(batch, self._write_options)
 
     def sync(self) -> None:
@@ -129,6 +139,22 @@ class Database:
         for kept in self._kept:
             kept.release()
         del self._rdict
+
+
+def _in_order(writes: dict[bytes, bytes | None]) -> Iterator[Sequence[bytes]]:
+    """The keys in their order, in portions."""
+    if len(writes) <= _SORTED_AT_ONCE:
+        yield sorted(writes)
+        return
+    keys = iter(writes)
+    runs = []
+    while run := sorted(islice(keys, _SORTED_AT_ONCE)):
+        work.spend(5 * len(run))
+        runs.append(run)
+    merged = merge(*runs)
+    while portion := list(islice(merged, limits.WORK_PORTION)):
+        work.spend(25 * len(portion))
+        yield portion
 
 
 def _scan(
