@@ -153,10 +153,12 @@ RESTATE_ITEMS = 200  # items restated in one transaction when a container's poli
 PRESENCE_PATHS_MAX = 256  # that a partition remembers as being in all its items
 
 # Queries (ours unless said otherwise).
+QUERY_LONG_BODY_BYTES = 2 * KB  # of requests whose query takes long to read: they give way to others meanwhile
 QUERY_TOKENS_MAX = 30_000  # words and symbols: a list of 15,000 constants; bounds what a text takes of the event loop
 QUERY_DEPTH_MAX = 128  # nested expressions; keeps the parser far from the interpreter's own limit
 QUERY_NESTING_MAX = 32  # subqueries in one another; Python compiles some fifty
 QUERY_OPERATORS_MAX = 3_000  # as written; constants, and equalities of paths with constants, are not counted
+QUERY_SOURCE_CHARACTERS_MAX = 200 * KB  # of Python that is made of it: compiling cannot give way, and takes some 80 ms
 QUERY_EMITTED_MAX = 20_000  # as compiled, with the computed properties put in their places
 QUERY_PARAMETER_DEPTH_MAX = 128  # as deep as an item may be
 QUERY_CACHE_ENTRIES = 500
@@ -173,7 +175,7 @@ QUERY_DISTINCT_MAX = 100_000
 QUERY_COLLECTED_MAX = 100_000  # values of one MAKELIST or MAKESET
 QUERY_SORTED_MAX = 100_000  # items, by key and rid, where no index gives their order
 QUERY_HELD_BYTES_MAX = 64 * MB  # of keys, values or rows held
-QUERY_TUPLES_MAX = 1_000_000  # of one item that JOIN and subqueries make
+QUERY_TUPLES_MAX = 500_000_000  # of one item that JOIN and subqueries make: more than QUERY_SECONDS_MAX is enough for
 QUERY_TUPLES_PAUSE = 5_000  # tuples between two looks at the clock
 QUERY_ORDER_BYTES_MAX = 1 * KB  # of each ORDER BY key; strings that agree so far are in the order of their items
 QUERY_ROW_BYTES_MAX = 32 * MB  # of one row; it is held twice while it is answered

@@ -141,9 +141,10 @@ def _append(value: Any, parts: list[bytes]) -> None:
                     _append(element, parts)
         parts.append(_END)
     elif kind is dict:
-        spend(5 * len(value))
         parts.append(TAG_OBJECT)
-        for name in sorted(value):
+        for place, name in enumerate(sorted(value)):
+            if place % _CHUNK == 0:
+                spend(6 * min(_CHUNK, len(value) - place))
             parts.append(TAG_STRING + _string_body(name) + _END)
             _append(value[name], parts)
         parts.append(_END)

@@ -11,13 +11,16 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from armillary import limits
 from armillary.model.geodesy import Coordinates, Vector, area_left, direction
+from armillary.model.sorting import sorted_values
 from armillary.work import spend
+
+T = TypeVar("T")
 
 # Units of work.
 _POSITION_UNITS: Final = 10
@@ -25,6 +28,7 @@ _EDGE_UNITS: Final = 30
 _AREA_UNITS: Final = 20
 _NEAR_UNITS: Final = 10
 _MEET_UNITS: Final = 30
+_CHUNK: Final = 64  # edges that are looked at before the event loop may have its turn
 
 _NEAR: Final = 1e-11  # radians on the earth (a tenth of a millimetre), parts of a coordinate in the plane
 _ANTIPODAL: Final = 1e-9 - 1
@@ -154,13 +158,14 @@ def _rings(given: Any, is_planar: bool, is_trusted: bool) -> tuple[Ring, ...]:
 
 
 def _chain(places: Sequence[Coordinates], is_planar: bool) -> Ring:
-    spend(_AREA_UNITS * len(places))
     kept = [place for index, place in enumerate(places) if index == 0 or place != places[index - 1]]
-    vectors = [vector(place, is_planar) for place in kept]
+    vectors = [vector(place, is_planar) for place in paced(kept, _POSITION_UNITS)]
     if not is_planar and any(dot(first, last) < _ANTIPODAL for first, last in itertools.pairwise(vectors)):
         raise InvalidShape("An edge must be shorter than half the way around the earth.")
     edges = tuple([edge(first, last, is_planar) for first, last in itertools.pairwise(vectors)])
     is_ring = len(kept) > 3 and kept[0] == kept[-1]
+    if is_ring:
+        spend(_AREA_UNITS * len(kept))
     return Ring(tuple(kept), edges, is_ring and not is_planar and area_left(kept) > 2 * math.pi)
 
 
@@ -244,7 +249,9 @@ def meet(one: Edge, other: Edge, is_planar: bool) -> bool:
 
 def near_pairs(ones: Sequence[Edge], others: Sequence[Edge]) -> Iterator[tuple[int, int]]:
     """The places of edges whose boxes overlap. What is looked at is bounded; see `limits.SHAPE_PAIRS_MAX`."""
-    order = sorted(range(len(others)), key=lambda index: others[index].low[0])
+    if not ones or not others:
+        return
+    order = sorted_values(range(len(others)), lambda index: others[index].low[0])
     lows = [others[index].low[0] for index in order]
     width = max([other.high[0] - other.low[0] for other in others], default=0.0)
     looked_at = 0
@@ -266,6 +273,14 @@ def near_pairs(ones: Sequence[Edge], others: Sequence[Edge]) -> Iterator[tuple[i
             ):
                 spend(_MEET_UNITS)
                 yield place, index
+
+
+def paced(edges: Iterable[T], units: int) -> Iterator[T]:
+    """Edges to be looked at one by one, each for so many units of work."""
+    for place, each in enumerate(edges):
+        if place % _CHUNK == 0:
+            spend(_CHUNK * units if place else units)
+        yield each
 
 
 class TooComplex(Exception):

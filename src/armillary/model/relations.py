@@ -23,13 +23,15 @@ from armillary.model.geometries import (
     is_on,
     meet,
     near_pairs,
+    paced,
     side,
     vector,
 )
 from armillary.work import spend
 
 _OUTSIDE, _BORDER, _INSIDE = -1, 0, 1
-_POINT_UNITS: Final = 15  # of work for an edge that a point is held against
+_ON_UNITS: Final = 4  # of work for an edge that a point may be on
+_POINT_UNITS: Final = 15  # for one that it is held against
 _AROUND_UNITS: Final = 4  # for an edge that may be near a corner
 _ANTIPODAL: Final = 1e-14 - 1
 _CANDIDATES_MAX: Final = 8  # edges that may be the nearest, looked at closely
@@ -42,12 +44,11 @@ _TOLERANCE: Final = 1.01  # by how much a sphere and the ellipsoid may disagree 
 def location(shape: Shape, point: Vector) -> int:
     planar = shape.is_planar
     found = _OUTSIDE
-    spend(_POINT_UNITS * sum([len(chain.edges) for chain in shape.chains]))
     for place in shape.points:
         if _is_same(vector(place, planar), point, planar):
             return _INSIDE
     for line in shape.lines:
-        if any(is_on(edge, point, planar) for edge in line.edges):
+        if any(is_on(edge, point, planar) for edge in paced(line.edges, _ON_UNITS)):
             ends = (line.edges[0].first, line.edges[-1].last)
             is_end = line.places[0] != line.places[-1] and any(_is_same(end, point, planar) for end in ends)
             found = max(found, _BORDER if is_end else _INSIDE)
@@ -57,7 +58,7 @@ def location(shape: Shape, point: Vector) -> int:
 
 
 def _location_in(polygon: Sequence[Ring], point: Vector, planar: bool) -> int:
-    if any(is_on(edge, point, planar) for ring in polygon for edge in ring.edges):
+    if any(is_on(edge, point, planar) for ring in polygon for edge in paced(ring.edges, _ON_UNITS)):
         return _BORDER
     outer, *holes = polygon
     if _is_around(outer, point, planar) == outer.is_turned:
@@ -70,7 +71,7 @@ def _is_around(ring: Ring, point: Vector, planar: bool) -> bool:
     if planar:
         x, y, _ = point
         is_odd = False
-        for edge in ring.edges:
+        for edge in paced(ring.edges, _ON_UNITS):
             (x1, y1, _), (x2, y2, _) = edge.first, edge.last
             if (y1 > y) != (y2 > y) and x < x1 + (y - y1) / (y2 - y1) * (x2 - x1):
                 is_odd = not is_odd
@@ -78,11 +79,11 @@ def _is_around(ring: Ring, point: Vector, planar: bool) -> bool:
     # The angles under which the point sees the edges, one after the other, add up to one turn or to none; to one turn
     # the other way if the ring goes around the point's antipode.
     total = 0.0
-    for edge in ring.edges:
+    for edge in paced(ring.edges, _ON_UNITS):
         if dot(edge.first, point) < _ANTIPODAL:
             # From the antipode of a corner its edges are seen in any direction: some metres aside they are not.
             point = _moved(point, cross(point, edge.last), 1e-6, False)
-    for edge in ring.edges:
+    for edge in paced(ring.edges, _POINT_UNITS):
         first, last = edge.first, edge.last
         total += math.atan2(dot(point, cross(first, last)), dot(first, last) - dot(first, point) * dot(last, point))
     turns = round(total / (2 * math.pi))
@@ -155,7 +156,7 @@ def _pieces(edges: Sequence[Edge], others: Sequence[Edge], planar: bool) -> Iter
             cuts.setdefault(one, []).extend(_cuts(edge, cutting, planar))
         if len(cuts) > limits.SHAPE_STEPS_MAX:
             raise TooComplex
-    for place, edge in enumerate(edges):
+    for place, edge in enumerate(paced(edges, _ON_UNITS)):
         if place and not {place, place - 1} & cuts.keys() and edge.first is edges[place - 1].last:
             continue
         shares = sorted({0.0, 1.0, *cuts.get(place, ())})
@@ -262,17 +263,17 @@ def _nearest(corners: Shape, edges: Shape) -> list[_Candidate]:
     others = edges.edges
     if len(places) * len(others) > limits.SHAPE_PAIRS_MAX:
         raise TooComplex
-    balls = [(between(edge, 0.5, planar), edge) for edge in others]
-    around = [(middle, math.dist(middle, edge.first), edge) for middle, edge in balls]
+    balls = [(between(edge, 0.5, planar), edge) for edge in paced(others, _POINT_UNITS)]
+    around = [(middle, math.dist(middle, edge.first), edge) for middle, edge in paced(balls, _ON_UNITS)]
     found: list[_Candidate] = []
     least_apart = reach = math.inf
     for place in places:
         point = vector(place, planar)
-        spend(_AROUND_UNITS * len(around))
-        for middle, radius, edge in around:
+        for middle, radius, edge in paced(around, _AROUND_UNITS):
             # Through the earth it is not farther than over it.
             if math.dist(point, middle) - radius > reach:
                 continue
+            spend(_POINT_UNITS)
             apart = _apart(point, edge, planar)
             if apart <= reach:
                 found.append((apart, place, edge))

@@ -370,6 +370,7 @@ class _Finder:
         if isinstance(condition, Equal):
             return self.run(condition) is not None
         if isinstance(condition, In):
+            spend(len(condition.values))
             return self._is_indexed(condition.path) and not any(isinstance(v, (list, dict)) for v in condition.values)
         if isinstance(condition, (Range, Defined)):
             return self._is_indexed(condition.path)

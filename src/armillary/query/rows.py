@@ -22,10 +22,8 @@ def dump_large(row: Any) -> bytes:
     kind = row.__class__
     if kind is not dict and kind is not list:
         return orjson.dumps(row)
-    size_bytes = weight(row)
-    if size_bytes <= _PIECE_BYTES:
+    if weight(row) <= _PIECE_BYTES:
         return orjson.dumps(row)
-    make(size_bytes)
     writer = _Writer()
     writer.write(row)
     return b"".join(writer.parts)
@@ -39,48 +37,53 @@ class _Writer:
     def write(self, value: Any) -> None:
         """Write a value of which it is known that it is large."""
         if value.__class__ is list:
-            self._add(b"[")
-            self._write_elements(value)
-            self._add(b"]")
+            self._write_list(value)
         elif value.__class__ is dict:
-            mark = b"{"
-            for name, inner in value.items():
-                self._add(mark + orjson.dumps(name) + b":")
-                mark = b","
-                self._write_one(inner)
-            self._add(b"}")
+            self._write_dict(value)
         else:
             self._add(orjson.dumps(value))
 
-    def _write_one(self, value: Any) -> None:
-        if weight(value) <= _PIECE_BYTES:
-            self._add(orjson.dumps(value))
-        else:
-            self.write(value)
-
-    def _write_elements(self, values: list[Any]) -> None:
+    def _write_list(self, values: list[Any]) -> None:
+        mark = b"["
         batch: list[Any] = []
         batch_bytes = 0
-        is_first = True
         for value in values:
             size_bytes = weight(value)
             if batch and batch_bytes + size_bytes > _PIECE_BYTES:
-                self._add(b"" if is_first else b",", orjson.dumps(batch)[1:-1])
-                batch, batch_bytes, is_first = [], 0, False
+                self._add(mark, orjson.dumps(batch)[1:-1])
+                batch, batch_bytes, mark = [], 0, b","
             if size_bytes > _PIECE_BYTES:
-                self._add(b"" if is_first else b",")
+                self._add(mark)
                 self.write(value)
-                is_first = False
+                mark = b","
             else:
                 batch.append(value)
                 batch_bytes += size_bytes
-        if batch:
-            self._add(b"" if is_first else b",", orjson.dumps(batch)[1:-1])
+        self._add(mark if batch or not values else b"", orjson.dumps(batch)[1:-1], b"]")
+
+    def _write_dict(self, values: dict[str, Any]) -> None:
+        mark = b"{"
+        batch: dict[str, Any] = {}
+        batch_bytes = 0
+        for name, value in values.items():
+            size_bytes = weight(value) + len(name)
+            if batch and batch_bytes + size_bytes > _PIECE_BYTES:
+                self._add(mark, orjson.dumps(batch)[1:-1])
+                batch, batch_bytes, mark = {}, 0, b","
+            if size_bytes > _PIECE_BYTES:
+                self._add(mark, orjson.dumps(name), b":")
+                self.write(value)
+                mark = b","
+            else:
+                batch[name] = value
+                batch_bytes += size_bytes
+        self._add(mark if batch or not values else b"", orjson.dumps(batch)[1:-1], b"}")
 
     def _add(self, *parts: bytes) -> None:
         for part in parts:
             self.parts.append(part)
             self._size_bytes += len(part)
+            make(len(part))  # the text alone: the values are there, perhaps one of them many times in the row
             spend(len(part) // _UNIT_BYTES)
         if self._size_bytes > limits.QUERY_ROW_BYTES_MAX:
             raise Failure(

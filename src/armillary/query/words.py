@@ -5,6 +5,7 @@ stems (`stemming.py`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -14,8 +15,9 @@ from armillary.work import current, make, spend
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CHUNK: Final = 256  # words that are reduced before the event loop may have its turn
+_LONG: Final = 2_048  # characters
 _WORD_UNITS: Final = 15  # of work for each
-_WORD_BYTES: Final = 130  # of memory for each, twice
+_WORD_BYTES: Final = 80  # of memory for each
 _ELIDED_MAX: Final = 4  # letters before the apostrophe of "l'eau", "dell'acqua"
 
 
@@ -39,20 +41,25 @@ def _words(text: str, language: str) -> tuple[str, ...]:
     stop_words = STOP_WORDS[language]
     has_elisions = language in ELISIONS
     words: list[str] = []
-    if len(text) > _CHUNK:
+    if len(text) > _LONG:
         make(len(text))
-        spend(len(text) >> 3)
-    found = _WORD.findall(text.lower())
-    if len(found) > _CHUNK:
-        make(_WORD_BYTES * len(found))
-    for place, word in enumerate(found):
-        if place % _CHUNK == 0:
-            spend(_WORD_UNITS * min(_CHUNK, len(found) - place))
+        found: Iterable[str] = _long(text)
+    else:
+        found = _WORD.findall(text.lower())
+    for word in found:
         if not word.isalnum():
             word = _without_apostrophe(word, has_elisions)
         if word not in stop_words:
             words.append(stem(word, language))
     return tuple(words)
+
+
+def _long(text: str) -> Iterator[str]:
+    for place, found in enumerate(_WORD.finditer(text.lower())):
+        if place % _CHUNK == 0:
+            make(_WORD_BYTES * _CHUNK)
+            spend(_WORD_UNITS * _CHUNK)
+        yield found[0]
 
 
 # A filter with several terms asks for the words of the same text again, and for those of its terms with every item.

@@ -20,6 +20,7 @@ from armillary.model.items import check_depth
 from armillary.partition.operations import Document, Operation, Result, Verb
 from armillary.scripts.trace import Trace, step_of
 from armillary.scripts.transaction import Page, ScriptTransaction
+from armillary.work import run as run_work
 
 # `number` of the errors that scripts get to see, as the object model has it. Others end the script.
 NUMBERS = {
@@ -152,7 +153,9 @@ class Calls:
         if not isinstance(text, str):
             raise bad_request("The query must be a string, or an object with query and parameters.")
         parameters = parse_parameters(query.get("parameters"))  # type: ignore[union-attr]
-        bound = compile_query(text, home.computed).bind(parameters, home.context(), self._functions)
+        bound = await run_work(
+            lambda: compile_query(text, home.computed).bind(parameters, home.context(), self._functions)
+        )
         if self._functions is not None:
             await self._functions.ready()
         page = await transaction.query(bound, orjson.dumps(query), _page_items(options), _text(options, "continuation"))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from armillary import limits, work
 from armillary.account import access
 from armillary.account.account import Account
 from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
@@ -67,6 +68,8 @@ class SqlDoor:
             if action in _METADATA:
                 ACTOR.set(Actor("sql", request.peer))
                 return await self.account.budgets.answer_metadata(action, call)
+            if len(request.body) > limits.QUERY_LONG_BODY_BYTES and action in _DRIVEN:
+                return await work.drive(action(call))
             return await action(call)
         except Failure as failure:
             is_failed = failure.kind is Kind.UNAUTHORIZED
@@ -243,6 +246,8 @@ for _type in ("dbs", "colls", "offers", "conflicts", *CONTROL_TYPES):
     _POSTS[(_type, PostMeaning.QUERY)] = lists.query_resources
 
 # What is about anything but items, and so charged to the account.
+# What compiles queries: these give way to others while they do.
+_DRIVEN = frozenset([documents.patch_item, batches.run_batch, feeds.plan_query, feeds.query_items])
 _METADATA = frozenset(
     action
     for action in (*_ACTIONS.values(), *_POSTS.values())

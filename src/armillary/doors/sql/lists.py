@@ -36,7 +36,7 @@ async def list_resources(call: Call) -> Response:
 
 
 async def query_resources(call: Call) -> Response:
-    query = parse_query_body(call.body, Context(call.account.clock))
+    query = await work.run(lambda: parse_query_body(call.body, Context(call.account.clock)))
     if call.route.resource_type == ResourceType.CONFLICT.value and not _is_confined(call):
         raise bad_request(CROSS_PARTITION_OFF)
     records, owner_rid = _records(call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from armillary import work
 from armillary.account import feeds
 from armillary.account.explanations import explain_query
 from armillary.account.feeds import FeedOptions
@@ -19,6 +20,7 @@ from armillary.net.http import Response
 from armillary.query.selection import Selection
 
 _ALL = Selection(by_key=KEY_PATHS)
+_ROW_UNITS, _UNIT_BYTES = 20, 16  # of work to render an entity, and bytes of it for one unit
 _ROW_KEY_TOKEN = "-"  # one token is enough; some clients go on only if there are two
 _HEAD, _FOOT = '{"token":"', '"}'
 
@@ -31,7 +33,9 @@ async def query_entities(call: Call) -> Response:
     keys = call.grant.keys
     within = keys.condition if keys is not None else None
     options = FeedOptions(page_items=top_of(call), continuation=_continuation(query))
-    selection = compile_filter(text, within).selection() if text or within is not None else _ALL
+    selection = _ALL
+    if text or within is not None:
+        selection = await work.run(lambda: compile_filter(text, within).selection())
     # What a continuation is bound to: repr quotes every text of the tree, so no filter reads like another's range.
     asked = text if within is None else f"{text}\n{within!r}"
     try:
@@ -41,7 +45,12 @@ async def query_entities(call: Call) -> Response:
             raise _bad_continuation() from None
         raise
     rendered = call.door.rendered
-    entities = [entity for row in page.rows if (entity := rendered.text(row, form))]
+
+    def render(row: bytes) -> bytes | None:
+        work.spend(_ROW_UNITS + len(row) // _UNIT_BYTES)
+        return rendered.text(row, form)
+
+    entities = await work.run(lambda: [entity for row in page.rows if (entity := render(row))])
     headers: HeaderList = []
     if page.continuation is not None:
         token = page.continuation.removeprefix(_HEAD).removesuffix(_FOOT)

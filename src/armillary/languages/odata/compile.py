@@ -20,9 +20,11 @@ from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Li
 from armillary.model import edm
 from armillary.query.conditions import Condition
 from armillary.query.selection import Selection, Stage
+from armillary.work import spend
 
 Predicate = Callable[[Any], bool]
 
+_TEXT_UNITS, _SOURCE_UNITS = 6, 4  # of work for each character of a filter, and of what Python compiles
 _SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NAMESPACE: dict[str, Any] = {
     "number_of": edm.number_of,
@@ -79,12 +81,14 @@ def _compile(text: str, within: Expression | None, *, is_list: bool) -> Filter:
         tree = parse_filter(text) if text or within is None else within
         if within is not None and tree is not within:
             tree = And((tree, within))
+        spend(len(text) * _TEXT_UNITS)
         emitter = _Emitter(_LIST_KEYS if is_list else _KEYS)
         body = emitter.truth(tree, is_wanted=True)
         names = ", ".join(f"c{place}" for place in range(len(emitter.constants)))
         unpacked = f"    ({names},) = C\n" if names else ""
         source = f"def bind(C):\n{unpacked}    def predicate(d):\n        return {body}\n    return predicate\n"
         namespace = dict(_NAMESPACE)
+        spend(len(source) * _SOURCE_UNITS)
         exec(compile(source, "<filter>", "exec"), namespace)  # noqa: S102 (of our own making: names and places only)
         return Filter(condition_of(tree), namespace["bind"](emitter.constants), not is_list and _is_one_key(tree))
     except (RecursionError, MemoryError):

@@ -20,6 +20,7 @@ from armillary.languages.sql.check import Checked, check_count, check_query
 from armillary.languages.sql.constants import Constants, kind_of
 from armillary.languages.sql.emit import Workshop
 from armillary.languages.sql.envelopes import frame_of
+from armillary.languages.sql.expressions import too_many_operators
 from armillary.languages.sql.filters import filter_of
 from armillary.languages.sql.lexer import query_error
 from armillary.languages.sql.library.context import Context, detached_context
@@ -36,6 +37,7 @@ from armillary.query.aggregates import AGGREGATES
 from armillary.query.conditions import Condition
 from armillary.query.operators import evaluate
 from armillary.query.selection import Grouping, Ordering, OrderKey, Selection, Stage
+from armillary.work import spend
 
 _A = TypeVar("_A")
 _R = TypeVar("_R")
@@ -43,6 +45,11 @@ _R = TypeVar("_R")
 Predicate = Callable[[Any], Any]  # truthy exactly when the item is kept
 Projection = Callable[[Any], Value]
 Computed: TypeAlias = tuple[tuple[str, str], ...]  # the computed properties of a container: name, query
+
+# Units of work for each character: of a text that is checked, or looked through for what an index can use, and of the
+# source that Python compiles.
+_CHECK_UNITS, _FILTER_UNITS, _SOURCE_UNITS = 1, 2, 4
+_LONG = 2_048  # characters of texts that take time
 
 _NAMESPACE: dict[str, Any] = {
     name: value for name, value in vars(runtime).items() if not name.startswith("_") and name != "annotations"
@@ -98,6 +105,7 @@ class CompiledQuery:
         if is_ranked(self.query):
             self._components = components_of(self.query, scope_of(self.query, {}, is_outermost=True))
         self._variants: dict[tuple[str, ...], _Variant] = {}
+        self._size = len(text) if len(text) > _LONG else 0
 
     @property
     def calls_functions(self) -> bool:
@@ -123,6 +131,7 @@ class CompiledQuery:
         order, *functions_made = made
         stages = [_stage(code, functions_made[4 * place : 4 * place + 4]) for place, code in enumerate(variant.stages)]
         is_planar = context.is_planar
+        spend(self._size * _FILTER_UNITS)
         condition, is_exact = _guarded(lambda given: filter_of(self.query, given, is_planar=is_planar), parameters)
         skip, take = self._counts(parameters)
         selection = Selection(
@@ -175,6 +184,9 @@ class CompiledQuery:
         used = [f"c{place} = C[{place}]" for place in sorted(constants.used)]
         lines = [*used, *shop.preamble, *functions, f"return ({', '.join(made)})"]
         source = "def bind(C, x, M):\n" + "".join([f"    {line}\n" for line in lines])
+        if len(source) > limits.QUERY_SOURCE_CHARACTERS_MAX:
+            raise too_many_operators(self.query.start, self.query.end)
+        spend(len(source) * _SOURCE_UNITS)
         exec(compile(source, "<query>", "exec"), namespace)  # noqa: S102 (of our own making: names and places only)
         return _Variant(namespace["bind"], constants.literals, stages)
 
@@ -248,7 +260,9 @@ class _Cache:
     def _compile(self, key: tuple[str, Computed]) -> CompiledQuery:
         text, computed = key
         definitions = {name: _definition(query) for name, query in computed}
-        return CompiledQuery(check_query(self._parse(text)), definitions, text)
+        parsed = self._parse(text)
+        spend(len(text) * _CHECK_UNITS)
+        return CompiledQuery(check_query(parsed), definitions, text)
 
 
 def _definition(text: str) -> tree.Query:
@@ -321,6 +335,7 @@ def _check_text(text: str) -> None:
 def _check_depth(name: str, value: Value) -> None:
     level = [value]
     for _ in range(limits.QUERY_PARAMETER_DEPTH_MAX):
+        spend(sum(map(len, level)))  # type: ignore[arg-type]
         level = [
             child
             for parent in level

@@ -9,14 +9,13 @@ bound, so the source depends only on the query and on the types of its parameter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from armillary import limits
 from armillary.languages.sql import tree
-from armillary.languages.sql.constants import NAMED_MAX, Code, Constants
-from armillary.languages.sql.expressions import too_many_operators
+from armillary.languages.sql.constants import Code
 from armillary.languages.sql.functions import FUNCTIONS
 from armillary.languages.sql.paths import Path, missing_operand, path_uses, rooted_path
+from armillary.languages.sql.workshop import Workshop as Workshop
 from armillary.model.index_paths import path_text
 
 _HASHED = frozenset(["null", "boolean", "number", "string"])
@@ -58,49 +57,6 @@ class Variable(NamedTuple):
     source: str
     path: Path | None = None  # where its values are in the item; None: not in the item
     is_item: bool = False  # the item itself, always an object
-
-
-class Workshop:
-    """What the functions of one compiled query have in common: constants, names, and limits on its size."""
-
-    def __init__(self, constants: Constants, namespace: dict[str, Any]) -> None:
-        self.constants = constants
-        self.namespace = namespace
-        self.preamble: list[str] = []  # what is computed once, when constants are bound
-        self.has_loops = False
-        self._fresh = 0
-        self._bound = 0
-        self._operators = 0
-
-    def fresh(self, letter: str = "t") -> str:
-        """A name that nothing else has: functions nest, and see each other's."""
-        self._fresh += 1
-        return f"{letter}{self._fresh}"
-
-    @property
-    def operators(self) -> int:
-        """How many were emitted so far: a measure of the work that code takes."""
-        return self._operators
-
-    def count(self, node: tree.Expression) -> None:
-        self._operators += 1
-        if self._operators > limits.QUERY_EMITTED_MAX:
-            raise too_many_operators(node.start, node.end)
-
-    def name(self, value: Any) -> str:
-        name = f"K{len(self.namespace)}"
-        self.namespace[name] = value
-        return name
-
-    def bound(self, source: str) -> str:
-        self._bound += 1
-        if self._bound > NAMED_MAX:
-            self.preamble += [] if self._bound > NAMED_MAX + 1 else ["B = []"]
-            self.preamble.append(f"B.append({source})")
-            return f"B[{self._bound - NAMED_MAX - 1}]"
-        name = self.name(None).lower()
-        self.preamble.append(f"{name} = {source}")
-        return name
 
 
 class Emitter:
@@ -232,6 +188,10 @@ class Emitter:
         if node.is_user_defined:
             return self._call("M.call_user_function", [Code(repr(node.name)), self._tuple(node.arguments)], "")
         function = FUNCTIONS[node.name]
+        place = self._constants.place(node.arguments[0]) if node.arguments else None
+        if node.name == "ARRAY_CONTAINS" and place is not None and self._constants.kind(place) == "array":
+            array = self.shop.bound(f"ConstantArray(C[{place}])")
+            return self._call(f"{array}.contains", [self.value(each) for each in node.arguments[1:]], "trilean")
         arguments = [self.value(argument) for argument in node.arguments]
         if function.inline:
             source = function.inline.format(arguments[0].source)

@@ -12,6 +12,7 @@ from armillary.errors import Failure
 from armillary.languages.sql import tree
 from armillary.languages.sql.lexer import Token, number_value, query_error, syntax_error
 from armillary.model.values import UNDEFINED
+from armillary.work import spend
 
 _COALESCE, _OR, _AND, _PREDICATE, _CONCAT = 1, 2, 3, 4, 5
 POWERS = {
@@ -50,6 +51,7 @@ _VALUES = (tree.Literal, tree.Parameter)
 _ATOMS = frozenset([tree.Literal, tree.Parameter, tree.Name, tree.Member, tree.Index])
 # What compiling something takes, in the time of a plain operator.
 _PREDICATE_WEIGHT, _SUBQUERY_WEIGHT = 3, 6
+_COUNTED, _TOKEN_UNITS = 64, 30  # words and symbols that are read at a time, and the work for one
 
 
 _EXPECTED = {"name": "a name", "end": "an operator, a clause or the end of the query"}
@@ -72,6 +74,8 @@ class ExpressionParser:
         self.last_end = token.end
         if token.kind != "end":
             self._at += 1
+            if not self._at % _COUNTED:
+                spend(_COUNTED * _TOKEN_UNITS)
             self.token = self._tokens[self._at]
         return token
 

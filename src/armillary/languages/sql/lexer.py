@@ -13,6 +13,7 @@ import orjson
 
 from armillary import limits
 from armillary.errors import Failure, Kind
+from armillary.work import spend
 
 KEYWORDS = frozenset(
     "AND ARRAY AS ASC BETWEEN BY DESC DISTINCT ESCAPE EXISTS FALSE FROM GROUP IN JOIN LEFT LIKE LIMIT NOT NULL OFFSET "
@@ -23,6 +24,8 @@ _LITERAL_WORDS = frozenset(["true", "false", "null", "undefined", "udf"])
 
 # Blanks and comments, then one token, or the end, or the rest if it begins with none. Quantifiers are possessive where
 # giving back could never help, so that no text takes longer than its length.
+_UNIT_CHARACTERS = 10  # of text that is cut into pieces, for one unit of work
+_TOKENS_COUNTED, _TOKEN_UNITS = 256, 8  # that are made at a time, and the work for one
 _TOKENS = re.compile(
     r"""
     ( (?: [ \t\r\n\f\v\u00a0\ufeff]++ | --[^\n]*+ | /\*.*?\*/ )*+ )
@@ -86,6 +89,7 @@ def syntax_error(token: Token, expected: str) -> Failure:
 
 
 def tokens_of(text: str) -> list[Token]:
+    spend(len(text) // _UNIT_CHARACTERS)
     pieces = _TOKENS.findall(text)
     if len(pieces) > limits.QUERY_TOKENS_MAX:
         message = f"The query has more than {limits.QUERY_TOKENS_MAX} words and symbols; simplify it."
@@ -117,6 +121,8 @@ def tokens_of(text: str) -> list[Token]:
                 upper = piece.upper()
                 kind = known[piece] = upper if upper in KEYWORDS else "name"
         append(new(Token, (kind, piece, start, at)))
+        if not len(tokens) % _TOKENS_COUNTED:
+            spend(_TOKENS_COUNTED * _TOKEN_UNITS)
     append(Token("end", "", len(text), len(text)))
     return tokens
 

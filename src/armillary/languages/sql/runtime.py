@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from armillary import limits
 from armillary.errors import bad_request
+from armillary.languages.sql.library.membership import ConstantArray as ConstantArray
 from armillary.languages.sql.like import like as like
 from armillary.languages.sql.like import like_constant as like_constant
 from armillary.model.encoding import encode_value

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
+from armillary import limits
 from armillary.model.encoding import encode_value
-from armillary.model.values import EXACT_INT_MAX, equal, hash_key
+from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value, equal, hash_key
 from armillary.work import current, make, spend
 
 CHUNK: Final = 512  # elements that are looked at before the event loop may have its turn
@@ -19,18 +20,48 @@ FEW: Final = 4  # values that are as soon compared one by one
 _SHORT: Final = 32  # elements that are as soon compared one by one
 _SCANS: Final = 2  # of one array before it is hashed
 _KEPT_MAX: Final = 64  # arrays, the others are forgotten when there are more
+_KEPT_BYTES: Final = 40 * limits.MB  # of tables, likewise: nested set functions make an array, and a table, each
 _KEY_BYTES: Final = 120  # of an element in a table, about
 _DEEP: Final = frozenset([list, dict])
+
+
+class ConstantArray:
+    """An array that is the same for all items: hashed when it is asked first."""
+
+    __slots__ = ("_keys", "_looked")
+
+    def __init__(self, array: list[Any]) -> None:
+        self._looked = _Looked(array)
+        self._keys: set[Hashable] | None = None
+
+    def contains(self, value: Any, is_partial: Any = False) -> Value:
+        """ARRAY_CONTAINS."""
+        if value is UNDEFINED or is_partial.__class__ is not bool:
+            return UNDEFINED
+        array = self._looked.array
+        if is_partial and value.__class__ is dict:
+            return _contains_part(self._looked, value)
+        if len(array) <= _SHORT:
+            return _scan(array, value)
+        if self._keys is None:
+            keys: set[Hashable] = set()
+            for start in range(0, len(array), CHUNK):
+                spend(2 * CHUNK)
+                keys.update(map(_key, array[start : start + CHUNK]))
+            self._keys = keys
+        is_held: bool = _key(value) in self._keys
+        return is_held
 
 
 class _Looked:
     """An array that was asked, and the tables made of it since."""
 
-    __slots__ = ("array", "by_name", "distinct", "scans")
+    __slots__ = ("array", "by_name", "distinct", "scans", "size_bytes")
 
     def __init__(self, array: list[Any]) -> None:
         self.array = array  # kept, so that its identity is not another's
         self.scans = 0
+        self.size_bytes = 0  # of the tables
         self.distinct: dict[Hashable, Any] | None = None
         self.by_name: dict[str, dict[Hashable, list[dict[str, Any]]]] = {}
 
@@ -85,7 +116,13 @@ def contains_part(array: list[Any], part: dict[str, Any]) -> bool:
     """Whether an element is an object that has every property of another. One level: the values compare fully."""
     if len(array) <= _SHORT:
         return any(_holds(element, part) for element in array)
-    looked = _looked(array)
+    return _contains_part(_looked(array), part)
+
+
+def _contains_part(looked: _Looked, part: dict[str, Any]) -> bool:
+    array = looked.array
+    if len(array) <= _SHORT:
+        return any(_holds(element, part) for element in array)
     looked.scans += 1
     if looked.scans <= _SCANS or not part:
         return _scan_parts(array, part)
@@ -121,9 +158,25 @@ def distinct(array: list[Any]) -> dict[Hashable, Any]:
 
 def _distinct(looked: _Looked) -> dict[Hashable, Any]:
     if looked.distinct is None:
-        make(_KEY_BYTES * len(looked.array))
+        _count(looked, _KEY_BYTES * len(looked.array))
         looked.distinct = _table(looked.array)
     return looked.distinct
+
+
+def _count(looked: _Looked, size_bytes: int) -> None:
+    """Count a table that is about to be made, and forget the first ones where there are too many."""
+    run = current()
+    known: dict[Any, Any] = run.derived or {}
+    others = [(key, each) for key, each in known.items() if each.__class__ is _Looked and each is not looked]
+    held_bytes = sum([each.size_bytes for _, each in others])
+    for key, each in others:
+        if held_bytes + size_bytes <= _KEPT_BYTES:
+            break
+        held_bytes -= each.size_bytes
+        run.made_bytes = max(0, run.made_bytes - each.size_bytes)
+        del known[key]
+    looked.size_bytes += size_bytes
+    make(size_bytes)
 
 
 def _table(array: list[Any]) -> dict[Hashable, Any]:
@@ -139,7 +192,7 @@ def _table(array: list[Any]) -> dict[Hashable, Any]:
 def _by_name(looked: _Looked, name: str) -> dict[Hashable, list[dict[str, Any]]]:
     table = looked.by_name.get(name)
     if table is None:
-        make(2 * _KEY_BYTES * len(looked.array))
+        _count(looked, 2 * _KEY_BYTES * len(looked.array))
         table = {}
         for start in range(0, len(looked.array), CHUNK):
             spend(3 * CHUNK)

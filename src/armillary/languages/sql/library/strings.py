@@ -65,6 +65,9 @@ def _piece_units(text: str) -> str:
 def _joined(units: str) -> str:
     if units.isascii():
         return units
+    if len(units) > _LONG:
+        make(2 * len(units))
+        spend(len(units) >> 3)
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
