@@ -4,6 +4,8 @@ that are hashed, independently of the code; Python and its containers take true 
 
 from __future__ import annotations
 
+import math
+import random
 import struct
 from collections.abc import AsyncIterator
 from itertools import product
@@ -26,8 +28,9 @@ from armillary.account.throughput import Throughput
 from armillary.clock import VirtualClock
 from armillary.doors.sql.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
-from armillary.model.keys import NO_KEY, Key
+from armillary.model.keys import NO_KEY, Key, PartitionKeyDefinition
 from armillary.model.resources import ResourceType
+from armillary.model.values import UNDEFINED as UNDEFINED_COMPONENT
 from armillary.net.http import Request
 from armillary.partition.operations import Operation, Verb, draft
 from armillary.storage.memory import MemoryEngine
@@ -81,6 +84,38 @@ def header(*key: Any) -> str:
 
 
 CLASSES = [value for at, value in enumerate(SCALARS) if not any(is_same(value, each) for each in SCALARS[:at])]
+
+
+def near(dice: random.Random) -> list[Any]:
+    """A number, and values that one might take for it."""
+    number = dice.choice([0, 1, 2**53, dice.randrange(-100, 100), dice.randrange(2**53, 2**70), dice.uniform(-9, 9)])
+    as_double = float(number)
+    return [
+        *(number, as_double, -as_double, math.nextafter(as_double, math.inf), bool(number), str(number), None),
+        *(int(as_double), int(as_double) + 1, repr(as_double), UNDEFINED_COMPONENT),
+    ]
+
+
+def test_equality_is_that_of_effective_keys() -> None:
+    """Of keys and prefixes, also in dicts and sets."""
+    dice = random.Random(8)
+    definition = PartitionKeyDefinition.parse({"paths": ["/a", "/b"], "kind": "MultiHash", "version": 2})
+    for _ in range(60):
+        values = near(dice)
+        parts = [[dice.choice(values) for _ in range(dice.choice([1, 2]))] for _ in range(12)]
+        keys = [definition.key_of_parts(each) for each in parts]
+        for (one, raw), (other, _) in product(zip(keys, parts, strict=True), repeat=2):
+            same = definition.effective_key(one) == definition.effective_key(other)
+            assert (one == other, one != other, other in {one}, {one: 1}.get(other) == 1) == (
+                same,
+                not same,
+                same,
+                same,
+            )
+            assert Key(raw) == one  # whatever form it came in
+            assert one.begins_with(other) == definition.effective_key(one).startswith(definition.effective_key(other))
+    with pytest.raises(TypeError):
+        sorted([Key((1,)), Key((2,))])
 
 
 class World:
