@@ -10,6 +10,8 @@ import pytest
 
 from armillary import audit, limits
 from armillary.audit import ACTOR, Actor, SignInLog
+from armillary.net.http import Request, Response
+from armillary.net.service import Service
 from armillary.tools.logs import JsonLines, TextLines
 
 KEY = "c2VjcmV0IGtleSBvZiB0aGlzIHRlc3Q="
@@ -101,3 +103,19 @@ def test_json_lines_have_the_fields_of_events(caplog: pytest.LogCaptureFixture) 
     assert line["event"] == "container.deleted"
     assert line["name"] == "shop/orders"
     assert (line["level"], line["logger"]) == ("info", "armillary.security")
+
+
+async def test_the_address_of_a_request_that_broke_the_server_is_logged_without_its_signature(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken(request: Request) -> Response:
+        raise ValueError(f"cannot answer {request}")
+
+    request = Request("GET", b"/parts()?sv=2019&sig=c2VjcmV0", {}, b"", False, "127.0.0.1")
+    service = Service(broken)
+    try:
+        await broken(request)
+    except ValueError as error:
+        service.crash(request, error)
+    assert "GET /parts() was not answered" in caplog.text
+    assert "c2VjcmV0" not in caplog.text

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.certificates import Signed
 from support.process import READY_S, ServerProcess, run_armillary
 
 from armillary import __version__
@@ -111,6 +112,18 @@ def test_an_unknown_format_is_refused(start_server: StartServer) -> None:
     assert outcome.returncode == 2
     assert "format 99" in outcome.stderr
     version.write_text(kept)
+
+
+def test_trust_says_nothing_of_a_certificate_of_another_origin(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    assert run_armillary("trust", "--data", str(directory)).returncode == 0
+    foreign = Signed("operator", hosts=("localhost",))
+    foreign.write(directory / "certificate.pem", directory / "key.pem")
+    outcome = run_armillary("trust", "--data", str(directory), "--advertise", "db.example")
+    assert outcome.returncode == 2
+    assert "Armillary did not make" in outcome.stderr
+    assert (directory / "certificate.pem").read_bytes() == foreign.pem
+    assert (directory / "key.pem").read_bytes() == foreign.key_pem()
 
 
 def test_trust_makes_a_certificate_that_the_server_uses(start_server: StartServer, tmp_path: Path) -> None:

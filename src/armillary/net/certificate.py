@@ -93,13 +93,17 @@ def missing_names(certificate: x509.Certificate, names: Sequence[str]) -> list[s
     ]
 
 
-def _is_ours(certificate_file: Path, key_file: Path, certificate: x509.Certificate | None, *, fits: bool) -> bool:
-    """Whether both files may be written: each is missing, empty or made by Armillary."""
+def is_made_by_armillary(certificate: x509.Certificate) -> bool:
     from cryptography.x509.oid import NameOID
 
+    organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    return [each.value for each in organizations] == [_ORGANIZATION]
+
+
+def _is_ours(certificate_file: Path, key_file: Path, certificate: x509.Certificate | None, *, fits: bool) -> bool:
+    """Whether both files may be written: each is missing, empty or made by Armillary."""
     if certificate is not None:
-        organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-        if [each.value for each in organizations] != [_ORGANIZATION]:
+        if not is_made_by_armillary(certificate):
             return False
     elif _has_content(certificate_file):
         return False

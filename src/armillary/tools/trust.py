@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.net.certificate import ensure_certificate
+from armillary.net.certificate import ensure_certificate, is_made_by_armillary, read_certificate
 from armillary.storage.directory import DataDirectory
 from armillary.tools.settings import Settings
 
@@ -47,6 +47,11 @@ def trust(settings: Settings) -> str:
             Kind.UNAVAILABLE,
             f"The certificate cannot be kept in the data directory: {error.strerror}. Check its permissions and disk.",
         ) from error
+    made = read_certificate(certificate)
+    if made is None or not is_made_by_armillary(made):
+        raise bad_request(
+            f"Armillary did not make {certificate} and uses it as it is: clients trust the authority that signed it."
+        )
     return _TEXT.format(file=_quote(certificate), more="".join(f" and {host}" for host in settings.named_hosts))
 
 

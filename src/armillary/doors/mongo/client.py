@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from armillary import limits
+from armillary.audit import Actor
 
 if TYPE_CHECKING:
     from armillary.doors.mongo.scram import Conversation
@@ -45,6 +46,7 @@ class Line(Protocol):
 class Client:
     __slots__ = (
         "_gone",
+        "actor",
         "app_name",
         "came_with",
         "compressors",
@@ -67,6 +69,7 @@ class Client:
         self.line = line
         self.is_tls = is_tls
         self.remote = remote
+        self.actor = Actor("mongo", remote[0])
         self.local = local
         self.grant = grant
         self.user: str | None = None  # once authenticated

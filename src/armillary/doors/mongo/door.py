@@ -21,7 +21,7 @@ from armillary import limits, work
 from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.sign_in_throttle import SignInThrottle
-from armillary.audit import ACTOR, Actor
+from armillary.audit import ACTOR
 from armillary.clock import Clock
 from armillary.doors.mongo import answers, concerns, namespaces, numbered, points
 from armillary.doors.mongo.authentication import Authenticator, unauthorized
@@ -284,7 +284,7 @@ class MongoDoor:
 
     async def answer(self, client: Client, envelope: Envelope) -> bytes | None:
         """The frame to send; b"": none; None: the connection ends."""
-        ACTOR.set(Actor("mongo", client.remote[0]))
+        ACTOR.set(client.actor)
         begun_s = self.machine.elapsed_s()
         name = ""
         call: Call | None = None
