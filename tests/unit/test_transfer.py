@@ -174,6 +174,8 @@ async def test_bad_lines_are_numbered(tmp_path: Path) -> None:
         ('[{"id": "1"} {"id": "2"}]', "behind element 1"),
         ('[{"id": NaN}]', "Element 1"),
         ("", "not a JSON array"),
+        ("[" * 200_000, "nested too deeply"),
+        ('[{"a":' * 200_000, "nested too deeply"),
     ],
 )
 async def test_broken_arrays(tmp_path: Path, text: str, said: str) -> None:
@@ -352,9 +354,27 @@ def test_states_of_other_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="its source differs"):
         Checkpoint(state, {"source": "b"}, is_restart=False)
     assert Checkpoint(state, {"source": "b"}, is_restart=True).source is None
-    state.write_text("{}")
-    with pytest.raises(Failure, match="no state of a run"):
-        Checkpoint(state, {"source": "a"}, is_restart=False)
+    good = json.loads(state.read_text())
+    for wrong in (
+        *({}, [], {**good, "identity": "x"}, {**good, "identity": []}, {**good, "rows": "1"}, {**good, "badBytes": -1}),
+        *({**good, "sink": "bytes"}, {**good, "source": 5}, {**good, "format": 99}, {**good, "badRows": True}),
+    ):
+        state.write_text(json.dumps(wrong))
+        with pytest.raises(Failure, match="no state of a run"):
+            Checkpoint(state, {"source": "a"}, is_restart=False)
+
+
+async def test_a_dump_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    """A row of it is bad, and the others are read."""
+    nested = b"\x05\x00\x00\x00\x00"
+    for _ in range(20_000):
+        nested = b"\x03a\x00" + nested + b"\x00"
+        nested = (len(nested) + 4).to_bytes(4, "little") + nested
+    place = tmp_path / "items.bson"
+    place.write_bytes(nested + BSON.encode({"_id": "1"}))
+    pages = await read_all(place, Reading())
+    assert [each.number for each in bad_of(pages)] == [1]
+    assert documents(pages) == [{"id": "1"}]
 
 
 @pytest.mark.parametrize("place", ["items.txt", "cosmos:https://host/onlydb", "table:http://host", "mongodb://host/db"])

@@ -19,7 +19,7 @@ from armillary.errors import Failure, Kind
 Permissions = Literal["private", "inherited"]  # inherited: neither changed nor refused, whatever they are
 
 _DIRECTORY, _FILE, _OTHERS = 0o700, 0o600, 0o077
-_SETTING: Final = "--data-permissions inherited"
+_SETTING: Final = "--data-permissions inherited (ARMILLARY_DATA_PERMISSIONS for commands)"
 _FLAGS: Final = {
     "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
     "wb": os.O_WRONLY | os.O_CREAT,  # truncated once it is narrow

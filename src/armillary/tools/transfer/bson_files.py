@@ -52,7 +52,7 @@ class BsonSource:
             offset += len(encoded)
             try:
                 rows.append(Row(number, item_of_document(decode(encoded), is_exact=self._is_exact)))
-            except (BSONError, ValueError) as error:
+            except (BSONError, ValueError, RecursionError) as error:
                 rows.append(bad_row(number, f"It is no BSON: {error}.", encoded[:200].hex()))
             if len(rows) == PAGE_ROWS:
                 yield Page(rows, {"offset": offset, "row": number}, self._file.share)

@@ -45,6 +45,11 @@ class Checkpoint:
             self.source, self.sink = content["source"], content["sink"]
             self.rows, self.bad_rows = content["rows"], content["badRows"]
             self.bad_bytes, self.charge_ru = content["badBytes"], content["chargeRu"]
+            counts = (self.rows, self.bad_rows, self.bad_bytes)
+            if not all(type(count) is int and count >= 0 for count in counts) or not isinstance(identity, dict):
+                raise ValueError(content)
+            if not all(each is None or isinstance(each, dict) for each in (self.source, self.sink)):
+                raise ValueError(content)
         except (OSError, ValueError, KeyError, TypeError):
             raise bad_request(
                 f"{self._path} is no state of a run that could be resumed. Name another file with --state, or begin "

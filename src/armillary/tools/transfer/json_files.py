@@ -160,6 +160,8 @@ def _elements(stream: IO[bytes]) -> Iterator[Any]:
             except ValueError as error:
                 if is_end:
                     raise bad_request(f"Element {count + 1} of the array is not JSON: {error}.") from None
+            except RecursionError:
+                raise bad_request(f"Element {count + 1} of the array is nested too deeply.") from None
             fill()
         at, count = end, count + 1
         yield element
