@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from armillary import limits
+from armillary import limits, work
 from armillary.account.graphs import StoredGraph, element_id
 from armillary.clock import Clock
 from armillary.doors.gremlin.client import Client
@@ -17,6 +17,7 @@ from armillary.doors.gremlin.ids import OrderedIds
 from armillary.doors.gremlin.messages import Request, Responder
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.gremlin.bytecode import transaction_of
+from armillary.languages.gremlin.errors import timed_out
 from armillary.languages.gremlin.grammar import Statement, parse
 from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.program import Program, Results, answer, compile_traversal
@@ -35,6 +36,7 @@ class World:
     def __init__(self, client: Client, clock: Clock, ids: OrderedIds) -> None:
         self._client = client
         self._clock = clock
+        self.deadline_s: float | None = None  # of the traversal under way
         self.elapsed_s = clock.elapsed_s
         self.guid = ids.new
 
@@ -43,8 +45,17 @@ class World:
 
     async def pause(self) -> None:
         await asyncio.sleep(0)
+        self._check_client()
+
+    def _check_client(self) -> None:
         if self._client.is_gone:
             raise Failure(Kind.DROPPED, "The client has left.")
+
+    def check(self) -> None:
+        """After every slice of work: whether it may go on."""
+        self._check_client()
+        if self.deadline_s is not None and self.elapsed_s() > self.deadline_s:
+            raise timed_out("The traversal took longer than its time limit.")
 
 
 class Programs:
@@ -121,6 +132,13 @@ def _program(statement: Statement, partition_key: str | None, text: str) -> Prog
 
 async def evaluate(door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder) -> None:
     """A script."""
+    world = World(client, door.account.clock, door.ids)
+    await work.drive(_evaluate(door, client, request, graph, out, world), world.check)
+
+
+async def _evaluate(
+    door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder, world: World
+) -> None:
     text = request.arguments.get("gremlin")
     if not isinstance(text, str):
         raise bad_request("A request to evaluate has its script as the text 'gremlin'.")
@@ -131,7 +149,6 @@ async def evaluate(door: GremlinDoor, client: Client, request: Request, graph: S
     if not isinstance(bindings, dict) or not all(isinstance(name, str) for name in bindings):
         raise bad_request("Bindings are a map from names to values.")
     statements = door.programs.of_script(text, bindings, graph.partition_key)
-    world = World(client, door.account.clock, door.ids)
     for statement, program in statements[:-1]:
         if program is not None:
             pages = await answer(statement, _results(door, request, program, graph, world))
@@ -146,6 +163,13 @@ async def evaluate(door: GremlinDoor, client: Client, request: Request, graph: S
 
 async def run_bytecode(door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder) -> None:
     """A traversal that a client has built with its own language."""
+    world = World(client, door.account.clock, door.ids)
+    await work.drive(_run_bytecode(door, client, request, graph, out, world), world.check)
+
+
+async def _run_bytecode(
+    door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder, world: World
+) -> None:
     traversal = request.arguments.get("gremlin")
     if not isinstance(traversal, Traversal):
         raise bad_request("A request with bytecode has it as 'gremlin'.")
@@ -153,7 +177,7 @@ async def run_bytecode(door: GremlinDoor, client: Client, request: Request, grap
         out.finish([])  # nothing is open: every request before has been committed
         return
     program = door.programs.of_bytecode(traversal, graph.partition_key)
-    results = _results(door, request, program, graph, World(client, door.account.clock, door.ids))
+    results = _results(door, request, program, graph, world)
     await _send(client, results.pull, request, out)
 
 
@@ -167,7 +191,8 @@ def _results(door: GremlinDoor, request: Request, program: Program, graph: Store
         # Zero asks for no limit, in TinkerPop's own server.
         seconds = min(timeout_ms / 1000, limits.GREMLIN_SECONDS_MAX) if timeout_ms else limits.GREMLIN_SECONDS_MAX
     graph.show(program.settings.system_properties)
-    return program.run(graph, world, deadline_s=world.elapsed_s() + seconds)
+    world.deadline_s = world.elapsed_s() + seconds
+    return program.run(graph, world, deadline_s=world.deadline_s)
 
 
 async def _send(client: Client, pages: Pages, request: Request, out: Responder) -> None:

@@ -62,6 +62,7 @@ from armillary.languages.gremlin.steps.writing import (
 )
 from armillary.languages.gremlin.strategies import Settings
 from armillary.languages.gremlin.tokens import Direction
+from armillary.work import spend
 
 STARTS: Final = frozenset("V E addV addE mergeV mergeE inject union call io".split())
 _LAST: Final = frozenset("profile executionProfile explain".split())  # what a program is asked for, not steps
@@ -141,6 +142,7 @@ class TraversalBuilder:
         steps: list[Step] = []
         last: Step | None = None  # what modulators go to
         for instruction in instructions:
+            spend(100)
             name = instruction.name
             arguments = Arguments(name, instruction.arguments)
             if name == "as":

@@ -27,6 +27,7 @@ from armillary.languages.gremlin.lexer import Word, known_words, place
 from armillary.languages.gremlin.literals import CALLED, called, constructed
 from armillary.languages.gremlin.names import SOURCE_STEPS, STEPS, STRATEGIES, TERMINALS
 from armillary.languages.gremlin.values import map_key, unique
+from armillary.work import spend
 
 
 @dataclass(slots=True)
@@ -226,6 +227,7 @@ class _Parser:
         return predicate
 
     def _single(self) -> Any:
+        spend(30)
         word = self._next
         if word.kind in ("text", "number"):
             self._at += 1

@@ -32,6 +32,7 @@ from armillary.languages.gremlin.elements import (
 from armillary.languages.gremlin.errors import not_serializable
 from armillary.languages.gremlin.tokens import Token
 from armillary.languages.gremlin.values import identity
+from armillary.work import spend
 
 _FAMILY_CODES = {family: code for code, family in codes.ENUMERATIONS.items()}
 _NULL = bytes((codes.NULL, 1))
@@ -45,6 +46,7 @@ class Writer:
         self._is_bare = is_bare
 
     def value(self, value: Any) -> None:
+        spend(4)
         """With its type."""
         buffer = self.buffer
         if value is None:

@@ -36,6 +36,7 @@ from armillary.languages.gremlin.graphson import iso_duration, special_number
 from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.tokens import Token
 from armillary.languages.gremlin.values import identity, text_of
+from armillary.work import spend
 
 
 class Writer:
@@ -46,6 +47,7 @@ class Writer:
         self.is_typed = version > 1 if is_typed is None else is_typed
 
     def write(self, value: Any) -> Any:
+        spend(4)
         if value is None or value is True or value is False:
             return value
         kind = type(value)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.gremlin.elements import BigInt, Byte, Float32, Long, Short
 from armillary.languages.gremlin.errors import syntax
+from armillary.work import spend
 
 _WORD: Final = re.compile(
     r"""
@@ -54,6 +55,7 @@ def words(text: str) -> list[Word]:
     at, size = 0, len(text)
     is_after_line = False
     while at < size:
+        spend(20)
         match = _WORD.match(text, at)
         if match is None:
             raise syntax(f"Unexpected {text[at : at + 10]!r} at {place(text, at)}.")

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from armillary import limits
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.traversers import Traverser
+from armillary.work import spend
 
 if TYPE_CHECKING:
     from armillary.languages.gremlin.registry import Arguments, Builder
     from armillary.languages.gremlin.run import Run
+
+_TRAVERSER_UNITS: Final = 15  # of one traverser in one step
 
 Batch = list[Traverser]
 Flow = Callable[[], Awaitable[Batch]]
@@ -91,6 +94,7 @@ class PlainStep(Step):
             while batch := await source():
                 if self.loads:
                     batch = await run.loaded(batch)
+                spend(_TRAVERSER_UNITS * len(batch))
                 found = self.apply(batch, run, scope)
                 if found:
                     return found
@@ -112,6 +116,7 @@ class WaitingStep(Step):
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         async def pull() -> Batch:
             while batch := await source():
+                spend(_TRAVERSER_UNITS * len(batch))
                 found = await self.process(batch, run, scope)
                 if found:
                     return found
@@ -132,8 +137,9 @@ class GatheringStep(Step):
         async def make() -> Batch:
             everything: Batch = []
             while batch := await source():
+                spend(len(batch))
                 everything.extend(batch)
-                run.hold(len(batch))
+                run.hold_elements(batch)
             found = await self.gathered(everything, run, scope)
             run.release(len(everything))
             return found
@@ -202,6 +208,7 @@ class Pipeline:
                 batch = await run.loaded(batch)
             if step.is_stateful:
                 scope = Scope()
+            spend(_TRAVERSER_UNITS * len(batch))
             batch = step.apply(batch, run, scope)
             if not batch:
                 break

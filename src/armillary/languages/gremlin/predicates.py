@@ -6,17 +6,18 @@ expressions are matched in bounded time by `query/pattern_matching.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from armillary import limits
+from armillary import limits, work
 from armillary.languages.gremlin.elements import Long, Set
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.types import is_of, type_named
-from armillary.languages.gremlin.values import compare, equal, shown
+from armillary.languages.gremlin.values import compare, equal, identity, is_nan, shown
 from armillary.query.pattern_matching import Matcher
 from armillary.query.patterns import InvalidPattern, parse_pattern
+from armillary.work import spend
 
 NEGATIONS: Final = {
     "eq": "neq",
@@ -165,8 +166,37 @@ def _gte(expected: Any, value: Any) -> bool | None:
     return None if found is None else found >= 0
 
 
+_FEW: Final = 8  # values that are compared one by one
+
+
 def _within(expected: list[Any], value: Any) -> bool:
+    if len(expected) > _FEW:
+        known = _identities(expected)
+        if known is not None:
+            if is_nan(value) or identity(value) not in known:
+                return False
+            if not isinstance(value, list | dict):
+                return True
+    spend(4 * len(expected))
     return any(equal(value, each) for each in expected)
+
+
+def _identities(expected: list[Any]) -> set[Hashable] | None:
+    """What stands for the values of a long list, kept while it is looked into again and again. Lists only grow, so one
+    of the same length is the same."""
+    run = work.current()
+    if not isinstance(run, work.Run):
+        return None
+    if run.derived is None:
+        run.derived = {}
+    kept = run.derived.get(("within", id(expected)))
+    if kept is not None and kept[0] is expected and kept[1] == len(expected):
+        return kept[2]  # type: ignore[no-any-return]
+    work.make(100 * len(expected))
+    spend(8 * len(expected))
+    made = {identity(each) for each in expected}
+    run.derived["within", id(expected)] = (expected, len(expected), made)
+    return made
 
 
 def _without(expected: list[Any], value: Any) -> bool:
@@ -203,6 +233,7 @@ def _text(holds: Callable[[str, str], bool], is_wanted: bool) -> Callable[[Any, 
 
 
 def _matches(value: str, pattern: str) -> bool:
+    spend(5 + len(value) // 8)
     return matcher(pattern).occurs_in(value)
 
 

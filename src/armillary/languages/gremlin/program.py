@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from armillary import limits
+from armillary import limits, work
 from armillary.languages.gremlin.build import TraversalBuilder
 from armillary.languages.gremlin.dice import SeededDice
 from armillary.languages.gremlin.elements import BulkSet, Edge, Vertex
@@ -161,10 +161,15 @@ class Results:
             return await self._pull_directly(self._program.direct)
         report = self._program.report
         if report is None:
+            before_bytes = work.made()
             try:
                 return await self._loaded(await self._flow())
             except RecursionError:
                 raise too_much("A value is nested too deeply.") from None
+            finally:
+                # What was made for these results goes with them; what side effects keep of it stays.
+                if not self._program.registering:
+                    work.release(before_bytes)
         self._is_done = True
         if report == "explain":
             return [Traverser(self._program.explain())]

@@ -18,8 +18,11 @@ from armillary.languages.gremlin.tokens import Direction
 from armillary.languages.gremlin.traversers import MISSING, NO_SACK, PathTraverser, Place, Traverser
 from armillary.languages.gremlin.values import identity
 from armillary.model.key_values import Key
+from armillary.work import made, make, spend
+from armillary.work import release as give_back
 
 _PAUSE_EVERY_S = 0.01
+_ELEMENT_BYTES, _PROPERTY_BYTES, _HELD_BYTES = 500, 200, 60
 
 
 class SideEffects:
@@ -86,6 +89,7 @@ class Run:
 
     def merge(self, found: dict[Any, Traverser], batch: Batch) -> None:
         """Adds traversers to those found, by what makes them equal."""
+        spend(8 * len(batch))
         for traverser in batch:
             value = traverser.value
             key: Any
@@ -111,7 +115,9 @@ class Run:
         is_out = direction is Direction.OUT
         for traverser in batch:
             go, loops, bulk, path = traverser.to, traverser.loops, traverser.bulk, traverser.path
-            for edge in edges_of[vertex_key(traverser.value)]:
+            edges = edges_of[vertex_key(traverser.value)]
+            spend(10 + 8 * len(edges))
+            for edge in edges:
                 vertex = edge.in_vertex if is_out else edge.out_vertex
                 partition = vertex.partition  # as in `vertex_key`
                 if type(partition) is str:
@@ -131,12 +137,24 @@ class Run:
 
     def hold(self, count: int) -> None:
         """Counts what barriers and side effects keep in memory."""
+        make(_HELD_BYTES * count)
         self._held += count
         if self._held > limits.GREMLIN_HELD_MAX:
             raise too_much(f"A traversal holds at most {limits.GREMLIN_HELD_MAX} values at a time; limit() it earlier.")
 
+    def hold_elements(self, batch: Batch) -> None:
+        """The same with the elements that traversers are at."""
+        self.hold(len(batch))
+        last: Any = None
+        for traverser in batch:
+            value = traverser.value
+            if value is not last and (type(value) is Vertex or type(value) is Edge):
+                make(_ELEMENT_BYTES + _PROPERTY_BYTES * len(value.properties or ()))
+                last = value
+
     def release(self, count: int) -> None:
         self._held -= count
+        give_back(max(0, made() - _HELD_BYTES * count))
 
     async def breathe(self) -> None:
         """Lets others run, and stops what has run for too long. Called by steps that can go on for long."""
@@ -258,10 +276,12 @@ def _vertices_in(value: Any, found: list[Any], depth: int) -> None:
         if value.properties is None:
             found.append(value)
     elif isinstance(value, dict):
+        spend(4 * len(value))
         for key, each in value.items():
             _vertices_in(getattr(key, "value", key), found, depth + 1)
             _vertices_in(each, found, depth + 1)
     elif isinstance(value, list | tuple):
+        spend(2 * len(value))
         for each in value:
             _vertices_in(each, found, depth + 1)
     elif hasattr(value, "objects"):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from armillary.languages.gremlin.elements import (
     BigInt,
@@ -31,8 +31,12 @@ from armillary.languages.gremlin.elements import (
     thaw,
 )
 from armillary.languages.gremlin.tokens import Token
+from armillary.model.sorting import sorted_values
+from armillary.work import make, spend
 
+T = TypeVar("T")
 NUMBERS: Final = (int, float, Decimal)
+_KEY_BYTES: Final = 100  # of a value's key, about
 _SMALL: Final = 2**63
 _DIGITS_MAX: Final = 2_000  # of whole numbers in any other form than a decimal one
 _EXACT: Final = Context(prec=4_000)
@@ -94,11 +98,14 @@ def equal(left: Any, right: Any) -> bool:
         if len(left) != len(right):
             return False
         if rank == 11:
-            return all(any(equal(one, other) for other in right) for one in left)
+            mine, others = set(_identities(left)), set(_identities(right))
+            return ("nan",) not in mine and mine == others
+        spend(4 * len(left))
         return all(equal(one, other) for one, other in zip(left, right, strict=True))
     if rank == 13:
         if len(left) != len(right):
             return False
+        spend(6 * len(left))
         return all(key in right and equal(value, right[key]) for key, value in left.items())
     if rank == 9:
         return left.key == right.key and equal(left.value, right.value)
@@ -121,6 +128,7 @@ def compare(left: Any, right: Any) -> int | None:
         return -1 if one < other else 1 if one > other else 0
     if rank in (11, 12):
         for one, other in zip(left, right, strict=False):
+            spend(4)
             found = compare(one, other)
             if found != 0:
                 return found
@@ -153,16 +161,31 @@ def order_key(value: Any) -> tuple[Any, ...]:
     if rank == 9:
         return (9, value.key, order_key(value.value))
     if rank == 10:
-        return (10, [order_key(each) for each in value.objects])
+        return (10, _order_keys(value.objects))
     if rank == 11:
-        return (11, sorted(order_key(each) for each in value))
+        return (11, sorted_values(_order_keys(value)))
     if rank == 12:
-        return (12, [order_key(each) for each in value])
+        return (12, _order_keys(value))
     if rank == 13:
-        return (13, sorted((order_key(key), order_key(each)) for key, each in pairs(value)))
+        return (13, sorted_values([(order_key(key), _spent(order_key(each))) for key, each in pairs(value)]))
     if rank == 14:
         return (14, order_key(value[0]), order_key(value[1]))
     return (rank, type(value).__name__, str(value))
+
+
+def _order_keys(values: list[Any]) -> list[Any]:
+    make(_KEY_BYTES * len(values))
+    return [_spent(order_key(each)) for each in values]
+
+
+def _spent(key: T) -> T:
+    spend(6)
+    return key
+
+
+def _identities(values: list[Any]) -> list[Hashable]:
+    make(_KEY_BYTES * len(values))
+    return [_spent(identity(each)) for each in values]
 
 
 def identity(value: Any) -> Hashable:
@@ -180,15 +203,15 @@ def identity(value: Any) -> Hashable:
         return _number_identity(value)
     # Tuples begin with a text, whose hash nobody outside of this process can foresee.
     if isinstance(value, Set):
-        return ("s", frozenset([("k", identity(each)) for each in value]))
+        return ("s", frozenset([("k", each) for each in _identities(value)]))
     if isinstance(value, list):
-        return ("l", *[identity(each) for each in value])
+        return ("l", *_identities(value))
     if isinstance(value, dict):
-        return ("m", frozenset([("k", identity(key), identity(each)) for key, each in pairs(value)]))
+        return ("m", frozenset([_spent(("k", identity(key), identity(each))) for key, each in pairs(value)]))
     if kind is Property:
         return ("p", value.key, identity(value.value))
     if kind is Path:
-        return ("path", *[identity(each) for each in value.objects])
+        return ("path", *_identities(value.objects))
     if kind is Entry:
         return ("e", identity(value[0]), identity(value[1]))
     if kind is Uuid:
@@ -237,8 +260,10 @@ def unique(values: Iterable[Any]) -> Set:
     seen: set[Hashable] = set()
     result = Set()
     for value in values:
+        spend(6)
         key = identity(value)
         if key not in seen:
+            make(_KEY_BYTES)
             seen.add(key)
             result.append(value)
     return result
@@ -272,7 +297,9 @@ def text_of(value: Any) -> str:
         text = value.isoformat(timespec="milliseconds" if value.microsecond else "seconds")
         return text.replace("+00:00", "Z")
     if isinstance(value, Set | list):
-        return "[" + ", ".join(text_of(each) for each in value) + "]"
+        text = "[" + ", ".join([_spent(text_of(each)) for each in value]) + "]"
+        make(len(text))
+        return text
     if isinstance(value, dict):
         return "{" + ", ".join(f"{text_of(key)}={text_of(each)}" for key, each in pairs(value)) + "}"
     if isinstance(value, Entry):

@@ -25,6 +25,7 @@ from armillary.languages.gremlin.tokens import Barrier, Operator
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, NO_SACK
 from armillary.languages.gremlin.values import identity
+from armillary.work import spend
 
 
 class Collecting:
@@ -49,6 +50,7 @@ class Collecting:
         together = BulkSet()
         for each in batch:
             value = by.read(each.value, run) if by.is_plain else await by.value(each, run)
+            spend(10)
             if value is MISSING:
                 continue
             run.hold(each.bulk)
@@ -59,6 +61,7 @@ class Collecting:
                     together = BulkSet()
             elif reducer is not None:
                 for _ in range(each.bulk):
+                    spend(10)
                     effects.values[self.key] = reducer(effects.values[self.key], value)
             elif isinstance(target, Set):
                 if identity(value) not in known:

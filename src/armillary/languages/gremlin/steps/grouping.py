@@ -14,6 +14,7 @@ from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.reducing import CountStep
 from armillary.languages.gremlin.traversers import MISSING
 from armillary.languages.gremlin.values import map_key
+from armillary.work import spend
 
 
 class Groups:
@@ -34,6 +35,7 @@ class Groups:
                 elif members:
                     result[key] = members[-1]
             elif step.is_counting:
+                spend(5 + len(members) // 8)
                 result[key] = Long(sum(members))
             else:
                 flow = step.reduction.flow(chunks([each.copy() for each in members], run.batch), run, Scope())
@@ -102,8 +104,9 @@ class GroupStep(Step):
         await by_key.prepare(batch, run)
         if self.reduction is None:
             await by_value.prepare(batch, run)
-        run.hold(len(batch))
+        run.hold_elements(batch)
         for each in batch:
+            spend(15)
             key = by_key.read(each.value, run) if by_key.is_plain else await by_key.value(each, run)
             if key is MISSING:
                 continue
@@ -165,6 +168,7 @@ class GroupCountStep(OneBy, Step):
         await by.prepare(batch, run)
         before = len(counts)
         for each in batch:
+            spend(15)
             key = by.read(each.value, run) if by.is_plain else await by.value(each, run)
             if key is not MISSING:
                 key = map_key(key)

@@ -13,6 +13,7 @@ from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Sco
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.values import identity, kind_of, map_key, shown, text_of, unique
+from armillary.work import make, spend
 
 
 def _values_of(value: Any) -> list[Any] | None:
@@ -68,12 +69,18 @@ class ListStep(WaitingStep):
         size = len(mine) * len(others) if name == "product" else len(mine) + len(others)
         if size > limits.GREMLIN_LIST_MAX:
             raise too_much(f"A list has at most {limits.GREMLIN_LIST_MAX} values.")
+        make(8 * size if name != "product" else 80 * size)
+        spend(size // 4)
         if name == "combine":
             return [*mine, *others]
         if name == "merge":
             return unique([*mine, *others])
         if name == "product":
-            return [[one, another] for one in mine for another in others]
+            made: list[Any] = []
+            for one in mine:
+                spend(len(others))
+                made += [[one, another] for another in others]
+            return made
         theirs = {identity(each) for each in others}
         if name == "difference":
             return unique(each for each in mine if identity(each) not in theirs)
@@ -115,9 +122,11 @@ class ConjoinStep(PlainStep):
     def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         found = []
         for each in batch:
+            spend(6 * len(_incoming(each.value, "conjoin")))
             texts = [text_of(one) for one in _incoming(each.value, "conjoin") if one is not None]
             if sum(map(len, texts)) + len(self.separator) * len(texts) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
                 raise too_much(f"A text has at most {limits.GREMLIN_TEXT_CHARACTERS_MAX} characters.")
+            make(sum(map(len, texts)) + len(self.separator) * len(texts))
             found.append(each.to(self.separator.join(texts)))
         return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from operator import itemgetter
 from typing import Any
 
 from armillary.languages.gremlin.by import IDENTITY, By, ManyBys, make_by
@@ -23,8 +24,11 @@ from armillary.languages.gremlin.tokens import Order
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser
 from armillary.languages.gremlin.values import identity, map_key, order_key, unique
+from armillary.model.sorting import sorted_values
+from armillary.work import spend
 
 Sorting = list[tuple[By, Order]]
+_FIRST = itemgetter(0)
 
 
 def _add_order(sorting: Sorting, arguments: Arguments, builder: Builder) -> None:
@@ -43,16 +47,20 @@ async def _sorted(items: list[tuple[list[Any], Any]], sorting: Sorting, run: Run
     orders = [order for _, order in sorting] or [Order.asc]
     for at in range(len(orders) - 1, -1, -1):
         if orders[at] is Order.shuffle:
-            shuffled = [(run.random(), item) for item in items]
-            shuffled.sort(key=lambda pair: pair[0])
-            items = [item for _, item in shuffled]
+            spend(10 * len(items))
+            items = [item for _, item in sorted_values([(run.random(), item) for item in items], _FIRST)]
         else:
-            items.sort(key=lambda item: item[0][at], reverse=orders[at] is Order.desc)
+            items = sorted_values(items, _key_at(at), is_reversed=orders[at] is Order.desc)
     return [item for _, item in items]
+
+
+def _key_at(place: int) -> Callable[[tuple[list[Any], Any]], Any]:
+    return lambda item: item[0][place]
 
 
 async def _keys(sorting: Sorting, value: Any, traverser: Traverser, run: Run) -> list[Any] | None:
     keys = []
+    spend(15)
     for by, _ in sorting or [(IDENTITY, Order.asc)]:
         found = await by.of(value, traverser, run)
         if found is MISSING:
@@ -85,6 +93,7 @@ class OrderStep(Ordering, GatheringStep):
         items: list[tuple[list[Any], Any]] = []
         plain = all(by.is_plain for by, _ in self.sorting)
         for each in batch:
+            spend(20)
             keys: list[Any] | None
             if plain:
                 found = [by.read(each.value, run) for by, _ in self.sorting] or [each.value]
@@ -150,6 +159,7 @@ class DedupStep(ManyBys, WaitingStep):
         found: Batch = []
         before = len(seen)
         for each in batch:
+            spend(5)
             key: Any
             if self.names:
                 key = await self._labelled_key(each, run)

@@ -21,6 +21,9 @@ from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.traversers import MISSING, Traverser
 from armillary.languages.gremlin.values import identity
+from armillary.work import make, spend
+
+_STOP_BYTES = 16  # of a path, for each of its stops
 
 
 class PathStep(WaitingStep):
@@ -58,6 +61,7 @@ class PathStep(WaitingStep):
             if self.name == "path":
                 found.append(each.to(path))
                 continue
+            spend(5 * len(path.objects))
             keys = [identity(value) for value in path.objects]
             if (len(set(keys)) == len(keys)) is (self.name == "simplePath"):
                 found.append(each)
@@ -65,6 +69,8 @@ class PathStep(WaitingStep):
 
     async def _path(self, traverser: Traverser, run: Run) -> Path | None:
         path = self._cut(traverser.whole_path())
+        make(_STOP_BYTES * len(path.objects))
+        spend(5 * len(path.objects))
         if not self.bys.each:
             return path
         objects = []
@@ -126,8 +132,10 @@ class TreeStep(Step):
             await run.load([place.value for each in batch if each.path for place in each.path.places()])
         for each in batch:
             branch = tree
+            spend(10)
             for at, value in enumerate(each.whole_path().objects):
                 key = await self.bys.at(at).of(value, each, run)
+                spend(10)
                 if key is not MISSING:  # what has no key is left out, and the rest goes on
                     branch = branch.branch(identity(key), key)
 

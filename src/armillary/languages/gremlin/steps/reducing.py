@@ -15,12 +15,14 @@ from armillary.languages.gremlin.tokens import Operator
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import NO_SACK
 from armillary.languages.gremlin.values import compare, is_nan, kind_of, shown
+from armillary.work import made, release, spend
 
 
 class ReducingStep(Step):
     """All of the input to one value; nothing comes out if there is none."""
 
     is_barrier = True
+    keeps = False  # whether what comes is part of the value
 
     def initial(self) -> Any:
         raise NotImplementedError
@@ -35,8 +37,12 @@ class ReducingStep(Step):
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         async def make() -> Batch:
             state = self.initial()
+            before_bytes = made()
             while batch := await source():
+                spend(3 * len(batch))
                 state = self.add(state, batch, run)
+                if not self.keeps:
+                    release(before_bytes)
                 await run.breathe()
             found = []
             for value in self.result(state):
@@ -115,6 +121,7 @@ def _comparable(value: Any, name: str) -> None:
 
 class FoldStep(ReducingStep):
     name = "fold"
+    keeps = True
 
     def __init__(self, seed: Any = None, operation: Callable[[Any, Any], Any] | None = None) -> None:
         self.seed = seed
@@ -124,15 +131,18 @@ class FoldStep(ReducingStep):
         return list(self.seed or ()) if self.operation is None else self.seed
 
     def add(self, state: Any, batch: Batch, run: Run) -> Any:
+        if self.operation is None:
+            run.hold_elements(batch)
         for each in batch:
             if self.operation is None:
-                run.hold(each.bulk)
+                run.hold(each.bulk - 1)
                 if each.bulk == 1:
                     state.append(each.value)
                 else:
                     state.extend([each.value] * each.bulk)
             else:
                 for _ in range(each.bulk):
+                    spend(10)
                     state = self.operation(state, each.value)
         return state
 
@@ -164,6 +174,7 @@ class LocalNumberStep(PlainStep):
             if values is None:
                 # A lone number is its own sum, least, greatest and mean.
                 values = [each.value]
+            spend(8 * len(values))
             result = _LOCAL[self.name](values)
             if result is not None or (values and self.name in ("min", "max", "sum", "mean") and None in values):
                 found.append(each.to(result))

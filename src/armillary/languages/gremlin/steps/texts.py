@@ -30,7 +30,10 @@ from armillary.languages.gremlin.steps.selecting import scope_value
 from armillary.languages.gremlin.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser
 from armillary.languages.gremlin.values import kind_of, shown, text_of
+from armillary.work import make, spend
 
+_COUNTED: Final = 256  # characters of a text that is worth counting
+_PART_BYTES: Final = 64
 _TAKES_TEXT: Final = "() step can only take string as argument"
 
 
@@ -47,6 +50,7 @@ class TextStep(PlainStep):
 
     def _of(self, value: Any) -> Any:
         if self.is_local and isinstance(value, list):
+            spend(5 * len(value))
             return [self._one(each) for each in value]
         if self.is_local and isinstance(value, Path):
             return [self._one(each) for each in value.objects]
@@ -58,6 +62,9 @@ class TextStep(PlainStep):
         if not isinstance(value, str) or isinstance(value, Uuid):
             taken = "(local) step can only take string or list of strings" if self.is_local else _TAKES_TEXT
             raise execution(f"The {self.name}{taken}, not {kind_of(value)}.")
+        if len(value) > _COUNTED:
+            make(len(value))
+            spend(len(value) // 30)
         return self.change(value)
 
 
@@ -85,8 +92,10 @@ def _replace(builder: Builder, arguments: Arguments) -> Step:
     def change(text: str) -> str:
         if old is None or new is None:
             return text
-        if text.count(old) * len(new) + len(text) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
+        length = text.count(old) * len(new) + len(text)
+        if length > limits.GREMLIN_TEXT_CHARACTERS_MAX:
             raise _too_long()
+        make(length)
         return text.replace(old, new)
 
     return TextStep("replace", change, is_local)
@@ -98,6 +107,7 @@ def _split(builder: Builder, arguments: Arguments) -> Step:
     separator = arguments.text_or_null()
 
     def change(text: str) -> list[str]:
+        make(_PART_BYTES * (text.count(separator or " ") + 1))
         if not separator:
             return text.split()
         # As there: nothing is empty but what is behind the last separator.
@@ -131,8 +141,10 @@ class ReverseStep(PlainStep):
 
     def _of(self, value: Any) -> Any:
         if isinstance(value, str) and not isinstance(value, Uuid):
+            make(len(value))
             return value[::-1]
         if isinstance(value, list):
+            make(8 * len(value))
             return list(reversed(value))
         if isinstance(value, Path):
             return list(reversed(value.objects))
@@ -188,8 +200,10 @@ class ConcatStep(WaitingStep):
                 else:
                     texts.append(part)
             known = [text for text in texts if text is not None]
-            if sum(map(len, known)) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
+            length = sum(map(len, known))
+            if length > limits.GREMLIN_TEXT_CHARACTERS_MAX:
                 raise _too_long()
+            make(length)
             found.append(each.to("".join(known) if known else None))
         return found
 
@@ -249,8 +263,10 @@ class FormatStep(ManyBys, WaitingStep):
                     break
                 texts.append(text_of(value))
             else:
-                if sum(map(len, texts)) > limits.GREMLIN_TEXT_CHARACTERS_MAX:
+                length = sum(map(len, texts))
+                if length > limits.GREMLIN_TEXT_CHARACTERS_MAX:
                     raise _too_long()
+                make(length)
                 found.append(each.to("".join(texts)))
         return found
 
