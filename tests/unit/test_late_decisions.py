@@ -219,3 +219,26 @@ async def test_a_client_that_goes_away_in_the_middle(account: Account, monkeypat
     await rename(account, container)
     found: Record | None = account.catalog.get(ResourceType.CONTAINER, container.record.rid)
     assert found is container.record and found.body["defaultTtl"] == 77 and found.name == "other"
+
+
+async def test_a_container_starts_above_writes_that_are_still_under_way(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their clients get session tokens of the container that was deleted before they were answered."""
+    container = await a_container(account)
+    gate, sync = threading.Event(), Database.sync
+
+    def slow_sync(database: Database) -> None:
+        gate.wait(30)
+        sync(database)
+
+    monkeypatch.setattr(Database, "sync", slow_sync)
+    writing = [
+        asyncio.create_task(items.create(container, {"id": str(number), "pk": "x"}, ItemOptions(), account.clock))
+        for number in range(20)
+    ]
+    (partition,) = container.partitions.values()
+    await until(lambda: partition.reached_lsn >= partition.lsn + 20, "all of them have run")
+    highest = account.highest_lsn
+    gate.set()
+    assert all(answer.lsn <= highest for answer in await asyncio.gather(*writing))

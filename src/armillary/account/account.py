@@ -241,7 +241,7 @@ class Account:
             if container is not None:
                 container.retire()
                 self.reshaper.leave(container)
-                self._left_lsn = max(self._left_lsn, *(each.lsn for each in container.partitions.values()))
+                self._left_lsn = max(self._left_lsn, *(each.reached_lsn for each in container.partitions.values()))
                 self.rounds.leave(record.rid)
             task = self._restating.pop(record.rid, None)
             if task is not None:
@@ -263,8 +263,9 @@ class Account:
     @property
     def highest_lsn(self) -> int:
         """New containers start counting here: a session token that a client kept from an earlier container of the
-        same name, or from another one, must not look as if it were ahead of the new one."""
-        lsns = [partition.lsn for container in self.containers for partition in container.partitions.values()]
+        same name, or from another one, must not look as if it were ahead of the new one; nor one of a write that is
+        still under way."""
+        lsns = [partition.reached_lsn for container in self.containers for partition in container.partitions.values()]
         return max(self._left_lsn, *lsns, 0)
 
     # Work that goes on by itself.

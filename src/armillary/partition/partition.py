@@ -53,6 +53,7 @@ class Partition:
         self._first_lsn = first_lsn
         self.range = key_range
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
+        self.reached_lsn = first_lsn  # no transaction that has run, acknowledged or not, has a higher one
         self.times = LogTimes()
         self.records = Records()
         self.events_noted = 0  # since they were last looked through
@@ -72,6 +73,7 @@ class Partition:
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
+        self.reached_lsn = self.head.lsn
         self._presence = await self._store.read(lambda view: trusted_presence(view, self.head_in(view)))
         await self._store.evaluate(self.records.load)
         self.versions_number = await self._store.read(versions.begun_number)
@@ -270,6 +272,8 @@ class Partition:
     def _writer(self, txn: Txn) -> Writer:
         self._check_open()
         head = log.load_head(txn, self._first_number, self._first_lsn)
+        if head.lsn >= self.reached_lsn:
+            self.reached_lsn = head.lsn + 1
         schema, now_s = self._schema.as_it_is(), self._clock.now_s()
         return self._kind(txn, schema, head, self._paths, self._presence, now_s, self.range)
 
@@ -356,6 +360,7 @@ class Partition:
             return head
 
         head = await self._store.write(run)
+        self.reached_lsn = max(self.reached_lsn, lsn)
         if head.lsn > self.head.lsn:
             self.head = head
 
