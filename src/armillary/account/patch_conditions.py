@@ -42,6 +42,20 @@ class PatchCondition:
         return True
 
 
+class RehearsedCondition:
+    """Judged once, when the patch is rehearsed. Where the same operation is applied in the end, nothing that was looked
+    at has changed since, and functions of the container's cannot be called there."""
+
+    def __init__(self, predicate: Callable[[Any], Any]) -> None:
+        self._predicate = predicate
+        self._decided: bool | None = None
+
+    def __call__(self, document: Document) -> bool:
+        if self._decided is None:
+            self._decided = bool(self._predicate(document))
+        return self._decided
+
+
 async def with_conditions(
     operations: Sequence[Operation], write: Callable[[], Awaitable[T]], clock: Clock | None = None
 ) -> T:

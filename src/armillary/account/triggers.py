@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
+from armillary import work
 from armillary.account import items
 from armillary.account.account import Account
 from armillary.account.bulk import as_outcome
@@ -22,6 +23,7 @@ from armillary.account.items import (
     Member,
     check_session,
 )
+from armillary.account.patch_conditions import RehearsedCondition
 from armillary.account.procedures import PROCEDURE_RU, in_transaction, query_functions
 from armillary.account.quotas import quotas_of
 from armillary.errors import Failure, Kind, bad_request
@@ -325,9 +327,10 @@ class _Writing:
         )
         if member.patch is None or member.patch.condition is None:
             return operation, None
-        bound = compile_filter(member.patch.condition).bind({}, self._container.query_context(), functions)
+        text = member.patch.condition
+        bound = await work.run(lambda: compile_filter(text).bind({}, self._container.query_context(), functions))
         await functions.ready()
-        operation.condition = bound.predicate
+        operation.condition = RehearsedCondition(bound.predicate) if bound.predicate is not None else None
         return operation, bound.selection.meter
 
 
