@@ -218,7 +218,7 @@ def test_missing_and_unknown_forms() -> None:
 
 def test_resource_token_is_accepted_raw_and_percent_encoded() -> None:
     token = TOKENS.issue(permission_rid="p", mode="Read", name_link="dbs/a/colls/b", rid_link="", partition_key=["x"],
-                         lifetime_s=60)  # fmt: skip
+                         lifetime_s=60, rids=[], grant="1")  # fmt: skip
     for given in (token, quote(token, "-_.!~*'()"), quote(token, safe="")):
         principal = AUTHENTICATOR.verify("GET", parse_route(b"/"), {b"authorization": given.encode()})
         assert principal.role is Role.RESOURCE_TOKEN
@@ -260,7 +260,14 @@ def test_fuzz_is_always_unauthorized() -> None:
     valid = [headers(master("GET", "docs", LINK)), headers(aad_token())]
     valid.append(headers(f"type=master&ver=1.0&sig={signature('GET', 'docs', LINK)}".encode()))
     token = TOKENS.issue(
-        permission_rid="p", mode="All", name_link="dbs/a", rid_link="", partition_key=None, lifetime_s=60
+        permission_rid="p",
+        mode="All",
+        name_link="dbs/a",
+        rid_link="",
+        partition_key=None,
+        lifetime_s=60,
+        rids=[],
+        grant="1",
     )
     valid.append(headers(token.encode()))
     route = parse_route(TARGET)
