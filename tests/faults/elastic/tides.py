@@ -321,7 +321,7 @@ class Tide:
         """What upkeep does now and then, at any time."""
         try:
             look = await Look.begin(partition, schema)
-            while look is not None and not await look.go_on(1):  # noqa: ASYNC110 - one batch at a time
+            while look is not None and not await look.go_on():  # noqa: ASYNC110 - one batch at a time
                 await asyncio.sleep(0)
         except Failure as failure:
             if failure.kind not in (Kind.RANGE_BUSY, Kind.RANGE_GONE):
