@@ -329,3 +329,60 @@ async def test_a_snapshot_stays_the_same_while_an_evaluation_gives_way(engine: E
     await store.write(lambda txn: fill(txn, b"new"))
     assert await looking == {b"old"}
     assert await store.evaluate(look) == {b"new"}
+
+
+async def test_a_function_that_works_for_long_gives_way_to_readers_and_to_no_other_function(engine: Engine) -> None:
+    store = engine.store(1)
+    await put(store, a=b"before")
+    seen: list[bytes | None] = []
+
+    def long(txn: Txn) -> bytes | None:
+        txn.put(b"a", b"half")
+        for _ in range(20):
+            work.spend(limits.WORK_SLICE_UNITS + 1)
+        found = txn.get(b"a")
+        txn.put(b"a", b"done")
+        return found
+
+    def other(txn: Txn) -> bytes | None:
+        return txn.get(b"a")
+
+    writing = asyncio.gather(store.write(long), store.write(other))
+    while not writing.done():
+        seen.append(await store.read(lambda view: view.get(b"a")))
+        await asyncio.sleep(0)
+    assert await writing == [b"half", b"done"]
+    assert seen.count(b"before") > 10
+    assert set(seen) <= {b"before", b"done"}
+
+
+async def test_a_function_that_fails_after_it_gave_way_leaves_nothing(engine: Engine) -> None:
+    store = engine.store(1)
+
+    def fail(txn: Txn) -> None:
+        txn.put(b"a", b"1")
+        work.spend(5 * limits.WORK_SLICE_UNITS)
+        raise Failure(Kind.CONFLICT, "no")
+
+    refused, _ = await asyncio.gather(store.write(fail), put(store, b=b"2"), return_exceptions=True)
+    assert isinstance(refused, Failure)
+    assert await everything(store) == {b"b": b"2"}
+
+
+async def test_many_writes_in_one_transaction(engine: Engine) -> None:
+    """More than are sorted at once."""
+    store = engine.store(1)
+    keys = [(number * 7919 % 25_000).to_bytes(4, "big") for number in range(25_000)]
+
+    def fill(txn: Txn) -> None:
+        for key in keys:
+            txn.put(key, key)
+
+    def empty(txn: Txn) -> None:
+        for key in keys[100:]:
+            txn.delete(key)
+
+    await store.write(fill)
+    assert await everything(store) == {key: key for key in sorted(keys)}
+    await store.write(empty)
+    assert await everything(store) == {key: key for key in sorted(keys[:100])}

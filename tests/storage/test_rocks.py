@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.waiting import until
 
-from armillary import limits
+from armillary import limits, work
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.limits import BLOCK_CACHE_BYTES
@@ -410,3 +410,31 @@ async def test_a_directory_whose_making_was_interrupted_is_taken_over(tmp_path: 
     (tmp_path / "LOCK").write_text("")
     (tmp_path / "FORMAT.new").write_text("arm")
     await (await RocksEngine.open(tmp_path)).close()
+
+
+async def test_a_sync_that_fails_while_a_function_has_given_way(full: Opened) -> None:
+    """The function's group is refused and not written; what comes later finds storage open again."""
+    begun = False
+
+    def long(txn: Txn) -> None:
+        nonlocal begun
+        begun = True
+        txn.put(b"long", b"")
+        while full.engine._failure is None:
+            work.spend(limits.WORK_SLICE_UNITS + 1)
+
+    full.database.gate.clear()
+    first = asyncio.ensure_future(full.store.write(putting(b"a")))
+    await until(lambda: full.engine._sync is not None, "a sync is under way")
+    writing = asyncio.ensure_future(full.store.write(long))
+    await until(lambda: begun, "the function has begun")
+    full.database.sync_error = "IO error: broken"
+    full.database.gate.set()
+    for each in (first, writing):
+        with pytest.raises(Failure) as refused:
+            await each
+        assert refused.value.kind is Kind.UNAVAILABLE
+    await until(lambda: full.engine._failure is None, "storage is open again")
+    await full.store.write(putting(b"later"))
+    assert b"later" in await keys(full.store)
+    assert b"long" not in await keys(full.store)

@@ -25,6 +25,7 @@ from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
 from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Result, Verb, draft
 from armillary.partition.partition import Partition
 from armillary.partition.records import Record, Repeated
+from armillary.partition.slices import Slice
 from armillary.storage.engine import View
 
 Session = Mapping[int, int]  # range id -> lsn
@@ -135,9 +136,15 @@ async def delete_by_key(container: Container, key: Key, ask: Ask | None = None) 
 
     def some_ids(view: View) -> list[str]:
         members = view.scan(layout.member_key(epk, 0), layout.prefix_end(layout.MEMBERS + epk))
-        numbers = [member[-layout.RID_BYTES :] for member, _ in islice(members, limits.BATCH_OPERATIONS_MAX)]
-        stored = view.get_many([layout.ITEMS + number for number in numbers])
-        return [documents.item_id(each) for each in stored if each is not None]
+        bound = Slice(partition.clock)
+        ids: list[str] = []
+        for member, _ in islice(members, limits.BATCH_OPERATIONS_MAX):
+            stored = view.get(layout.ITEMS + member[-layout.RID_BYTES :])
+            if stored is not None:
+                ids.append(documents.item_id(stored))
+                if not bound.takes(len(stored)):
+                    break
+        return ids
 
     ticket = partition.admit(WRITE_DEPOSIT, ask)
     charge_ru = DELETE_BY_KEY_RU

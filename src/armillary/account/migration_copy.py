@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -31,6 +30,7 @@ from armillary.partition.changes import IsDue, Room, VersionReader
 from armillary.partition.operations import Document, Draft, Operation, Verb, bson_draft, draft
 from armillary.partition.pace import Pace
 from armillary.partition.records import stored_records
+from armillary.partition.slices import portions
 from armillary.partition.versions import Version
 from armillary.partition.writer import Writer
 from armillary.storage.engine import Kept
@@ -96,8 +96,7 @@ class Copier:
 
     async def copy(self, pinned: Sequence[Pinned], *, is_resumed: bool) -> None:
         for each in pinned:
-            items = each.items()
-            while portion := list(islice(items, _PORTION)):
+            for portion in portions(each.items(), _PORTION):
                 arrivals = [(stored, self._arrival(stored)) for stored in portion]
                 if is_resumed:
                     arrivals = [each for each in arrivals if not await self._has(*each)]

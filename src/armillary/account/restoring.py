@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
 
 from armillary import audit, limits
 from armillary.account.account import Account
@@ -27,6 +26,7 @@ from armillary.model.resources import ResourceType, first_item_number
 from armillary.partition import log
 from armillary.partition.partition import Partition
 from armillary.partition.rewind import TooMuch
+from armillary.partition.slices import portions
 from armillary.storage.engine import Kept, Store, Txn, View
 
 
@@ -174,8 +174,7 @@ async def copy_store(view: View, store: Store) -> None:
     """All of a partition but its head, byte for byte."""
     loader = store.loader()
     try:
-        entries = view.scan(b"", b"\xff" * 8)
-        while portion := list(islice(entries, limits.COPY_PORTION_ENTRIES)):
+        for portion in portions(view.scan(b"", b"\xff" * 8), limits.COPY_PORTION_ENTRIES):
             loader.put([pair for pair in portion if pair[0] != layout.HEAD_KEY])
             await asyncio.sleep(0)
         loader.finish()

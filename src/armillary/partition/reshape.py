@@ -28,6 +28,7 @@ from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Parti
 from armillary.partition.presence import PRESENCE_KEY, SETTLED, Presence, trusted_presence
 from armillary.partition.records import stored_records
 from armillary.partition.schema import Schema
+from armillary.partition.slices import portions
 from armillary.partition.writer import PathPrefixes
 from armillary.storage.engine import Kept, Loader, Store, Txn, View
 
@@ -431,8 +432,7 @@ def _put_events(txn: Txn, target: Target, noted: Sequence[tuple[bytes, bytes]], 
 
 
 def _portions(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    while portion := list(islice(entries, limits.COPY_PORTION_ENTRIES)):
-        yield portion
+    return portions(entries, limits.COPY_PORTION_ENTRIES)
 
 
 def _put(loaders: Sequence[Loader], parts: Sequence[list[tuple[bytes, bytes]]]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
 from armillary import limits
 from armillary.clock import Clock
 
@@ -18,3 +21,20 @@ class Slice:
         """Count something that was done; whether more may follow."""
         self._left_bytes -= size_bytes
         return self._left_bytes > 0 and self._elapsed_s() < self._until_s
+
+
+Entry = TypeVar("Entry", bytes, tuple[bytes, bytes])
+
+
+def portions(entries: Iterable[Entry], entries_max: int) -> Iterator[list[Entry]]:
+    """Stored items or pairs of a store in lists of some entries and some bytes: at least one in each."""
+    portion: list[Entry] = []
+    left_bytes = limits.UPKEEP_BYTES
+    for entry in entries:
+        portion.append(entry)
+        left_bytes -= len(entry) if isinstance(entry, bytes) else len(entry[1])
+        if left_bytes <= 0 or len(portion) == entries_max:
+            yield portion
+            portion, left_bytes = [], limits.UPKEEP_BYTES
+    if portion:
+        yield portion

@@ -21,7 +21,7 @@ import rocksdict
 
 from armillary import limits, work
 from armillary.errors import Failure, Kind
-from armillary.limits import BLOCK_CACHE_BYTES, MB, WRITE_BUFFER_BYTES, WRITE_LOG_BYTES_MAX
+from armillary.limits import BLOCK_CACHE_BYTES, KB, MB, WRITE_BUFFER_BYTES, WRITE_LOG_BYTES_MAX
 from armillary.storage import descriptors
 from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Layer, Pair
@@ -29,7 +29,7 @@ from armillary.storage.overlay import Layer, Pair
 WriteBatch = rocksdict.WriteBatch
 _MISS: Final = ("key not found",)
 _SORTED_AT_ONCE: Final = 2_000  # keys of a batch: about 1 ms
-_CHUNK_ROWS_FIRST, _CHUNK_ROWS_MAX = 8, 256
+_CHUNK_ROWS_FIRST, _CHUNK_ROWS_MAX, _CHUNK_BYTES_MAX = 8, 256, 256 * KB
 
 _GONE = "Storage was opened again, and a snapshot of before is gone. Start over."
 
@@ -217,10 +217,10 @@ class Version:
     def _scan_in_chunks(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Iterator[Pair]:
         rows = _CHUNK_ROWS_FIRST
         while True:
-            chunk = self._chunk_down(low, high, rows) if reverse else self._chunk_up(low, high, rows)
+            chunk, is_last = self._chunk_down(low, high, rows) if reverse else self._chunk_up(low, high, rows)
             for key, value in chunk:
                 yield key[skip:], value
-            if len(chunk) < rows:
+            if is_last:
                 return
             if reverse:
                 high = chunk[-1][0]
@@ -228,33 +228,44 @@ class Version:
                 low = chunk[-1][0] + b"\0"
             rows = min(rows * 4, _CHUNK_ROWS_MAX)
 
-    def _chunk_up(self, low: bytes, high: bytes, rows: int) -> list[Pair]:
+    def _chunk_up(self, low: bytes, high: bytes, rows: int) -> tuple[list[Pair], bool]:
+        """The next rows, fewer if they are large, and whether they are the last."""
         iterator = self._iterator
         if iterator is None:
             raise Failure(Kind.UNAVAILABLE, _GONE)
         chunk: list[Pair] = []
+        left_bytes = _CHUNK_BYTES_MAX
         iterator.seek(low)
-        while (key := iterator.key()) is not None and key < high and len(chunk) < rows:
-            chunk.append((key, iterator.value()))
+        while (key := iterator.key()) is not None and key < high:
+            if len(chunk) == rows or left_bytes <= 0:
+                return chunk, False
+            value = iterator.value()
+            left_bytes -= len(value)
+            chunk.append((key, value))
             iterator.next()
         if key is None:
             iterator.status()
-        return chunk
+        return chunk, True
 
-    def _chunk_down(self, low: bytes, high: bytes, rows: int) -> list[Pair]:
+    def _chunk_down(self, low: bytes, high: bytes, rows: int) -> tuple[list[Pair], bool]:
         iterator = self._iterator
         if iterator is None:
             raise Failure(Kind.UNAVAILABLE, _GONE)
         chunk: list[Pair] = []
+        left_bytes = _CHUNK_BYTES_MAX
         iterator.seek_for_prev(high)
         if iterator.key() == high:
             iterator.prev()
-        while (key := iterator.key()) is not None and key >= low and len(chunk) < rows:
-            chunk.append((key, iterator.value()))
+        while (key := iterator.key()) is not None and key >= low:
+            if len(chunk) == rows or left_bytes <= 0:
+                return chunk, False
+            value = iterator.value()
+            left_bytes -= len(value)
+            chunk.append((key, value))
             iterator.prev()
         if key is None:
             iterator.status()
-        return chunk
+        return chunk, True
 
 
 class KeptState:
