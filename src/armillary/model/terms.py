@@ -44,9 +44,11 @@ class ItemTerms(NamedTuple):
 def count_charged(terms: Collection[tuple[str, bytes]]) -> int:
     """How many of these terms are charged for; for those that a replace removes and adds. The cells of one index count
     like one shape, however many they are."""
-    if len(terms) > _PORTION:
-        work.spend(3 * len(terms))
-    cells = [(path, term) for path, term in terms if path.startswith(SPATIAL_NAME)]
+    if len(terms) <= _PORTION:
+        cells = [(path, term) for path, term in terms if path.startswith(SPATIAL_NAME)]
+    else:
+        portions = work.portions(list(terms), 2)
+        cells = [each for portion in portions for each in portion if each[0].startswith(SPATIAL_NAME)]
     spatial = {path for path, term in cells if term != WHOLE_TERM}
     return _count_values(terms) - _count_values(cells) + SPATIAL_TERMS * len(spatial)
 

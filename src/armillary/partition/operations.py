@@ -4,7 +4,7 @@ to a list of these: one write path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -65,6 +65,7 @@ class Draft:
             self.made_terms = indexing.terms(self.document, self.ts)
         else:
             self.made_terms = documents.bson_terms(indexing, self.document, self.ts, self.item_id)
+        work.spend(4 * len(self.made_terms.terms))
         return self.made_terms
 
     def bson(self) -> Document:
@@ -154,3 +155,13 @@ class MemberFailed(Exception):
         super().__init__(str(failure))
         self.index = index
         self.failure = failure
+
+
+def make_all_terms(operations: Sequence[Operation]) -> None:
+    """Those of large items, before their transaction. May give way."""
+    for index, operation in enumerate(operations):
+        if operation.draft is not None and operation.draft.made_terms is None:
+            try:
+                operation.draft.make_terms()
+            except Failure as failure:
+                raise MemberFailed(index, failure) from failure

@@ -20,7 +20,7 @@ from armillary.partition import events, log, versions
 from armillary.partition.capped import CappedWriter
 from armillary.partition.log_times import LogTimes
 from armillary.partition.meter import Meter
-from armillary.partition.operations import MemberFailed, Operation, Outcome
+from armillary.partition.operations import MemberFailed, Operation, Outcome, make_all_terms
 from armillary.partition.presence import LOOKING, Presence, begin_look, end_look, end_restating, trusted_presence
 from armillary.partition.records import Record, Records, check_new, put_record
 from armillary.partition.rewind import Rewinder
@@ -176,12 +176,8 @@ class Partition:
         record they are done once, whoever asks again: then raises Repeated. A guard looks first, and may refuse.
         `on_run` is told when all went well, before they are durable and perhaps more than once."""
 
-        for index, operation in enumerate(operations):
-            if operation.draft is not None and operation.draft.made_terms is None:
-                try:
-                    await work.run(operation.draft.make_terms)
-                except Failure as failure:
-                    raise MemberFailed(index, failure) from failure
+        if any(each.draft is not None and each.draft.made_terms is None for each in operations):
+            await work.run(lambda: make_all_terms(operations))
 
         def run(txn: Txn) -> Done:
             done = self._run_all(txn, operations, record, guard)

@@ -38,6 +38,7 @@ from armillary.partition.uniqueness import Entries, entries_in, entries_of, has_
 from armillary.storage.engine import Txn
 
 PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
+_OPERATION_UNITS = 600  # of work, beside the terms
 
 
 class Writer:
@@ -65,6 +66,7 @@ class Writer:
         self.new_presence: Presence | None = None
 
     def apply(self, operation: Operation) -> Outcome:
+        work.spend(_OPERATION_UNITS)
         match operation.verb:
             case Verb.CREATE:
                 return self._create(operation)
