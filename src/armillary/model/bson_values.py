@@ -29,7 +29,7 @@ from armillary.work import spend
 
 Document = dict[str, Any]
 _LARGE_BYTES: Final = 4_096  # smaller documents are not worth counting
-_DECODED_UNIT_BYTES: Final = 32  # that take about 100 ns to decode or encode
+_DECODED_UNIT_BYTES: Final = 64  # that take about 100 ns to decode or encode
 
 # Dates as milliseconds: datetime ends at the year 9999 and BSON does not. int64 arrives as Int64, int32 as int.
 CODEC: Final[CodecOptions[Document]] = CodecOptions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+from armillary import limits
 from armillary.account.container import Container
 from armillary.doors.mongo import (
     collections,
@@ -98,7 +99,18 @@ async def _watch(
 
 async def _encoded(batches: Batches) -> AsyncIterator[list[bytes]]:
     async for batch in batches:
-        yield [encode(document) for document in batch]
+        yield [_encoded_one(document) for document in batch]
+
+
+def _encoded_one(document: Document) -> bytes:
+    encoded = encode(document)
+    if len(encoded) > limits.MONGO_DOCUMENT_BYTES_MAX + 16 * limits.KB:
+        raise refusal(
+            10334,
+            f"BSONObj size: {len(encoded)} is invalid. Size must be between 0 and "
+            f"{limits.MONGO_DOCUMENT_BYTES_MAX + 16 * limits.KB}(16MB)",
+        )
+    return encoded
 
 
 def _facts(call: Call, container: Container | None, is_database: bool) -> Facts:

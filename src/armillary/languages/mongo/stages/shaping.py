@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression
@@ -21,6 +21,8 @@ _COLLISION: Final = 40176
 
 def _refused(name: str, failure: Failure) -> Failure:
     """With the stage's name in front, as users see it."""
+    if failure.kind in (Kind.TOO_LARGE, Kind.TIMED_OUT):
+        return failure  # it is not the stage that is invalid
     details = dict(failure.details)
     return refusal(details.pop("code", 2), f"Invalid {name} :: caused by :: {failure.message}", **details)
 
