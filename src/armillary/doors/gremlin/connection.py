@@ -129,8 +129,9 @@ class Connection(asyncio.Protocol):
 
     def _open(self, data: bytes) -> None:
         """The request to begin is handed over by itself: frames that come with it are for after its answer."""
+        looked_at = max(0, len(self._head) - len(_HEAD_END) + 1)
         self._head += data
-        end = self._head.find(_HEAD_END)
+        end = self._head.find(_HEAD_END, looked_at)
         if end < 0:
             if len(self._head) > limits.HEAD_BYTES_MAX:
                 self._transport.abort()
