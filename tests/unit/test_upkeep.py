@@ -5,6 +5,7 @@ clock."""
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,38 @@ class Turns:
         while True:
             self.count += 1
             await asyncio.sleep(0)
+
+
+@pytest.mark.soak
+async def test_point_reads_while_a_wide_item_is_written_by_the_clock(tmp_path: Path) -> None:
+    """The longest that a reader waits, in the time that this thread computes: other programs do not count."""
+    clock = SystemClock()
+    engine = await RocksEngine.open(tmp_path / "data", "relaxed")
+    account = await Account.open(engine, clock)
+    database = await containers.create_database(account, {"id": "d"}, None)
+    container = await containers.create_container(account, database, {"id": "c", "partitionKey": KEY}, None)
+    options = ItemOptions(key=("x",))
+    await items.create(container, {"id": "read", "pk": "x"}, options, clock)
+    longest_s = 0.0
+
+    async def read() -> None:
+        nonlocal longest_s
+        while True:
+            begun_s = time.thread_time()
+            await items.read(container, "read", options)
+            await asyncio.sleep(0)
+            longest_s = max(longest_s, time.thread_time() - begun_s)
+
+    document = {"id": "w", "pk": "x", **{f"p{number}": number for number in range(50_000)}}
+    again = {**document, **{f"p{number}": -number for number in range(50_000)}}
+    reading = asyncio.create_task(read())
+    for each in (document, again):
+        await items.upsert(container, each, options, clock)
+    await items.delete(container, "w", options)
+    reading.cancel()
+    await account.close()
+    await engine.close()
+    assert longest_s < 0.1, f"{longest_s * 1000:.0f} ms"
 
 
 async def test_requests_go_on_while_a_wide_item_is_written_and_restated(tmp_path: Path) -> None:

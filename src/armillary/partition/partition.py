@@ -300,8 +300,8 @@ class Partition:
     # Holding writers, while others take over.
 
     def hold(self) -> None:
-        """From now on nothing is written; who tries gets RANGE_BUSY, and may wait for `released`. Transactions run one
-        after the other, so none is under way."""
+        """From now on no transaction begins; writers get RANGE_BUSY, and may wait for `released`. One that has given
+        way is still finished: `settle` waits for it."""
         assert self._shut is None
         self._gate = asyncio.Event()
         self._shut = Failure(

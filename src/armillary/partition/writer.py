@@ -319,6 +319,7 @@ class Writer:
 
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
         """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""
+        work.spend(_OPERATION_UNITS)
         txn = self._txn
         header, payload = unpack_header(stored), payload_of(stored)
         terms = self._terms_of(header, payload)
