@@ -102,8 +102,8 @@ class Account:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.snapshots.close()
-        await self.catalog.close()
         await self.reshaper.close()
+        await self.catalog.close()  # last: what was cancelled in the middle of a change has left it there
         await self.jail.close()
         self.function_callers.leave()
 
