@@ -105,6 +105,11 @@ def end_item(run_now: Run | Outside, before_bytes: int) -> None:
     run_now.derived = None
 
 
+# How often `make` was called, by any evaluation. A loop that holds this list sees at the price of an element whether it
+# is worth looking at what an item has made.
+makings = [0]
+
+
 def spend(units: int) -> None:
     """Count work, about 100 ns a unit. May give way: see the module's description."""
     global _left
@@ -136,6 +141,7 @@ def unique(values: Sequence[T]) -> list[T]:
 def make(size_bytes: int) -> None:
     """Count memory before a value of so many bytes is made, and the work of making it."""
     run_now = getcurrent()
+    makings[0] += 1
     if run_now.__class__ is Run:
         assert isinstance(run_now, Run)
         run_now.made_bytes += size_bytes

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from armillary import limits
+from armillary import limits, work
 from armillary.model.documents import PLAIN_JSON, Form
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
 from armillary.model.values import UNDEFINED, Value
@@ -326,6 +326,8 @@ class Execution:
         is_done, is_full = False, max_items <= 0
         run = current()
         before_bytes = run.made_bytes
+        seen_makings, makings = work.makings[0], work.makings
+        can_end, large_bytes = False, _LARGE_BYTES
         rid = -1
         try:
             for order, rid, stored in found:
@@ -342,25 +344,29 @@ class Execution:
                     at_rid, at_order = rid, order
                     continue
                 row = payload = payload_of(stored) if is_json and stored[0] == FORMAT_JSON else text(stored)
+                payload_bytes = len(payload)
                 if not is_whole:
-                    if len(payload) > _LARGE_BYTES:
-                        spend(len(payload) // _LOADED_UNIT_BYTES)
+                    if payload_bytes > large_bytes:
+                        spend(payload_bytes // _LOADED_UNIT_BYTES)
                     document = load(payload)
                     value: Value = UNDEFINED
                     if predicate is None or predicate(document):
                         value = document if project is None else project(document)
                     if value is UNDEFINED:
                         missed += 1
-                        loaded_bytes += len(payload)
+                        loaded_bytes += payload_bytes
                         at_rid, at_order = rid, order
-                        self.can_end = True
-                        if run.made_bytes != before_bytes:
+                        if makings[0] != seen_makings:
+                            seen_makings = makings[0]
                             end_item(run, before_bytes)
+                        if not can_end:
+                            can_end = self.can_end = True
                         continue
                     if project is not None:
-                        is_small = len(payload) <= _LARGE_BYTES and run.made_bytes == before_bytes
+                        is_small = payload_bytes <= large_bytes and makings[0] == seen_makings
                         row = dump(value) if is_small or not is_json else dump_large(value)
-                    if run.made_bytes != before_bytes:
+                    if makings[0] != seen_makings:
+                        seen_makings = makings[0]
                         end_item(run, before_bytes)
                 if progress.skip:
                     progress.skip -= 1
@@ -373,9 +379,10 @@ class Execution:
                     is_full = len(rows) >= max_items
                     if is_ordered:
                         orders.append(order)
-                loaded_bytes += len(payload)
+                loaded_bytes += payload_bytes
                 at_rid, at_order = rid, order
-                self.can_end = True
+                if not can_end:
+                    can_end = self.can_end = True
             else:
                 is_done = True
         except PageEnds:
@@ -397,20 +404,26 @@ class Execution:
         rows: list[bytes] = []
         orders = self._orders = []
         size_bytes = 0
+        run = current()
         for examined, (order, rid, stored) in enumerate(found, 1):
-            if len(rows) >= max_items or (examined % _CHECK_TIME_EVERY == 0 and is_due()):
+            if len(rows) >= max_items:
                 return self._ended(rows, at, counters, size_bytes)
+            if examined % _CHECK_TIME_EVERY == 0:
+                spend(_CHECK_TIME_EVERY * _ITEM_UNITS)
+                if is_due():
+                    return self._ended(rows, at, counters, size_bytes)
             if stored is None or (self._needs_header and not self._is_wanted(stored)):
                 at = rid, order
                 continue
-            spend(_ITEM_UNITS if len(stored) <= _LARGE_BYTES else len(stored) // _LOADED_UNIT_BYTES)
+            if len(stored) > _LARGE_BYTES:
+                spend(len(stored) // _LOADED_UNIT_BYTES)
             payload = self.form.text(stored)
             item = self._item
             if item is None or item.rid != rid:
                 given = position.given if rid == position.rid else 0
                 item = JoinedItem(rid, stage.rows(self.form.load(payload)), given)
             try:
-                size_bytes, is_over = item.give(rows, size_bytes, (max_items, max_bytes), is_due, self)
+                size_bytes, is_over = item.give(run, rows, size_bytes, (max_items, max_bytes), is_due, self)
                 self._item = item if is_over else None
             except PageEnds:
                 # What was joined of the item is joined again for the next page, but for the rows given.

@@ -11,9 +11,14 @@ from typing import Any, Protocol
 from armillary.model.documents import Form
 from armillary.query.rows import dump_large
 from armillary.query.selection import PAUSE
-from armillary.work import Outside, Run, current, end_item
+from armillary.work import Outside, Run, end_item, makings
 
 IsDue = Callable[[], bool]
+
+_PLAIN: frozenset[Any] = frozenset(
+    [str, int, float, bool, type(None)]
+)  # that are small, or were made as large as they are
+_ANY: frozenset[Any] = frozenset()
 
 
 class _Progress(Protocol):
@@ -44,16 +49,24 @@ class JoinedItem:
         self._derived: dict[Any, Any] | None = None
 
     def give(
-        self, rows: list[bytes], size_bytes: int, maxima: tuple[int, int], is_due: IsDue, execution: _Execution
+        self,
+        run: Run | Outside,
+        rows: list[bytes],
+        size_bytes: int,
+        maxima: tuple[int, int],
+        is_due: IsDue,
+        execution: _Execution,
     ) -> tuple[int, bool]:
         """Add rows, as far as they go into the page. Returns the size of the page and whether it is over."""
-        run = current()
-        run.made_bytes, run.derived = self._made_bytes, self._derived
+        if self._made_bytes or self._derived is not None:
+            run.made_bytes, run.derived = self._made_bytes, self._derived
+        seen_makings = makings[0]
         try:
             return self._give(run, rows, size_bytes, maxima, is_due, execution)
         finally:
-            self._made_bytes, self._derived = run.made_bytes, run.derived
-            end_item(run, 0)
+            if makings[0] != seen_makings or self._made_bytes or self._derived is not None:
+                self._made_bytes, self._derived = run.made_bytes, run.derived
+                end_item(run, 0)
 
     def _give(
         self,
@@ -65,7 +78,9 @@ class JoinedItem:
         execution: _Execution,
     ) -> tuple[int, bool]:
         progress = execution.progress
-        is_json, dump = execution.form.is_json, execution.form.dump
+        _, _, _, dump = form = execution.form
+        plain = _PLAIN if form.is_json else _ANY
+        has_given = False
         for row in self._rows:
             if row is PAUSE:
                 # A position is a number of rows, so there must be a new one.
@@ -79,14 +94,18 @@ class JoinedItem:
             if progress.skip:
                 progress.skip -= 1
                 continue
-            made_bytes = run.made_bytes
-            dumped = dump_large(row) if is_json else dump(row)
-            run.made_bytes = made_bytes
+            if plain is _ANY or row.__class__ in plain:
+                dumped = dump(row)
+            else:
+                made_bytes = run.made_bytes
+                dumped = dump_large(row)
+                run.made_bytes = made_bytes
             if len(rows) >= maxima[0] or (rows and size_bytes + len(dumped) > maxima[1]):
                 self.number -= 1
                 self._rows = chain([row], self._rows)
                 return size_bytes, True
             rows.append(dumped)
             size_bytes += len(dumped)
-            execution.can_end = True
+            if not has_given:
+                has_given = execution.can_end = True
         return size_bytes, False

@@ -19,6 +19,7 @@ from armillary.query.conditions import ALL, Condition
 from armillary.work import spend
 
 PACED_MIN: Final = 64  # elements of arrays that need `paced`
+_SPENT_SHIFT: Final = 9  # tuples of short arrays that are spent for together, as a power of two
 
 # What `rows` gives now and then in place of a row: a chance to look at the clock.
 PAUSE: Final = object()
@@ -39,22 +40,31 @@ class Meter:
         self.left = limits.QUERY_TUPLES_MAX
 
     def spend(self, tuples: int, units: int = 1) -> None:
-        """Count tuples before they are made, each of so many units of work. Those of long arrays are spent for while
-        they are made; see `paced`."""
-        spend((tuples if tuples <= PACED_MIN else 1) * units)
-        self.left -= tuples
+        """Count tuples before they are made, each of so many units of work."""
+        before = self.left
+        self.left = left = before - tuples
+        if before >> _SPENT_SHIFT != left >> _SPENT_SHIFT:
+            self._pay(tuples, units)
+
+    def _pay(self, tuples: int, units: int) -> None:
+        """Spend for the tuples of short arrays, so many at a time. Those of long ones are spent for by `paced`."""
         if self.left < 0:
             raise bad_request(
                 f"JOIN and subqueries make more than {limits.QUERY_TUPLES_MAX} tuples of one item. Filter before "
                 "joining, in a subquery in the place of the array."
             )
+        if tuples <= PACED_MIN:
+            spend(units << _SPENT_SHIFT)
 
     def join(self, tuples: int, units: int = 1) -> bool:
         """Count what JOIN makes; true now and then, when it is time for a PAUSE."""
-        self.spend(tuples, units)
+        before = self.left
+        self.left = left = before - tuples
+        if before >> _SPENT_SHIFT != left >> _SPENT_SHIFT:
+            self._pay(tuples, units)
         before = self.joined_tuples
-        self.joined_tuples += tuples
-        return before // limits.QUERY_TUPLES_PAUSE != self.joined_tuples // limits.QUERY_TUPLES_PAUSE
+        self.joined_tuples = after = before + tuples
+        return before // limits.QUERY_TUPLES_PAUSE != after // limits.QUERY_TUPLES_PAUSE
 
 
 def paced(array: list[Any], units: int) -> Iterator[Any]:

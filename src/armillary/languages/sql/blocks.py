@@ -376,14 +376,17 @@ class _Grouped:
 
 def subquery_code(emitter: Emitter, node: tree.Subquery) -> Code:
     """A subquery in an expression: a generator defined here, and what is asked of it."""
+    is_making = makes_values(expressions_of(node.query))
+    is_empty = "is_empty_after_all" if is_making else "is_empty"
     if node.kind == "ALL":
-        return Code(f"is_empty({_generator(emitter, node.query, None, is_failing=True)})", 1, "truth")
+        return Code(f"{is_empty}({_generator(emitter, node.query, None, is_failing=True)})", 1, "truth")
     call = _generator(emitter, node.query, None)
     match node.kind:
         case "EXISTS":
-            return Code(f"(not is_empty({call}))", 2, "truth")
+            return Code(f"(not {is_empty}({call}))", 2, "truth")
         case "ARRAY":
-            return Code(f"collected({call}, {_row_bytes(node.query)})", 1, "array")
+            is_making = is_making or node.query.select.is_distinct
+            return Code(f"{'collected' if is_making else 'gathered'}({call}, {_row_bytes(node.query)})", 1, "array")
         case "FIRST":
             return Code(f"next({call}, U)", 1)
         case "LAST":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 from armillary import limits
@@ -313,6 +314,17 @@ _SMALL = 64  # characters of strings whose memory is counted by the row
 _ROWS = 64  # of an array that are counted together
 
 
+def gathered(rows: Iterator[Value], row_bytes: int) -> list[Value]:
+    """ARRAY(SELECT …) of what is there already."""
+    found = list(islice(rows, _ROWS))
+    if len(found) < _ROWS:
+        return found
+    while more := list(islice(rows, _ROWS)):
+        make(_ROWS * row_bytes)
+        found += more
+    return found
+
+
 def collected(rows: Iterator[Value], row_bytes: int) -> list[Value]:
     """ARRAY(SELECT …). Counts `row_bytes` for each row, and of what was made for it no more than is kept of it."""
     run = current()
@@ -339,6 +351,11 @@ def single(rows: Iterator[Value]) -> Value:
 
 
 def is_empty(rows: Iterator[Value]) -> bool:
+    return next(rows, _END) is _END
+
+
+def is_empty_after_all(rows: Iterator[Value]) -> bool:
+    """The same of rows for which values are made."""
     run = current()
     before_bytes = run.made_bytes
     is_none = next(rows, _END) is _END
