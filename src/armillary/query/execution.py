@@ -9,9 +9,9 @@ it also says how many of them were given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 from armillary import limits, work
 from armillary.model.documents import PLAIN_JSON, Form
@@ -26,6 +26,11 @@ from armillary.query.joined import JoinedItem
 from armillary.query.keyed import KeyedWalk
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ordered import OrderedWalk, Sorter, Start
+from armillary.query.progress import START as START
+from armillary.query.progress import Page as Page
+from armillary.query.progress import PageEnds as PageEnds
+from armillary.query.progress import Position as Position
+from armillary.query.progress import Progress as Progress
 from armillary.query.ranked import RankedItems
 from armillary.query.rows import dump_large
 from armillary.query.selection import Ordering, Selection
@@ -43,39 +48,8 @@ _ITEM_UNITS = 20  # of work for a small item
 _LOADED_UNIT_BYTES = 24  # of JSON that is read for one unit of work
 
 
-class PageEnds(Exception):
-    """Thrown by the check of a run into an execution whose page is late: it ends before the item at work."""
-
-
-class Position(NamedTuple):
-    rid: int = -1  # the last item that was looked at; -1: none yet
-    order: bytes = b""  # where it stands in the order, with ORDER BY
-    given: int = 0  # rows of it that were given, if there may be more; 0: it is done with
-
-
-START = Position()
-
-
-class Page(NamedTuple):
-    rows: list[bytes]  # JSON
-    position: Position | None  # where the next page goes on; None: there is nothing after this page
-    counters: Counters
-    size_bytes: int  # of the rows together
-    orders: Sequence[bytes] = ()  # with ORDER BY, where each row stands, unless all rows had to be seen first
-
-
 def _never_due() -> bool:
     return False
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far an execution has come: what a continuation must carry."""
-
-    position: Position = START
-    skip: int = 0  # rows still to leave out
-    take: int | None = None  # rows still to give; None: all
-    state: Value = UNDEFINED  # of half-made groups
 
 
 class Execution:
