@@ -47,11 +47,14 @@ class Run(greenlet):  # type: ignore[misc] # the library has no types
     answer: Any = None
     checks: tuple[Check, ...] = ()
 
-    def run(self, fn: Callable[[], Any] | None) -> None:
+    def run(self) -> None:
+        """Begun without a function: the arguments that a greenlet is begun with live as long as it does, and nothing is
+        to be kept alive by one that waits for the next."""
+        fn = self.parent.switch()
         while fn is not None:
             self.answer = fn()
             self.is_over, self.made_bytes, self.derived = True, 0, None
-            fn = None  # nothing is kept alive by one that waits
+            fn = None
             fn = self.parent.switch()
 
 
@@ -67,7 +70,11 @@ _idle = _Idle()
 
 def _begin(check: Check | None) -> Run:
     idle = _idle.runs
-    run_now = idle.pop() if idle else Run()
+    if idle:
+        run_now = idle.pop()
+    else:
+        run_now = Run()
+        run_now.switch()
     run_now.is_over = False
     run_now.checks = () if check is None else (check,)
     outside = getcurrent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import weakref
 from functools import cmp_to_key
 
@@ -252,3 +253,19 @@ async def test_what_is_atomic_does_not_give_way() -> None:
     assert work.longest_units >= 4 * limits.WORK_SLICE_UNITS
     work.longest_units = before
     counting.cancel()
+
+
+async def test_a_run_that_waits_for_the_next_keeps_nothing_alive() -> None:
+    """Partitions that were split away, say: their stores are emptied when the last reader has let go of them."""
+
+    class Thing:
+        pass
+
+    work._idle.runs.clear()
+    for _ in range(2):  # in a new run, and in one that is used again
+        thing = Thing()
+        seen = weakref.ref(thing)
+        assert await work.run(lambda thing=thing: thing is not None)  # type: ignore[misc]
+        del thing
+        gc.collect()
+        assert seen() is None
