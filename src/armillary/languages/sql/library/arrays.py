@@ -159,26 +159,30 @@ def set_union(first: Any, second: Any) -> Value:
     if first.__class__ is not list or second.__class__ is not list:
         return UNDEFINED
     known = distinct(first)
-    return _counted(list((known | _new(distinct(second), known)).values()))
-
-
-def _new(these: dict[Any, Any], known: dict[Any, Any]) -> dict[Any, Any]:
-    spend(len(these))
-    return {key: element for key, element in these.items() if key not in known}
+    return _counted([*known.values(), *_chosen(distinct(second), known, are_known=False)])
 
 
 def set_intersect(first: Any, second: Any) -> Value:
     if first.__class__ is not list or second.__class__ is not list:
         return UNDEFINED
-    others = distinct(first)
-    spend(len(second))
-    return _counted([element for key, element in distinct(second).items() if key in others])
+    return _counted(_chosen(distinct(second), distinct(first), are_known=True))
 
 
 def set_difference(first: Any, second: Any) -> Value:
     if first.__class__ is not list or second.__class__ is not list:
         return UNDEFINED
-    return _counted(list(_new(distinct(first), distinct(second)).values()))
+    return _counted(_chosen(distinct(first), distinct(second), are_known=False))
+
+
+def _chosen(these: dict[Any, Any], known: dict[Any, Any], *, are_known: bool) -> list[Any]:
+    """The elements of a set that are in another, or those that are not."""
+    chosen: list[Any] = []
+    for place, (key, element) in enumerate(these.items()):
+        if place % CHUNK == 0:
+            spend(min(CHUNK, len(these) - place))
+        if (key in known) is are_known:
+            chosen.append(element)
+    return chosen
 
 
 def set_equal(first: Any, second: Any) -> Value:
