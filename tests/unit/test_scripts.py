@@ -72,7 +72,11 @@ async def run(house: House, container: Container, body: str, *arguments: Any, ke
     record = house.account.catalog.find(ResourceType.PROCEDURE, container.record.rid, name)
     if record is None:
         definition = {"id": name, "body": body}
-        record = await house.account.catalog.create(ResourceType.PROCEDURE, container.record, name, definition)
+        try:
+            record = await house.account.catalog.create(ResourceType.PROCEDURE, container.record, name, definition)
+        except Failure:  # another run has made it meanwhile
+            record = house.account.catalog.find(ResourceType.PROCEDURE, container.record.rid, name)
+            assert record is not None
     answer = await procedures.execute(house.account, container, record, arguments, (key,))
     return orjson.loads(answer.body) if answer.body else None
 
