@@ -34,8 +34,7 @@ async def fuzz(name: str, seed: int, count: int) -> None:
     answered: dict[int, int] = {}
     for number in range(count):
         given = TARGETS[name](world, dice)
-        changes = await world.settled_changes()
-        began_s = time.thread_time()
+        began_s, changes = time.thread_time(), world.changes
         try:
             answer = await world.answer(given.method, given.target, given.body, given.headers)
             check_answer(answer)

@@ -4,7 +4,6 @@ wherever else a subclass of `Furniture` sends its requests.
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
@@ -68,9 +67,6 @@ KEY_HEADERS = {
 }
 
 _request_number: ContextVar[int] = ContextVar("_request_number", default=0)  # that a task works for
-
-
-_QUIET_TURNS = 5  # of the event loop
 
 
 class WatchedEngine(MemoryEngine):
@@ -204,16 +200,6 @@ class World(Furniture):
     def changes(self) -> int:
         """How many transactions of requests have changed something."""
         return self._engine.changes
-
-    async def settled_changes(self) -> int:
-        """The same once what an earlier request has begun in the background is done: bringing items under new rules
-        ends with a change of the catalog of its own."""
-        changes, quiet_turns = self.changes, 0
-        while quiet_turns < _QUIET_TURNS:
-            await asyncio.sleep(0)
-            quiet_turns = quiet_turns + 1 if self.changes == changes else 0
-            changes = self.changes
-        return changes
 
     async def close(self) -> None:
         await self._account.close()
