@@ -60,7 +60,8 @@ def spent(fn: Callable[[], Any]) -> tuple[int, float]:
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_functions_spend_by_the_size_of_their_arguments(name: str) -> None:
-    """Whatever takes long spends at least a tenth of that: a new function that does not is found here."""
+    """What takes long spends for it: a new function that does not is found here. A unit is some 100 ns; a busy machine
+    and coarse counting are given fifty times as much."""
     function = FUNCTIONS[name]
     if function.call is None:
         return
@@ -74,7 +75,7 @@ def test_functions_spend_by_the_size_of_their_arguments(name: str) -> None:
                 units, seconds = spent(lambda: function.call(*arguments))  # type: ignore[misc] # noqa: B023
             except Failure:
                 continue
-            assert units * 1e-6 >= seconds - 0.02, f"{name} took {seconds * 1000:.1f} ms and spent {units} units"
+            assert units * 5e-6 >= seconds - 0.05, f"{name} took {seconds * 1000:.1f} ms and spent {units} units"
 
 
 SCALARS: list[Any] = [
