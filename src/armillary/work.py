@@ -211,8 +211,7 @@ async def run(fn: Callable[[], T], check: Check | None = None) -> T:
             else:
                 answer = await asked
         except BaseException as error:  # cancelled, out of time, or the failure of what was waited for
-            _begin_slice()
-            asked = worker.throw(error)
+            asked = _throw(worker, error)
         else:
             _begin_slice()
             asked = worker.switch(answer)
@@ -229,6 +228,17 @@ def _run_inside(run_now: Run, fn: Callable[[], T], check: Check | None) -> T:
     finally:
         run_now.checks = before_checks
         end_item(run_now, before_bytes)
+
+
+def _throw(worker: Run, error: BaseException) -> Any:
+    """Raise an exception in a run. An evaluation whose task is gone is closed by the garbage collector, which works in
+    the middle of any other evaluation. What is raised in the end is for the place that closed it, not for the event
+    loop that it was begun from, where the other one would be taken to have failed."""
+    closing = getcurrent()
+    if worker.parent is not closing:
+        worker.parent = closing
+    _begin_slice()
+    return worker.throw(error)
 
 
 def begin(fn: Callable[[], None]) -> asyncio.Future[None] | None:
@@ -280,8 +290,7 @@ def drive(coroutine: Coroutine[Any, Any, T], check: Check | None = None) -> Gene
             else:  # of `wait`
                 answer = yield from asked.__await__()
         except BaseException as error:  # cancelled, closed, out of time, or the failure of what was waited for
-            _begin_slice()
-            asked = worker.throw(error)
+            asked = _throw(worker, error)
         else:
             _begin_slice()
             asked = worker.switch(answer)

@@ -128,12 +128,14 @@ class World:
         house = await MongoHouse.open(needs_authentication=True, has_test_commands=True)
         writer, reader = house.visitor(), house.visitor()
         writer.grant, reader.grant = Grant.WRITE, Grant.READ
-        await house.ask({"insert": "c", "documents": [{"_id": n, "n": n} for n in range(5)]}, client=writer)
+        inserted = await house.ask({"insert": "c", "documents": [{"_id": n, "n": n} for n in range(5)]}, client=writer)
+        assert inserted.get("n") == 5, inserted
         begun = {"insert": "c", "documents": [{"_id": "t"}], "startTransaction": True, **IN_TRANSACTION}
         assert (await house.ask(begun, client=writer))["ok"] == 1
         cursors = []
         for own in ({"lsid": LSID}, {}):
             found = await house.ask({"find": "c", "batchSize": 1, **own}, client=writer)
+            assert "cursor" in found, found
             cursors.append(found["cursor"]["id"])
         return cls(house, writer, reader, cursors)
 
@@ -154,6 +156,8 @@ class World:
         collections = await house.ask({"listCollections": 1, "nameOnly": True}, client=self.writer)
         indexes = await house.ask({"listIndexes": "c"}, client=self.writer)
         databases = await house.ask({"listDatabases": 1, "nameOnly": True, "$db": "admin"}, client=self.writer)
+        for answer in (documents, collections, indexes):
+            assert "cursor" in answer, answer
         return (
             documents["cursor"]["firstBatch"],
             collections["cursor"]["firstBatch"],

@@ -3,10 +3,12 @@ with deep equality, memory is counted while values are made, and time limits hol
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import orjson
@@ -40,6 +42,13 @@ VALUES: list[Any] = [
 ]
 
 
+@cache
+def spending() -> list[Any]:
+    """The modules that know the function by its name."""
+    found = [module for name, module in sys.modules.items() if name.startswith("armillary")]
+    return [module for module in found if getattr(module, "spend", None) is work.spend]
+
+
 def spent(fn: Callable[[], Any]) -> tuple[int, float]:
     """The units that a function spends, and the seconds that it takes."""
     total = 0
@@ -50,18 +59,23 @@ def spent(fn: Callable[[], Any]) -> tuple[int, float]:
         total += units
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("armillary") and getattr(module, "spend", None) is original:
+        for module in spending():
+            if module.spend is original:
                 patch.setattr(module, "spend", count)
-        begun_s = time.thread_time()
-        fn()
-        return total, time.thread_time() - begun_s
+        gc.disable()
+        try:
+            begun_s = time.thread_time()
+            fn()
+            return total, time.thread_time() - begun_s
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_functions_spend_by_the_size_of_their_arguments(name: str) -> None:
-    """What takes long spends for it: a new function that does not is found here. A unit is some 100 ns; a busy machine
-    and coarse counting are given fifty times as much."""
+    """What takes long spends for it: a new function that does not is found here. A unit is some 100 ns; slower machines
+    and coarse counting are given ten times as much. Of several tries the best counts, without the garbage collector,
+    which looks at everything that other tests have left."""
     function = FUNCTIONS[name]
     if function.call is None:
         return
@@ -71,11 +85,17 @@ def test_functions_spend_by_the_size_of_their_arguments(name: str) -> None:
         for second in (value, "words", 5, {"term": "wordz", "distance": 1}):
             count = max(function.arguments_min, min(2, function.arguments_max))
             arguments = [*extra, *[value, second, "x", 1][:count]]
-            try:
-                units, seconds = spent(lambda: function.call(*arguments))  # type: ignore[misc] # noqa: B023
-            except Failure:
-                continue
-            assert units * 5e-6 >= seconds - 0.05, f"{name} took {seconds * 1000:.1f} ms and spent {units} units"
+            best_s = units = 0.0
+            for attempt in range(5):
+                try:
+                    units, seconds = spent(lambda: function.call(*arguments))  # type: ignore[misc] # noqa: B023
+                except Failure:
+                    break
+                best_s = min(best_s, seconds) if attempt else seconds
+                if units * 1e-6 >= best_s - 0.005:
+                    break
+            else:
+                pytest.fail(f"{name} took {best_s * 1000:.1f} ms and spent {units} units")
 
 
 SCALARS: list[Any] = [

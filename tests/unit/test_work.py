@@ -269,3 +269,51 @@ async def test_a_run_that_waits_for_the_next_keeps_nothing_alive() -> None:
         del thing
         gc.collect()
         assert seen() is None
+
+
+@pytest.mark.parametrize("is_driven", [True, False])
+async def test_what_is_closed_by_the_garbage_collector_does_not_end_the_request_that_it_works_in(
+    is_driven: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request whose task is gone, for example with its event loop, is closed wherever the collector comes by."""
+    closed = []
+
+    async def wait(never: asyncio.Future[None]) -> None:
+        try:
+            await never
+        finally:
+            closed.append(1)
+            raise RuntimeError("Event loop is closed")
+
+    def wait_inside(never: asyncio.Future[None]) -> None:
+        try:
+            work.wait(never)
+        finally:
+            closed.append(1)
+            raise RuntimeError("Event loop is closed")
+
+    class Abandoned:
+        """Is in a cycle, and nothing that waits knows of it."""
+
+        def __init__(self) -> None:
+            self.request = self.begin()
+            self.request.send(None)
+
+        async def begin(self) -> None:
+            never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            await (work.drive(wait(never)) if is_driven else work.run(lambda: wait_inside(never)))
+
+    async def answer() -> str:
+        gc.collect()
+        work.spend(3 * limits.WORK_SLICE_UNITS)
+        return "answered"
+
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)  # the collector's report of the one that was closed
+    gc.disable()
+    try:
+        Abandoned()
+        assert await work.drive(answer()) == "answered"
+    finally:
+        gc.enable()
+    assert len(closed) == 1
+    assert await work.drive(answer()) == "answered"
