@@ -13,10 +13,10 @@ PIP_INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-che
 NODE_IS_FIT := node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1
 ARGS ?=
 
-.PHONY: help install serve test lint types imports tests bench soak docs lock clean
+.PHONY: help install serve test lint types imports tests bench soak docs lock release clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: .venv/.installed ## set up .venv with the server and what it needs to run
 
@@ -56,6 +56,7 @@ docs: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## write the doc
 # The locks name versions and hashes only: no index, no download address, no path.
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --no-config --generate-hashes --strip-extras \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
+PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 lock: .venv/.installed ## resolve the dependencies anew (ARGS=--upgrade for the newest)
 	$(PIP_INSTALL) 'pip-tools>=7.5'
 	$(PIP_COMPILE) $(ARGS) --output-file=requirements.lock pyproject.toml
@@ -65,6 +66,18 @@ lock: .venv/.installed ## resolve the dependencies anew (ARGS=--upgrade for the 
 	cd tests/sdk/js && npm install --package-lock-only
 	! grep -nE '://|find-links|(^|[ @])/' requirements*.lock
 	! grep -n '"resolved"' tests/sdk/js/package-lock.json
+	for version in $(PYTHON_VERSIONS); do echo "looking for wheels of all run-time dependencies for Python $$version"; \
+		$(PIP_INSTALL) --dry-run --ignore-installed --no-deps --require-hashes --only-binary=:all: --target=.venv/unused \
+		--python-version="$$version" --platform=manylinux2014_x86_64 --platform=manylinux_2_28_x86_64 \
+		-r requirements.lock; done
+
+# Pushes nothing: the commands that publish are printed at the end.
+release: .venv/.installed-dev ## check, test, build and tag the version that is checked out
+	.venv/bin/python -m maintenance.release
+	$(MAKE) test
+	rm -rf dist
+	.venv/bin/python -m hatchling build
+	.venv/bin/python -m maintenance.release tag
 
 clean: ## remove everything that make made here (data directories stay)
 	rm -rf .venv tests/sdk/js/node_modules bench/out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
