@@ -30,7 +30,7 @@ lint: .venv/.installed-dev
 	.venv/bin/ruff format --check .
 
 types: .venv/.installed-dev
-	.venv/bin/mypy --strict src
+	.venv/bin/mypy --strict src maintenance
 
 imports: .venv/.installed-dev
 	.venv/bin/lint-imports --no-cache
@@ -51,6 +51,7 @@ soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long test
 
 docs: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## write the documentation that is made from code and test results
 	.venv/bin/python -m armillary.tools.settings > docs/settings.md
+	.venv/bin/python -m maintenance.stability
 	.venv/bin/python -m pytest -q tests/sdk --write-compatibility
 
 # The locks name versions and hashes only: no index, no download address, no path.
