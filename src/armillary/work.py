@@ -85,8 +85,9 @@ def _begin(check: Check | None) -> Run:
 
 def _end(run_now: Run) -> Any:
     answer, run_now.answer = run_now.answer, None
-    if len(_idle.runs) < limits.WORK_IDLE_RUNS_MAX:
-        _idle.runs.append(run_now)
+    idle = _idle.runs
+    if len(idle) < limits.WORK_IDLE_RUNS_MAX:
+        idle.append(run_now)
     return answer
 
 
@@ -195,11 +196,12 @@ def wait(awaitable: Awaitable[T]) -> T:
 
 async def run(fn: Callable[[], T], check: Check | None = None) -> T:
     """Execute a synchronous function; the event loop has its turn whenever a slice of work is used up."""
-    run_now = current()
+    global _left
+    run_now = getcurrent()
     if isinstance(run_now, Run):
         return _run_inside(run_now, fn, check)
     worker = _begin(check)
-    _begin_slice()
+    _left = _SLICE
     asked = worker.switch(fn)
     while not worker.is_over:
         try:

@@ -104,6 +104,27 @@ async def test_every_path_gives_what_a_scan_gives(policy: str, monkeypatch: pyte
                 assert rows == expected, f"seed {seed}: {where} {scope} probe {probe} gather {gather} page {size}"
 
 
+async def test_an_equality_that_the_index_tells_exactly_gives_what_a_scan_gives() -> None:
+    dice = random.Random(7)
+    shelf = Shelf(POLICIES["all"])
+    items = [make_item(dice, number) for number in range(150)]
+    items += [{"id": f"n{at}", "pk": "x", "a": a} for at, a in enumerate([0.0, -0.0, 1.0, 2**53, 2**53 + 1, 2.0**60])]
+    await shelf.put(items)
+    for value in (0, -0.0, 1, 2.5, 2**53, 2**53 + 1, 2**60, "s", "", "\x00", True, False, None, [1], {"q": 1}):
+        for text in (
+            "SELECT * FROM c WHERE c.a = @a",
+            "SELECT * FROM c WHERE @a = c.a",
+            "SELECT c.b FROM c WHERE c.a = @a",
+        ):
+            for size in (1, 7, 1000):
+                rows = await shelf.all_rows(text, {"@a": value}, scope=WHOLE, max_items=size)
+                assert rows == shelf.expected(text, {"@a": value}, WHOLE.holds), (text, value, size)
+    for length in (125, 126, 127, 128, 200):
+        text, given = "SELECT * FROM c WHERE c.long = @long", {"@long": "x" * length}
+        rows = await shelf.all_rows(text, given, scope=WHOLE, max_items=7)
+        assert rows == shelf.expected(text, given, WHOLE.holds), length
+
+
 async def test_star_is_passed_through_unparsed() -> None:
     shelf = Shelf(POLICIES["all"])
     await shelf.put([{"id": "1", "pk": "x", "n": 1.0}])

@@ -461,7 +461,7 @@ class _Walk:
         work = self.work
         count_work(work, page.counters)
         self._counters.add(page.counters)
-        work.returned_ru += sum([charges.read_ru(len(row)) for row in page.rows])
+        work.returned_ru += charges.rows_ru(page.rows)
         work.loaded_bytes += max(0, page.counters.bytes_loaded - page.size_bytes)
 
     def _stop_at(self, rest: list[Slice]) -> None:

@@ -7,9 +7,10 @@ what the partition answered together with where that was (range and lsn), which 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, TypeAlias
 
 from armillary import limits
 from armillary.account.container import Container
@@ -56,6 +57,8 @@ class Answer:
     outcome: Outcome | None = None  # of a write: what it took
 
 
+Answering: TypeAlias = Coroutine[Any, Any, Answer]
+
 _NO_OPTIONS = ItemOptions()
 DELETE_BY_KEY_RU = 1.0  # and what the deletes cost
 NOT_RUN = "Not executed because another operation of the batch failed."
@@ -99,12 +102,12 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
     return Answer(Result.READ, payload, etag, charge_ru, *place)
 
 
-async def create(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await write(container, _stored(Verb.CREATE, container, document, options, clock), options.ask)
+def create(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answering:
+    return write(container, _stored(Verb.CREATE, container, document, options, clock), options.ask)
 
 
-async def upsert(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
-    return await write(container, _stored(Verb.UPSERT, container, document, options, clock), options.ask)
+def upsert(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answering:
+    return write(container, _stored(Verb.UPSERT, container, document, options, clock), options.ask)
 
 
 async def merge(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
@@ -112,9 +115,9 @@ async def merge(container: Container, document: Document, options: ItemOptions, 
     return await write(container, _stored(Verb.MERGE, container, document, options, clock), options.ask)
 
 
-async def replace(container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock) -> Answer:
+def replace(container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock) -> Answering:
     """Another id in the body renames the item, as the service does."""
-    return await write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id), options.ask)
+    return write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id), options.ask)
 
 
 async def patch(container: Container, item_id: str, changes: Patch, options: ItemOptions) -> Answer:
@@ -354,8 +357,10 @@ async def _metered(
     """A write that is admitted before, and paid for after, whatever comes of it."""
     ticket = partition.admit(WRITE_DEPOSIT, ask)
     try:
-        if record is None:
-            outcome = await _written(partition, operation)
+        if record is None and operation.condition is None:
+            outcome = await partition.write(operation)
+        elif record is None:
+            outcome = await with_conditions([operation], lambda: partition.write(operation))
         else:
             outcome = await _recorded(partition, operation, record)
     except Failure as failure:
@@ -365,12 +370,6 @@ async def _metered(
         raise partition.meter.charge(failure, operation.epk, ticket, ask) from None
     outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
     return outcome
-
-
-def _written(partition: Partition, operation: Operation) -> Awaitable[Outcome]:
-    if operation.condition is None:
-        return partition.write(operation)
-    return with_conditions([operation], lambda: partition.write(operation))
 
 
 async def _recorded(partition: Partition, operation: Operation, record: Record) -> Outcome:

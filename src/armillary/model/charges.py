@@ -116,6 +116,19 @@ def read_ru(size_bytes: int, factor: int = 1) -> float:
     return (at_zero + per_byte * size_bytes) * factor
 
 
+def rows_ru(rows: Iterable[bytes]) -> float:
+    """The same for each of many, one after the other."""
+    total = 0.0
+    for row in rows:
+        size_bytes = len(row)
+        if size_bytes <= _FLAT_BYTES:
+            total += 1.0
+        else:
+            at_zero, per_byte = _READ_LINES[bisect_right(_READ_BEGINS, size_bytes) - 1]
+            total += at_zero + per_byte * size_bytes
+    return total
+
+
 def write_ru(size_bytes: int) -> float:
     """The storage part of a write, index not included."""
     if size_bytes <= _FLAT_BYTES:

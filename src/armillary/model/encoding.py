@@ -70,7 +70,13 @@ def encode_term(value: Value) -> bytes:
     kind = type(value)
     if kind is str:
         # Every character takes a byte or more, so this many are enough to be cut; a megabyte need not be encoded.
-        body = _string_body(value[: _TERM_BODY_MAX + 1])  # type: ignore[index, arg-type]
+        text: str = value[: _TERM_BODY_MAX + 1]  # type: ignore[index, assignment]
+        try:
+            body = text.encode()
+            if b"\x01" in body or b"\x00" in body:
+                body = _escaped(body)
+        except UnicodeEncodeError:
+            body = _string_body(text)
         if len(body) <= _TERM_BODY_MAX:
             return TAG_STRING + body + _END
         return TAG_STRING + body[:_TERM_BODY_MAX] + _CUT
@@ -123,6 +129,10 @@ def _string_body(text: str) -> bytes:
     except UnicodeEncodeError:
         # Lone surrogates cannot come in as JSON, but a query can write one; they keep their place in the order.
         body = text.encode("utf-8", "surrogatepass")
+    return _escaped(body)
+
+
+def _escaped(body: bytes) -> bytes:
     return body.replace(b"\x01", b"\x01\x02").replace(b"\x00", b"\x01\x01")
 
 

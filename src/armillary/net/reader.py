@@ -57,6 +57,7 @@ class Reader:
         self._head: head.Head | None = None
         self._head_bytes = 0
         self._host = b""
+        self._media = b""
         self._body: list[bytes] = []
         self._chunks = 0
         self._heard = -1
@@ -144,6 +145,12 @@ class Reader:
         if not self._service.allows_origin(read.method, read.headers):
             self._refuse((403, FOREIGN_ORIGIN))
 
+    def _check_media(self, given: bytes) -> None:
+        """The same for the type of a body."""
+        if given.partition(b";")[0].strip().lower() in SIMPLE_MEDIA_TYPES:
+            self._refuse((415, SIMPLE_MEDIA))
+        self._media = given
+
     # What the parser calls, in this order.
 
     def on_message_begin(self) -> None:
@@ -186,10 +193,9 @@ class Reader:
         headers = read.headers
         if b"origin" in headers:
             self._check_origin(read)
-        if (read.body_bytes or b"transfer-encoding" in headers) and b"content-type" in headers:
-            media_type = headers[b"content-type"].partition(b";")[0].strip().lower()
-            if media_type in SIMPLE_MEDIA_TYPES:
-                self._refuse((415, SIMPLE_MEDIA))
+        media = headers.get(b"content-type", self._media)
+        if media != self._media and (read.body_bytes or b"transfer-encoding" in headers):
+            self._check_media(media)
         self._head = read
         self._headers = {}
         self.stage = BODY

@@ -55,10 +55,6 @@ class Draft:
         """Those of a large item are made when they are first asked for, by code that can give way."""
         return self.made_terms if self.made_terms is not None else self.make_terms()
 
-    @property
-    def rules_number(self) -> int:
-        return self.rules.number
-
     def make_terms(self) -> ItemTerms:
         indexing = self.rules.indexing
         if self.format == FORMAT_JSON:
@@ -86,7 +82,10 @@ def draft(schema: Schema, document: Document, ts: int, directive: str = "Default
     terms = None if is_indexed else NO_TERMS
     if rules.indexing.dated_fields:
         ttl = rules.ttl_of(FORMAT_JSON, document, ts)
-    return _complete(Draft(item_id, document, text, ttl, ts, terms, is_indexed, rules))
+    made = Draft(item_id, document, text, ttl, ts, terms, is_indexed, rules)
+    if is_indexed and (len(text) <= limits.WORK_AT_ONCE_BYTES or work.can_wait()):
+        made.make_terms()
+    return made
 
 
 def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, directive: str = "Default") -> Draft:
@@ -97,11 +96,8 @@ def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, dire
     is_indexed = rules.indexing.applies(directive)
     terms = None if is_indexed else NO_TERMS
     ttl = rules.ttl_of(FORMAT_BSON, document, ts)
-    return _complete(Draft(item_id, document, encoded, ttl, ts, terms, is_indexed, rules, FORMAT_BSON))
-
-
-def _complete(made: Draft) -> Draft:
-    if made.made_terms is None and (len(made.text) <= limits.WORK_AT_ONCE_BYTES or work.can_wait()):
+    made = Draft(item_id, document, encoded, ttl, ts, terms, is_indexed, rules, FORMAT_BSON)
+    if is_indexed and (len(encoded) <= limits.WORK_AT_ONCE_BYTES or work.can_wait()):
         made.make_terms()
     return made
 

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -95,11 +96,11 @@ class Partition:
             raise _gone(self.range)
         return await self._store.read(fn)
 
-    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+    def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> Awaitable[T]:
         """The same for what may work for long: it gives way wherever it spends units of work."""
         if self.is_dropped:
             raise _gone(self.range)
-        return await self._store.evaluate(fn, check)
+        return self._store.evaluate(fn, check)
 
     def item_count(self, view: View, epk: bytes | None) -> int:
         """How many items there are, or are in a logical partition."""
@@ -161,7 +162,7 @@ class Partition:
         made = operation.draft
         if made is not None and made.made_terms is None:
             await work.run(made.make_terms)
-        outcome, writer = await self._store.write(lambda txn: self._run_one(txn, operation))
+        outcome, writer = await self._store.write(partial(self._run_one, operation))
         self._remember(writer)
         return outcome
 
@@ -231,7 +232,8 @@ class Partition:
         before any of them happens. `paths` is what such a transaction knows of its paths, to which this adds; the
         partition's own memory is of what is durable, where the same path may have got another number meanwhile."""
         self._check_open()
-        writer = self._kind(txn, self._schema, self.head_in(txn), paths, None, self._clock.now_s(), self.range)
+        kind = Writer if self._schema.cap is None else CappedWriter
+        writer = kind(txn, self._schema, self.head_in(txn), paths, None, self._clock.now_s(), self.range)
         outcome = writer.apply(operation)
         writer.finish()
         paths.update(writer.new_paths)
@@ -241,7 +243,7 @@ class Partition:
         """The head that a snapshot holds."""
         return log.load_head(view, self._first_number, self._first_lsn)
 
-    def _run_one(self, txn: Txn, operation: Operation) -> tuple[Outcome, Writer]:
+    def _run_one(self, operation: Operation, txn: Txn) -> tuple[Outcome, Writer]:
         writer = self._writer(txn)
         outcome = writer.apply(operation)
         writer.finish()
@@ -270,12 +272,9 @@ class Partition:
         head = log.load_head(txn, self._first_number, self._first_lsn)
         if head.lsn >= self.reached_lsn:
             self.reached_lsn = head.lsn + 1
-        schema, now_s = self._schema.as_it_is(), self._clock.now_s()
-        return self._kind(txn, schema, head, self._paths, self._presence, now_s, self.range)
-
-    @property
-    def _kind(self) -> type[Writer]:
-        return Writer if self._schema.cap is None else CappedWriter
+        schema = self._schema.as_it_is()
+        kind = Writer if schema.cap is None else CappedWriter
+        return kind(txn, schema, head, self._paths, self._presence, self._clock.now_s(), self.range)
 
     def _remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.

@@ -4,7 +4,7 @@ thousands, so all loops over them count their work and may give way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from armillary import limits, work
 from armillary.storage.engine import Txn
@@ -16,11 +16,11 @@ PrefixOf = Callable[[str], bytes]  # what the keys of a path's terms begin with
 _UNITS = 12  # of work, to put or delete one with all that follows
 
 
-def put_terms(txn: Txn, prefix_of: PrefixOf, terms: Terms, number: int) -> None:
-    put, rid = txn.put, number.to_bytes(8, "big")
+def put_terms(txn: Txn, known: Mapping[str, bytes], prefix_of: PrefixOf, terms: Terms, number: int) -> None:
+    """`known`: what `prefix_of` would answer, for nearly all of them."""
+    prefix, rid = known.get, number.to_bytes(8, "big")
     for portion in _portions(terms):
-        for path, term in portion:
-            put(prefix_of(path) + term + rid, b"")
+        txn.put_keys([(prefix(path) or prefix_of(path)) + term + rid for path, term in portion])
 
 
 def delete_terms(txn: Txn, prefix_of: PrefixOf, terms: Terms, number: int) -> None:

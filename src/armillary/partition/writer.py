@@ -235,7 +235,7 @@ class Writer:
     def _current_draft(self, operation: Operation) -> Draft:
         made = operation.draft
         assert made is not None
-        if made.rules_number != self._schema.rules.number:
+        if made.rules.number != self._schema.rules.number:
             # The container's policy changed between the request's arrival and its turn.
             if made.format == FORMAT_BSON:
                 return bson_draft(self._schema, made.document, made.text, made.ts, operation.directive)
@@ -263,18 +263,19 @@ class Writer:
         if has_unique(self._schema):
             self._move_unique(epk, number, [], entries_of(self._schema, made))
         header, payload, etag = self._seal(made, epk, number)
-        self._note_paths(made.terms, is_first=head.item_count == 0)
+        item_terms = made.terms
+        self._note_paths(item_terms, is_first=head.item_count == 0)
         self._resize(operation, 1, len(payload))
         txn.put(layout.item_key(number), pack_item(header, payload))
         txn.put(layout.id_key(epk, made.item_id), number.to_bytes(8, "big"))
         txn.put(layout.member_key(epk, number), b"")
-        put_terms(txn, self._term_prefix, made.terms.terms, number)
+        put_terms(txn, self._paths, self._term_prefix, item_terms.terms, number)
         self._put_expiry(header, number)
         if self._schema.keeps_events:
             self._note_event(events.INSERT, epk, number, None, made.bson())
         if self._schema.versions_number:
             self._note_version(versions.CREATED, epk, number, None)
-        terms = made.terms.charged + self._schema.unique.count
+        terms = item_terms.charged + self._schema.unique.count
         charge_ru = charges.create_ru(len(payload), terms)
         answered = payload if made.format == FORMAT_JSON else made.text
         return Outcome(Result.CREATED, answered, etag, header.lsn, charge_ru, 0, terms)
@@ -357,7 +358,7 @@ class Writer:
         else:
             payload = documents.bson_payload(number, made.text)
         flags = FLAG_INDEXED if made.is_indexed else 0
-        header = ItemHeader(made.format, flags, made.rules_number, lsn, made.ts, made.ttl, epk, step)
+        header = ItemHeader(made.format, flags, made.rules.number, lsn, made.ts, made.ttl, epk, step)
         self._txn.put(layout.change_key(lsn, step, number), log.WRITTEN)
         return header, payload, etag
 
@@ -388,7 +389,7 @@ class Writer:
         """Replace one set of terms by another. Returns how many of those removed or added are charged for."""
         removed, added = differences(before.terms, after.terms)
         delete_terms(self._txn, self._term_prefix, removed, number)
-        put_terms(self._txn, self._term_prefix, added, number)
+        put_terms(self._txn, self._paths, self._term_prefix, added, number)
         return count_charged(removed) + count_charged(added)
 
     def _term_prefix(self, path: str) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from typing import Protocol, TypeAlias
 
 from armillary import limits
@@ -154,10 +154,23 @@ def candidates(
     rids = find_rids(view, condition, scope, index, after_rid)
     if rids is None:
         counters.is_full_scan = True
-        for key, stored in view.scan(layout.item_key(after_rid + 1), layout.space_end(layout.ITEMS)):
-            yield b"", int.from_bytes(key[1:], "big"), stored
-        return
-    yield from loaded(view, ((b"", rid) for rid in rids), max_items)
+        return _all_items(view, after_rid)
+    return loaded(view, zip(repeat(b""), rids), max_items)
+
+
+def matching_items(
+    view: View, condition: Condition, scope: Scope, index: Index, after_rid: int, max_items: int
+) -> Iterator[Candidate] | None:
+    """The same for an equality that the index tells exactly: every item meets it. None: look at the candidates."""
+    if not isinstance(condition, Equal) or not scope.is_whole:
+        return None
+    run = _Finder(view, index, after_rid).run(condition)
+    return None if run is None else loaded(view, zip(repeat(b""), run.after(after_rid)), max_items)
+
+
+def _all_items(view: View, after_rid: int) -> Iterator[Candidate]:
+    for key, stored in view.scan(layout.item_key(after_rid + 1), layout.space_end(layout.ITEMS)):
+        yield b"", int.from_bytes(key[1:], "big"), stored
 
 
 def loaded(view: View, places: Iterator[tuple[bytes, int]], max_items: int) -> Iterator[Candidate]:
@@ -165,13 +178,15 @@ def loaded(view: View, places: Iterator[tuple[bytes, int]], max_items: int) -> I
     batch_max = max(1, min(max_items, _BATCH_ITEMS))
     batch_items = min(batch_max, _BATCH_ITEMS_FIRST)
     while batch := list(islice(places, batch_items)):
-        items = view.get_many([layout.item_key(rid) for _, rid in batch])
+        items = view.get_many([layout.ITEMS + rid.to_bytes(layout.RID_BYTES, "big") for _, rid in batch])
         # As many as the last ones were large: 64 of 2 MB would take the memory, and the time, of 128 MB.
         size_bytes = sum([len(item) for item in items if item is not None]) // len(batch) + 1
-        batch_items = max(1, min(batch_max, _BATCH_BYTES // size_bytes))
         for (order, rid), item in zip(batch, items, strict=True):
             if item is not None:
                 yield order, rid, item
+        if len(batch) < batch_items:
+            return  # there were no more of them
+        batch_items = max(1, min(batch_max, _BATCH_BYTES // size_bytes))
 
 
 def find_rids(view: View, condition: Condition, scope: Scope, index: Index, after_rid: int) -> Iterator[int] | None:

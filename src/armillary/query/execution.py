@@ -17,7 +17,17 @@ from armillary import limits, work
 from armillary.model.documents import PLAIN_JSON, Form
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.access import Candidate, Counters, Index, Scope, Statistics, candidates, count_index_use, loaded
+from armillary.query.access import (
+    Candidate,
+    Counters,
+    Index,
+    Scope,
+    Statistics,
+    candidates,
+    count_index_use,
+    loaded,
+    matching_items,
+)
 from armillary.query.composed import composed_order
 from armillary.query.conditions import ALL
 from armillary.query.field_order import FieldWalk, is_served
@@ -41,8 +51,6 @@ IsLive = Callable[[ItemHeader], bool]
 IsDue = Callable[[], bool]
 
 _CHECK_TIME_EVERY = 32  # items between two looks at the clock
-
-
 _LARGE_BYTES = 4 * limits.KB  # of items whose size counts as work, and whose rows may be large
 _ITEM_UNITS = 20  # of work for a small item
 _LOADED_UNIT_BYTES = 24  # of JSON that is read for one unit of work
@@ -102,6 +110,7 @@ class Execution:
         self.can_end = False
         self._keyed: KeyedWalk | None = None
         self._item: JoinedItem | None = None
+        self._is_matching = False  # the index has told that all candidates meet the filter
         self._orders: list[bytes] = []  # of the page's rows
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
 
@@ -162,11 +171,10 @@ class Execution:
         elif self._is_distinct and (rids := self._distinct_rids(view)) is not None:
             found = loaded(view, ((b"", rid) for rid in rids), limits.PAGE_ITEMS_MAX)
         elif ordering is None:
-            position = self.progress.position
-            after_rid = position.rid - 1 if position.given else position.rid
-            found = candidates(
-                view, self._selection.condition, self._scope, self._index, after_rid, max_items, counters
-            )
+            try:
+                found = self._unordered(view, max_items, counters)
+            except PageEnds:
+                return self._ended([], None, counters, 0)
         else:
             ordered = self._ordered(view, max_items, is_due, counters)
             if ordered is None:
@@ -178,6 +186,15 @@ class Execution:
             max_items = min(max_items, self.progress.take)
         page = self._page if self._selection.stages[0].rows is None else self._joined_page
         return page(found, max_items, max_bytes, is_due, counters)
+
+    def _unordered(self, view: View, max_items: int, counters: Counters) -> Iterator[Candidate]:
+        selection, position = self._selection, self.progress.position
+        after_rid = position.rid - 1 if position.given else position.rid
+        found = None
+        if selection.is_exact:
+            found = matching_items(view, selection.condition, self._scope, self._index, after_rid, max_items)
+        self._is_matching = found is not None
+        return found or candidates(view, selection.condition, self._scope, self._index, after_rid, max_items, counters)
 
     def _distinct_rids(self, view: View) -> list[int] | None:
         """The items that DISTINCT needs to look at; None: all."""
@@ -290,6 +307,7 @@ class Execution:
         stage, progress = self._selection.stages[0], self.progress
         predicate, project = stage.predicate, stage.project
         is_whole = predicate is None and project is None
+        is_sure = project is None and self._is_matching
         is_json, text, load, dump = self.form
         needs_header = self._needs_header
         is_ordered = self._selection.ordering is not None
@@ -317,9 +335,10 @@ class Execution:
                     passed += 1
                     at_rid, at_order = rid, order
                     continue
-                row = payload = payload_of(stored) if is_json and stored[0] == FORMAT_JSON else text(stored)
+                is_plain = is_json and stored[0] == FORMAT_JSON
+                row = payload = payload_of(stored) if is_plain else text(stored)
                 payload_bytes = len(payload)
-                if not is_whole:
+                if not is_whole and not (is_sure and is_plain):
                     if payload_bytes > large_bytes:
                         spend(payload_bytes // _LOADED_UNIT_BYTES)
                     document = load(payload)

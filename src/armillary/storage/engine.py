@@ -8,7 +8,7 @@ same thing. What the bytes mean is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -32,6 +32,9 @@ class Txn(View, Protocol):
     """A view that sees its own writes. They become visible to others together, or not at all."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
+
+    def put_keys(self, keys: Iterable[bytes]) -> None:
+        """Put them with empty values."""
 
     def delete(self, key: bytes) -> None:
         """Deleting what is not there is fine."""
@@ -73,7 +76,7 @@ class Store(Protocol):
         that handing over a function would cost as much as they do. To be used at once, before anything is awaited.
         None: use `read`, which waits for what there is to wait for and translates failures."""
 
-    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
+    def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> Awaitable[T]:
         """Run `fn` and return its result once its writes are durable. If `fn` raises, none of them happen.
 
         Functions run one after the other, each seeing what the ones before it wrote: serialisable by construction. One

@@ -6,7 +6,7 @@ map; what is stored, how it is made durable and when is left to the engine.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -119,6 +119,11 @@ class OverlayTxn:
 
     def put(self, key: bytes, value: bytes) -> None:
         self._writes[self._prefix + key] = value
+
+    def put_keys(self, keys: Iterable[bytes]) -> None:
+        prefix, writes = self._prefix, self._writes
+        for key in keys:
+            writes[prefix + key] = b""
 
     def delete(self, key: bytes) -> None:
         self._writes[self._prefix + key] = None

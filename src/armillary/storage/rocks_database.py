@@ -186,20 +186,18 @@ class Version:
     its rows in chunks.
     """
 
-    __slots__ = ("__weakref__", "_database", "_iterator", "snapshot")
+    __slots__ = ("__weakref__", "_database", "_iterator", "is_released", "snapshot")
 
     def __init__(self, database: Database, snapshot: rocksdict.Snapshot) -> None:
         self._database = database
         self._iterator: rocksdict.RdictIter | None = None
+        self.is_released = False
         self.snapshot = snapshot
 
     def release(self) -> None:
         self._iterator = None
+        self.is_released = True
         del self.snapshot
-
-    @property
-    def is_released(self) -> bool:
-        return not hasattr(self, "snapshot")
 
     def hold(self) -> None:
         if self._iterator is None:
@@ -342,8 +340,12 @@ class VersionView:
             raise translated(error) or error from error
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        get = self.get  # the binding has no batched get on a snapshot, and on the database it is no faster
-        return [get(key) for key in keys]
+        # The binding has no batched get on a snapshot, and on the database it is no faster.
+        try:
+            snapshot, prefix = self._version.snapshot, self._prefix
+            return [snapshot[prefix + key] for key in keys]
+        except Exception:  # one is missing, or cannot be read
+            return [self.get(key) for key in keys]
 
     def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
         prefix = self._prefix

@@ -4,7 +4,8 @@ version readers see, and when a write becomes durable, is decided in `rocks.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from armillary import work
@@ -44,9 +45,8 @@ class RocksStore:
         version = self._engine.published
         if version is None:
             version = await self._engine.readable()
-        view = VersionView(version, self._prefix)
         try:
-            return await work.run(lambda: fn(view), check)
+            return await work.run(partial(fn, VersionView(version, self._prefix)), check)
         except Exception as error:
             failure = translated(error)
             if failure is None:
@@ -57,8 +57,8 @@ class RocksStore:
         version = self._engine.published
         return None if version is None else VersionView(version, self._prefix)
 
-    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
-        return await self._engine.submit(self._prefix, fn, is_freeing)
+    def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> Awaitable[T]:
+        return self._engine.submit(self._prefix, fn, is_freeing)
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         def run(txn: Txn) -> list[T]:

@@ -103,6 +103,8 @@ class GuidSource(Protocol):
 class PostMeaning(Enum):
     """What a POST to a feed is, in the order in which it is decided."""
 
+    __hash__ = object.__hash__  # every request looks one up, and an Enum's own hash is computed in Python
+
     BATCH = auto()
     QUERY_PLAN = auto()
     QUERY = auto()
@@ -156,16 +158,19 @@ def text(headers: Headers, name: bytes) -> str | None:
 
 
 def post_meaning(headers: Headers) -> PostMeaning:
-    if flag(headers, IS_BATCH):
+    if IS_BATCH in headers and flag(headers, IS_BATCH):
         return PostMeaning.BATCH
     # Before the content type: JavaScript's plan requests carry the content type of a query.
-    if flag(headers, IS_QUERY_PLAN):
+    if IS_QUERY_PLAN in headers and flag(headers, IS_QUERY_PLAN):
         return PostMeaning.QUERY_PLAN
-    if flag(headers, IS_QUERY) or flag(headers, IS_QUERY_GO):
+    if IS_QUERY in headers and flag(headers, IS_QUERY):
         return PostMeaning.QUERY
-    if headers.get(b"content-type", b"").lower().startswith(b"application/query+json"):
+    if IS_QUERY_GO in headers and flag(headers, IS_QUERY_GO):
         return PostMeaning.QUERY
-    return PostMeaning.UPSERT if flag(headers, IS_UPSERT) else PostMeaning.CREATE
+    media_type = headers.get(b"content-type")
+    if media_type is not None and media_type.lower().startswith(b"application/query+json"):
+        return PostMeaning.QUERY
+    return PostMeaning.UPSERT if IS_UPSERT in headers and flag(headers, IS_UPSERT) else PostMeaning.CREATE
 
 
 def page_size(headers: Headers) -> int | None:

@@ -18,6 +18,8 @@ from armillary.model.items import find_illegal_in_item_id, find_illegal_in_name
 
 
 class RouteKind(Enum):
+    __hash__ = object.__hash__  # every request looks one up, and an Enum's own hash is computed in Python
+
     ACCOUNT = auto()  # GET /
     FEED = auto()  # a list: read it, query it, create in it
     RESOURCE = auto()  # one thing
