@@ -20,7 +20,6 @@ from armillary.partition.slices import Slice
 from armillary.partition.writer import Writer
 from armillary.storage.engine import Txn, View
 
-
 _LOOK_EVERY = 16  # entries of the log between two looks at the clock
 
 

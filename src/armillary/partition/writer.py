@@ -257,13 +257,12 @@ class Writer:
     # Changing.
 
     def _insert(self, operation: Operation, made: Draft) -> Outcome:
-        head, txn, epk = self.head, self._txn, operation.epk
+        head, txn, epk, item_terms = self.head, self._txn, operation.epk, made.terms
         number = head.next_number
         head.next_number += 1
         if has_unique(self._schema):
             self._move_unique(epk, number, [], entries_of(self._schema, made))
         header, payload, etag = self._seal(made, epk, number)
-        item_terms = made.terms
         self._note_paths(item_terms, is_first=head.item_count == 0)
         self._resize(operation, 1, len(payload))
         txn.put(layout.item_key(number), pack_item(header, payload))
