@@ -79,3 +79,8 @@ class Failure(Exception):
 def bad_request(message: str, **details: Any) -> Failure:
     """The commonest failure, short to raise."""
     return Failure(Kind.BAD_REQUEST, message, details=details)
+
+
+def computed_too_large(message: str, **details: Any) -> Failure:
+    """What a request computes is too large, not the request: doors leave out the service's words about its size."""
+    return Failure(Kind.TOO_LARGE, message, details={**details, "is_computed": True})

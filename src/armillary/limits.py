@@ -263,6 +263,8 @@ WRITE_LOG_BYTES_MAX = 128 * MB  # bounds what an opening after a crash has to re
 BLOCK_CACHE_BYTES = 96 * MB
 GROUP_BYTES_MAX = 8 * MB  # of writes made durable together; one transaction may be larger
 GROUP_WRITES_MAX = 10_000  # of one transaction; a larger one is a group of its own
+WRITE_AT_ONCE_KEYS = 20_000  # that one write of RocksDB takes, in about 10 ms; more are written in portions
+WRITE_PORTION_KEYS = 5_000
 GROUP_SECONDS_MAX = 0.003  # how long transaction functions run before the loop gets its turn
 RELAXED_SYNC_SECONDS = 0.1
 # How soon a busy loop must give way to the syncing thread. A write beside a reader that never pauses: median 3.0 ms,

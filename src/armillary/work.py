@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from greenlet import getcurrent, greenlet
 
 from armillary import limits
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, computed_too_large
 
 T = TypeVar("T")
 Check = Callable[[], None]  # called before a run continues; raises to end it, for example when a deadline has passed
@@ -174,8 +174,7 @@ def release(before_bytes: int) -> None:
 
 
 def too_much_memory() -> Failure:
-    return Failure(
-        Kind.TOO_LARGE,
+    return computed_too_large(
         f"The values that this request computes take more than {limits.WORK_BYTES_MAX // limits.MB} MB of memory. "
         "Ask for less at once, or make shorter strings and arrays.",
     )

@@ -20,6 +20,7 @@ class SqlClient:
     def __init__(self, port: int, key: str) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         self._key = base64.b64decode(key)
+        self.headers: dict[str, str] = {}  # of the last answer
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         parts = path.split("/")
@@ -37,6 +38,7 @@ class SqlClient:
         self._connection.request(method, f"/{path}", json.dumps(body) if body is not None else None, sent)
         response = self._connection.getresponse()
         text = response.read()
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
         return response.status, json.loads(text) if text else None
 
     def query(self, query: Query) -> int:

@@ -15,7 +15,7 @@ import pytest
 from gremlin_python.driver.client import Client
 from gremlin_python.driver.protocol import GremlinServerError
 from hostile import gremlin_requests, mongo_requests
-from hostile.harness import Bystander, Memory, Verdict, judged, table
+from hostile.harness import Bystander, Holds, Memory, Verdict, judged, table
 from pymongo.errors import OperationFailure, PyMongoError
 from support.process import ServerProcess
 
@@ -60,7 +60,12 @@ def _evaluated(client: Client, script: gremlin_requests.Script) -> int:
     return 200
 
 
-def _judged(server: ServerProcess, requests: list[tuple[str, Callable[[], int]]]) -> list[Verdict]:
+def _judged(
+    server: ServerProcess,
+    holds: Holds,
+    requests: list[tuple[str, Callable[[], int]]],
+    capsys: pytest.CaptureFixture[str],
+) -> list[Verdict]:
     mongo_port = urlsplit(server.doors["mongo"]).port
     with pymongo.MongoClient("127.0.0.1", mongo_port, **_OPTIONS) as client:
         client["t"]["seen"].insert_one({"_id": 1})
@@ -68,8 +73,9 @@ def _judged(server: ServerProcess, requests: list[tuple[str, Callable[[], int]]]
     memory = Memory(server.process.pid)
     verdicts = []
     for name, send in requests:
-        verdicts.append(judged(name, send, bystander, memory))
-        print(table(verdicts[-1:]).splitlines()[1], flush=True)
+        verdicts.append(judged(name, send, bystander, memory, holds))
+        with capsys.disabled():
+            print(table(verdicts[-1:]).splitlines()[1], flush=True)
     bystander.close()
     memory.close()
     return verdicts
@@ -83,13 +89,15 @@ def _report(verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.soak
 def test_commands(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    server = ServerProcess.start(tmp_path / "data", "--mongo-port", "0", "--mongo-auth", "off")
+    holds = Holds(tmp_path)
+    server = ServerProcess.start(tmp_path / "data", "--mongo-port", "0", "--mongo-auth", "off", program=holds.program)
     try:
         client: Any = pymongo.MongoClient("127.0.0.1", urlsplit(server.doors["mongo"]).port, **_OPTIONS)
         for name, documents in mongo_requests.collections(SIZE).items():
             client["t"][name].insert_many(documents)
         commands = [*mongo_requests.named(SIZE), *mongo_requests.generated(seed, GENERATED, SIZE)]
-        verdicts = _judged(server, [(each.name, lambda each=each: _sent(client["t"], each)) for each in commands])  # type: ignore[misc]
+        requests = [(each.name, lambda each=each: _sent(client["t"], each)) for each in commands]
+        verdicts = _judged(server, holds, requests, capsys)
         client.close()
     finally:
         server.stop()
@@ -98,9 +106,11 @@ def test_commands(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.soak
 def test_scripts(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    holds = Holds(tmp_path)
     server = ServerProcess.start(
         *(tmp_path / "data", "--mongo-port", "0", "--mongo-auth", "off"),
         *("--gremlin-port", "0", "--gremlin-create", "/pk"),
+        program=holds.program,
     )
     try:
         port = urlsplit(server.doors["gremlin"]).port
@@ -108,7 +118,8 @@ def test_scripts(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) 
         for text in gremlin_requests.graph(VERTICES):
             client.submit(text).all().result()
         scripts = [*gremlin_requests.named(2_000), *gremlin_requests.generated(seed, GENERATED)]
-        verdicts = _judged(server, [(each.name, lambda each=each: _evaluated(client, each)) for each in scripts])  # type: ignore[misc]
+        requests = [(each.name, lambda each=each: _evaluated(client, each)) for each in scripts]
+        verdicts = _judged(server, holds, requests, capsys)
         client.close()
     finally:
         server.stop()

@@ -32,7 +32,7 @@ async def test_a_kept_snapshot_stays_as_it_was(engine: Engine) -> None:
     before = {b"%04d" % number: b"v%d" % number for number in range(500)}
     await fill(store, before)
     await fill(other, {b"x": b"y"})
-    kept = store.keep()
+    kept = await store.keep()
     scan = kept.scan(b"", END)
     seen = [next(scan) for _ in range(10)]
     await fill(store, {b"0100": b"changed", b"new": b"1"})
@@ -118,7 +118,7 @@ async def test_a_pinned_snapshot_is_read_in_any_way(engine: Engine) -> None:
 async def test_a_full_disk_ends_a_load(tmp_path: Path) -> None:
     engine = await RocksEngine.open(tmp_path, reserve_bytes=1 << 60)
     with pytest.raises(Failure) as caught:
-        engine.store(3).keep()
+        await engine.store(3).keep()
     assert caught.value.kind is Kind.STORAGE_FULL
     with pytest.raises(Failure) as caught:
         engine.store(3).loader().put([(b"a", b"1")])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -52,14 +53,21 @@ class ServerProcess:
         self._log_text = ""  # once the process has ended
 
     @classmethod
-    def start(cls, directory: Path | None, *arguments: str, descriptors_max: int | None = None) -> Self:
-        """On a free port. `directory` None: in memory. `descriptors_max`: of open files and connections."""
+    def start(
+        cls,
+        directory: Path | None,
+        *arguments: str,
+        descriptors_max: int | None = None,
+        program: Sequence[str] = ("-m", "armillary"),
+    ) -> Self:
+        """On a free port. `directory` None: in memory. `descriptors_max`: of open files and connections. `program`:
+        what the interpreter is given in place of the server's own module."""
         place = ["--memory"] if directory is None else ["--data", str(directory)]
         handle, log = tempfile.mkstemp(prefix="armillary-test-", suffix=".log")
         port = [] if "--sql-port" in arguments else ["--sql-port", "0"]
         with os.fdopen(handle, "w") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "armillary", "serve", *place, *port, *arguments],
+                [sys.executable, *program, "serve", *place, *port, *arguments],
                 env=clean_environment(),
                 stdout=subprocess.PIPE,
                 stderr=errors,

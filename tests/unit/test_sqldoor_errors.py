@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from armillary import work
 from armillary.doors.sql.errors import ROWS, error_response
 from armillary.errors import Failure, Kind
 
@@ -82,6 +83,14 @@ def test_text_of_413_is_the_service_s_as_a_whole() -> None:
     assert body["message"] == (
         f'Message: {{"Errors":["Request size is too large"]}}\r\nActivityId: {ACTIVITY}, It has 9 bytes.'
     )
+
+
+def test_text_of_413_for_what_a_request_computes_is_the_meter_s() -> None:
+    status, _, body = respond(work.too_much_memory())
+    assert status == 413
+    text = body["message"]
+    assert text.startswith('Message: {"Errors":["The values that this request computes take more than 128 MB')
+    assert "Request size" not in text
 
 
 def test_throttled_says_when_to_come_back() -> None:

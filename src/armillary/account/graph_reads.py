@@ -16,7 +16,7 @@ import orjson
 from armillary import limits
 from armillary.account.container import Container
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, computed_too_large
 from armillary.model import charges, documents, layout
 from armillary.model.charges import QueryWork
 from armillary.model.encoding import encode_term, unpack_header
@@ -360,10 +360,9 @@ async def _read_naming(
             return None
         found += walk.found
         if len(found) > limits.GREMLIN_HELD_MAX:
-            raise Failure(
-                Kind.TOO_LARGE,
+            raise computed_too_large(
                 f"One step reads more than {limits.GREMLIN_HELD_MAX} edges at once. Filter or limit() before it.",
-                details={"x_ms_status_code": 1003},
+                x_ms_status_code=1003,
             )
     return found
 

@@ -91,7 +91,8 @@ class Transfer:
         kept: list[Kept] = []
         loaders: list[Loader] = []
         try:
-            kept += [source.store.keep() for source in self.sources]
+            for source in self.sources:
+                kept.append(await source.store.keep())
             loaders += [target.store.loader() for target in self.targets]
             for _ in self._copy_all(kept, loaders):
                 await rest()

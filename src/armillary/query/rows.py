@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from armillary import limits
-from armillary.errors import Failure, Kind
+from armillary.errors import computed_too_large
 from armillary.model.values import weight
 from armillary.work import make, spend
 
@@ -86,8 +86,7 @@ class _Writer:
             make(len(part))  # the text alone: the values are there, perhaps one of them many times in the row
             spend(len(part) // _UNIT_BYTES)
         if self._size_bytes > limits.QUERY_ROW_BYTES_MAX:
-            raise Failure(
-                Kind.TOO_LARGE,
+            raise computed_too_large(
                 f"A row of the answer has more than {limits.QUERY_ROW_BYTES_MAX // limits.MB} MB. Select less of the "
                 "item, or let JOIN give the elements of an array as rows of their own.",
             )

@@ -14,7 +14,7 @@ import orjson
 
 from armillary import limits
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, computed_too_large
 from armillary.languages.sql.user_functions import UserFunctions
 from armillary.partition.operations import Document
 from armillary.scripts.calls import Calls
@@ -112,8 +112,7 @@ def result_of(script: Script, ended: Ended) -> Ran:
         raise _failed(script, "the body of a request must be an object")
     response = orjson.dumps(told["responseBody"]) if "responseBody" in told else None
     if response is not None and len(response) > limits.SCRIPT_RESPONSE_BYTES_MAX:
-        raise Failure(
-            Kind.TOO_LARGE,
+        raise computed_too_large(
             f"The response of {script.role.value} '{script.name}' has {len(response)} bytes, "
             f"{limits.SCRIPT_RESPONSE_BYTES_MAX} are allowed.",
         )

@@ -88,7 +88,7 @@ class Store(Protocol):
         """Functions on several stores of this one's engine, each on another, as one transaction: they run in their
         order, and what they write becomes durable together. If one raises, nothing happens."""
 
-    def keep(self) -> Kept:
+    async def keep(self) -> Kept:
         """A snapshot for work that takes long."""
 
     async def pin(self) -> Kept:

@@ -47,17 +47,21 @@ class ForkedStore:
     def release(self) -> None:
         self.pinned.release()
 
-    def keep(self) -> NoReturn:
-        raise AssertionError("a fork is short-lived: nobody copies it")
+    async def keep(self) -> NoReturn:
+        raise _never_copied()
 
     async def pin(self) -> NoReturn:
-        self.keep()
+        raise _never_copied()
 
     def loader(self) -> NoReturn:
-        self.keep()
+        raise _never_copied()
 
     def _txn(self, layer: Layer) -> OverlayTxn:
         return OverlayTxn(layer, self._layer, self.pinned.get, self._scan)
 
     def _scan(self, low: bytes, high: bytes, reverse: bool, _skip: int) -> Iterator[Pair]:
         return self.pinned.scan(low, high, reverse)
+
+
+def _never_copied() -> AssertionError:
+    return AssertionError("a fork is short-lived: nobody copies it")

@@ -92,12 +92,12 @@ class MemoryStore:
     def _txn(self, layer: Layer) -> OverlayTxn:
         return OverlayTxn(layer, _NOTHING, self._map.get, self._map.scan)
 
-    def keep(self) -> Kept:
+    async def keep(self) -> Kept:
         self._engine.check_open()
         return KeptMap(self._map)
 
     async def pin(self) -> Kept:
-        return self.keep()
+        return await self.keep()
 
     def loader(self) -> Loader:
         self._engine.check_open()

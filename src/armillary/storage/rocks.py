@@ -30,7 +30,7 @@ from armillary.storage.disk_errors import translated
 from armillary.storage.engine import T, Txn
 from armillary.storage.overlay import Layer, OverlayTxn
 from armillary.storage.private import Permissions
-from armillary.storage.rocks_database import Database, Version, is_stall
+from armillary.storage.rocks_database import Database, KeptState, Version, is_stall
 from armillary.storage.rocks_store import RocksStore, prefix_of
 
 Durability = Literal["full", "relaxed"]
@@ -80,6 +80,8 @@ class RocksEngine:
         self._is_scheduled = False
         self._is_running = False  # functions are being run; they may have given way
         self._running: asyncio.Future[None] | None = None  # done when they are; None: they never gave way
+        self._is_whole = asyncio.Event()  # the newest state is one between two transactions
+        self._is_whole.set()
         self._stalled: tuple[Layer, list[Answer]] | None = None  # a group that compaction keeps from being written
         self._written: list[Group] = []  # written, and not covered by a sync that has begun
         self._is_dirty = False  # something was written after the last sync began
@@ -198,6 +200,14 @@ class RocksEngine:
             raise _no_room()
         return self._database
 
+    async def keep(self) -> KeptState:
+        """The newest state. A transaction that is being written in portions is waited for."""
+        database = self.writable()
+        while not self._is_whole.is_set():
+            await self._is_whole.wait()
+            database = self.writable()
+        return database.keep()
+
     @property
     def load_path(self) -> Path:
         return self._directory.load_path
@@ -260,7 +270,8 @@ class RocksEngine:
 
     def _write_group(self, layer: Layer, answers: list[Answer]) -> None:
         assert self._database is not None
-        batch = self._database.batch(layer)
+        is_large = len(layer.writes) > limits.WRITE_AT_ONCE_KEYS
+        batch = None if is_large else self._database.batch(layer)
         self._stalled = None
         if self._failure is not None:  # a sync failed while a function or the batch had given way: nothing is written
             _refuse(answers, self._failure)
@@ -271,9 +282,14 @@ class RocksEngine:
         if not layer.is_empty():
             self._newest.hold()
             try:
-                self._database.write(batch)
+                if batch is None:
+                    self._write_in_portions(self._database, layer)
+                else:
+                    self._database.write(batch)
             except Exception as error:
-                if is_stall(error):
+                if (failure := self._failed()) is not None:  # a sync failed while the portions had given way
+                    _refuse(answers, _unknown(failure))
+                elif is_stall(error):
                     self._stalled = layer, answers
                     self._loop.call_later(limits.STALL_RETRY_SECONDS, self._retry_stalled)
                 else:
@@ -286,9 +302,26 @@ class RocksEngine:
         if self._waiting and not self._is_scheduled:
             self._schedule()
 
+    def _write_in_portions(self, database: Database, layer: Layer) -> None:
+        """Gives way between them. No function is run meanwhile, and readers have what is published."""
+        self._is_whole.clear()
+        for batch in database.batches(layer):
+            if (failure := self._failed()) is not None:
+                raise failure
+            database.write(batch)
+        self._is_whole.set()
+
+    def _failed(self) -> Failure | None:
+        return self._failure
+
     def _retry_stalled(self) -> None:
         if self._stalled is not None:  # else storage failed meanwhile, and the group was refused
-            self._running = work.begin(partial(self._write_group, *self._stalled))
+            self._is_running = True
+            self._running = work.begin(partial(self._write_again, *self._stalled))
+
+    def _write_again(self, layer: Layer, answers: list[Answer]) -> None:
+        self._write_group(layer, answers)
+        self._is_running = False
 
     # Making groups durable and answering.
 
@@ -347,18 +380,16 @@ class RocksEngine:
             Kind.UNAVAILABLE, "The storage of the data directory failed. Check the disk, then try again."
         )
         _log.error("storage failed (%s), reopening: %s", failure.kind.name, error)
-        unknown = Failure(
-            failure.kind,
-            f"{failure.message} Whether this write was stored is not known: read before writing it again.",
-        )
+        unknown = _unknown(failure)
         for group in self._written:
             answers = answers + group.answers
         self._written = []
         _refuse(answers, unknown)
         if self._stalled is not None:
             # It was run on a state that may be lost now, so it must never be written; what waits behind it goes on.
-            answers, self._stalled = self._stalled[1], None
-            _refuse(answers, failure)
+            # A large one may be recorded already, and is completed by the opening if everything before it is there.
+            (layer, answers), self._stalled = self._stalled, None
+            _refuse(answers, unknown if len(layer.writes) > limits.WRITE_AT_ONCE_KEYS else failure)
         if self._failure is None:
             self._failure = failure
             self._refuse_waiting(failure)
@@ -394,6 +425,7 @@ class RocksEngine:
         self._room_checked_s = float("-inf")
         self._is_dirty = False
         self._failure = self._reopening = None
+        self._is_whole.set()
 
     async def _let_go(self) -> None:
         """Close the database without writing anything more."""
@@ -446,6 +478,12 @@ def _refuse(answers: list[Answer], failure: Failure) -> None:
     for answer in answers:
         if not answer.future.done():
             answer.future.set_exception(_again(failure))
+
+
+def _unknown(failure: Failure) -> Failure:
+    return Failure(
+        failure.kind, f"{failure.message} Whether this write was stored is not known: read before writing it again."
+    )
 
 
 def _again(failure: Failure) -> Failure:

@@ -22,7 +22,7 @@ import rocksdict
 from armillary import limits, work
 from armillary.errors import Failure, Kind
 from armillary.limits import BLOCK_CACHE_BYTES, KB, MB, WRITE_BUFFER_BYTES, WRITE_LOG_BYTES_MAX
-from armillary.storage import descriptors
+from armillary.storage import descriptors, redo
 from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Layer, Pair
 
@@ -38,6 +38,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         options = _options()
         self._rdict = rocksdict.Rdict(str(path), options, {"default": options})
+        redo.finish(self._rdict)
         # Refuse instead of sleeping inside the call (which holds the interpreter) when compaction is behind.
         self._write_options = rocksdict.WriteOptions()
         self._write_options.no_slowdown = True
@@ -65,6 +66,11 @@ class Database:
                 else:
                     put(key, value)
         return batch
+
+    def batches(self, layer: Layer) -> Iterator[WriteBatch]:
+        """The same for a layer that takes too long to be written at once: to be written one after the other. It takes
+        effect as a whole, whenever the process ends, but meanwhile the newest state shows parts of it."""
+        return redo.batches(layer, _in_order(layer.writes))
 
     def write(self, batch: WriteBatch) -> None:
         """Write a batch as a whole. The operating system has it afterwards (it survives this process); the disk has it

@@ -67,8 +67,8 @@ class RocksStore:
 
         return await self._engine.submit(b"", run)
 
-    def keep(self) -> Kept:
-        return KeptView(self._engine.writable().keep(), self._prefix)
+    async def keep(self) -> Kept:
+        return KeptView(await self._engine.keep(), self._prefix)
 
     async def pin(self) -> Kept:
         version = self._engine.published

@@ -60,7 +60,8 @@ def text_of(failure: Failure, activity_id: str) -> str:
     if failure.kind is Kind.UNAUTHORIZED:
         return failure.message
     row = ROWS[failure.kind]
-    message = f"{row.text} {failure.message}" if row.text else failure.message
+    has_text = row.text and "is_computed" not in failure.details
+    message = f"{row.text} {failure.message}" if has_text else failure.message
     name = failure.details.get("exception", "GraphRuntimeException")
     return f"\n\nActivityId : {activity_id}\nExceptionType : {name}\nExceptionMessage :\n\t{message}\n"
 

@@ -89,7 +89,7 @@ def error_body(failure: Failure, activity_id: str) -> bytes:
     """`{"code", "message"}`: both clients read these two, and JavaScript's breaks on an error without a body."""
     row = ROWS[failure.kind]
     message = f"{_service_text(failure, row)}\r\nActivityId: {activity_id}"
-    if failure.kind in _SERVICE_TEXTS:
+    if failure.kind in _SERVICE_TEXTS and "is_computed" not in failure.details:
         message += f", {failure.message}"
     content: dict[str, Any] = {"code": row.code, "message": message}
     if "plan" in failure.details:
@@ -101,7 +101,9 @@ def _service_text(failure: Failure, row: Row) -> str:
     if "errors" in failure.details:
         return f"Message: {_dump({'errors': failure.details['errors']}).decode()}"
     if row.is_listed:
-        return f"Message: {_dump({'Errors': [_SERVICE_TEXTS.get(failure.kind, failure.message)]}).decode()}"
+        is_computed = "is_computed" in failure.details
+        text = failure.message if is_computed else _SERVICE_TEXTS.get(failure.kind, failure.message)
+        return f"Message: {_dump({'Errors': [text]}).decode()}"
     return failure.message
 
 

@@ -114,7 +114,8 @@ def refusal_of(
     code = failure.details.get("table_code")
     status = row.status
     if code is None:
-        code, message = row.code, f"{row.text} {failure.message}" if row.text else failure.message
+        has_text = row.text and "is_computed" not in failure.details
+        code, message = row.code, f"{row.text} {failure.message}" if has_text else failure.message
     else:
         message = failure.message
     if is_storage and "storage_text" in failure.details:
