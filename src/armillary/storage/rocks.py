@@ -30,6 +30,7 @@ from armillary.storage.disk_errors import translated
 from armillary.storage.engine import T, Txn
 from armillary.storage.overlay import Layer, OverlayTxn
 from armillary.storage.private import Permissions
+from armillary.storage.rocks_answers import Answer, again, closed, no_room, refuse, set_error, unknown_outcome
 from armillary.storage.rocks_database import Database, KeptState, Version, is_stall
 from armillary.storage.rocks_store import RocksStore, prefix_of
 
@@ -42,12 +43,6 @@ class Waiting(NamedTuple):
     prefix: bytes
     future: asyncio.Future[Any]
     is_freeing: bool  # allowed on a full disk
-
-
-class Answer(NamedTuple):
-    future: asyncio.Future[Any]
-    result: Any
-    error: BaseException | None
 
 
 class Group(NamedTuple):
@@ -176,7 +171,7 @@ class RocksEngine:
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
         """Put a transaction function in line."""
         if self._is_closing:
-            raise _closed()
+            raise closed()
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(Waiting(fn, prefix, future, is_freeing))
         if not self._is_scheduled:
@@ -187,7 +182,7 @@ class RocksEngine:
         """The published version, waiting out an opening that is under way."""
         await self._is_attempt_over.wait()
         if self.published is None:
-            raise _closed() if self._failure is None else _again(self._failure)
+            raise closed() if self._failure is None else again(self._failure)
         return self.published
 
     # Work that takes long.
@@ -195,9 +190,9 @@ class RocksEngine:
     def writable(self) -> Database:
         """The database, if it is open and its disk has room."""
         if self._failure is not None or self._database is None or self._is_closing:
-            raise _closed() if self._failure is None else _again(self._failure)
+            raise closed() if self._failure is None else again(self._failure)
         if self._directory.free_bytes() < self._reserve_bytes:
-            raise _no_room()
+            raise no_room()
         return self._database
 
     async def keep(self) -> KeptState:
@@ -228,10 +223,10 @@ class RocksEngine:
             self._room_checked_s = now_s
             self._has_room = self._directory.free_bytes() >= self._reserve_bytes
         if failure is not None or database is None:
-            self._refuse_waiting(failure or _closed())
+            self._refuse_waiting(failure or closed())
             return
         if not self._has_room:
-            self._refuse_waiting(_no_room(), but_freeing=True)
+            self._refuse_waiting(no_room(), but_freeing=True)
         self._is_running = True
         self._running = work.begin(partial(self._run_group, database, now_s + limits.GROUP_SECONDS_MAX))
 
@@ -274,7 +269,7 @@ class RocksEngine:
         batch = None if is_large else self._database.batch(layer)
         self._stalled = None
         if self._failure is not None:  # a sync failed while a function or the batch had given way: nothing is written
-            _refuse(answers, self._failure)
+            refuse(answers, self._failure)
             if self._waiting and not self._is_scheduled:
                 self._schedule()
             return
@@ -288,7 +283,7 @@ class RocksEngine:
                     self._database.write(batch)
             except Exception as error:
                 if (failure := self._failed()) is not None:  # a sync failed while the portions had given way
-                    _refuse(answers, _unknown(failure))
+                    refuse(answers, unknown_outcome(failure))
                 elif is_stall(error):
                     self._stalled = layer, answers
                     self._loop.call_later(limits.STALL_RETRY_SECONDS, self._retry_stalled)
@@ -370,7 +365,7 @@ class RocksEngine:
                 if error is None:
                     future.set_result(result)
                 else:
-                    _set_error(future, error)
+                    set_error(future, error)
 
     # When the disk refuses.
 
@@ -380,16 +375,16 @@ class RocksEngine:
             Kind.UNAVAILABLE, "The storage of the data directory failed. Check the disk, then try again."
         )
         _log.error("storage failed (%s), reopening: %s", failure.kind.name, error)
-        unknown = _unknown(failure)
+        unknown = unknown_outcome(failure)
         for group in self._written:
             answers = answers + group.answers
         self._written = []
-        _refuse(answers, unknown)
+        refuse(answers, unknown)
         if self._stalled is not None:
             # It was run on a state that may be lost now, so it must never be written; what waits behind it goes on.
             # A large one may be recorded already, and is completed by the opening if everything before it is there.
             (layer, answers), self._stalled = self._stalled, None
-            _refuse(answers, unknown if len(layer.writes) > limits.WRITE_AT_ONCE_KEYS else failure)
+            refuse(answers, unknown if len(layer.writes) > limits.WRITE_AT_ONCE_KEYS else failure)
         if self._failure is None:
             self._failure = failure
             self._refuse_waiting(failure)
@@ -448,7 +443,7 @@ class RocksEngine:
         refused = [Answer(entry.future, None, None) for entry in self._waiting if entry not in kept]
         self._waiting.clear()
         self._waiting.extend(kept)
-        _refuse(refused, failure)
+        refuse(refused, failure)
 
 
 def _open(directory: DataDirectory) -> Database:
@@ -466,38 +461,3 @@ def _compact(database: Database, low: bytes, high: bytes) -> None:
         database.compact(low, high)
     except Exception as error:  # the room comes back later, by itself
         _log.warning("compaction after dropping a store ended early: %s", error)
-
-
-def _set_error(future: asyncio.Future[Any], error: BaseException) -> None:
-    if isinstance(error, StopIteration):  # a future cannot carry it
-        error = RuntimeError("a transaction function let StopIteration escape")
-    future.set_exception(translated(error) or error)
-
-
-def _refuse(answers: list[Answer], failure: Failure) -> None:
-    for answer in answers:
-        if not answer.future.done():
-            answer.future.set_exception(_again(failure))
-
-
-def _unknown(failure: Failure) -> Failure:
-    return Failure(
-        failure.kind, f"{failure.message} Whether this write was stored is not known: read before writing it again."
-    )
-
-
-def _again(failure: Failure) -> Failure:
-    """The same for one more caller: an exception raised in several tasks would collect all their tracebacks."""
-    return Failure(failure.kind, failure.message, retry_after_ms=failure.retry_after_ms)
-
-
-def _no_room() -> Failure:
-    return Failure(
-        Kind.STORAGE_FULL,
-        "The disk of the data directory is nearly full; nothing was stored. Free some room or drop containers; "
-        "no restart is needed.",
-    )
-
-
-def _closed() -> Failure:
-    return Failure(Kind.UNAVAILABLE, "The database is shutting down; connect again once it is running.")
