@@ -414,7 +414,8 @@ class Execution:
             item = self._item
             if item is None or item.rid != rid:
                 given = position.given if rid == position.rid else 0
-                item = JoinedItem(rid, stage.rows(self.form.load(payload)), given)
+                is_small = len(stored) <= _LARGE_BYTES
+                item = JoinedItem(rid, stage.rows(self.form.load(payload)), given, is_small)
             try:
                 size_bytes, is_over = item.give(run, rows, size_bytes, (max_items, max_bytes), is_due, self)
                 self._item = item if is_over else None

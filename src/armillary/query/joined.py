@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from armillary.model.documents import Form
 from armillary.query.rows import dump_large
@@ -15,10 +15,8 @@ from armillary.work import Outside, Run, end_item, makings
 
 IsDue = Callable[[], bool]
 
-_PLAIN: frozenset[Any] = frozenset(
-    [str, int, float, bool, type(None)]
-)  # that are small, or were made as large as they are
-_ANY: frozenset[Any] = frozenset()
+# That are small, or were made as large as they are.
+_PLAIN: Final[frozenset[Any]] = frozenset([str, int, float, bool, type(None)])
 
 
 class _Progress(Protocol):
@@ -36,11 +34,23 @@ class _Execution(Protocol):
 
 
 class JoinedItem:
-    __slots__ = ("_derived", "_made_bytes", "_rows", "given", "is_counted", "number", "number_before", "rid")
+    __slots__ = (
+        "_derived",
+        "_is_small",
+        "_made_bytes",
+        "_rows",
+        "given",
+        "is_counted",
+        "number",
+        "number_before",
+        "rid",
+    )
 
-    def __init__(self, rid: int, rows: Iterator[Any], given: int) -> None:
+    def __init__(self, rid: int, rows: Iterator[Any], given: int, is_small: bool) -> None:
+        """`is_small`: the item is, and so are the rows that take their values from it alone."""
         self.rid = rid
         self._rows = rows
+        self._is_small = is_small
         self.given = given  # rows that earlier pages gave
         self.number = 0  # rows made so far
         self.number_before = given
@@ -58,54 +68,46 @@ class JoinedItem:
         execution: _Execution,
     ) -> tuple[int, bool]:
         """Add rows, as far as they go into the page. Returns the size of the page and whether it is over."""
+        is_small = self._is_small
         if self._made_bytes or self._derived is not None:
             run.made_bytes, run.derived = self._made_bytes, self._derived
+            is_small = False
         seen_makings = makings[0]
+        progress = execution.progress
+        is_json, _, _, dump = execution.form
+        number, given = self.number, self.given
+        has_given = False
         try:
-            return self._give(run, rows, size_bytes, maxima, is_due, execution)
+            for row in self._rows:
+                if row is PAUSE:
+                    # A position is a number of rows, so there must be a new one.
+                    if number > self.number_before and is_due():
+                        self.number_before = number
+                        return size_bytes, True
+                    continue
+                number += 1
+                if number <= given:
+                    continue
+                if progress.skip:
+                    progress.skip -= 1
+                    continue
+                if (is_small and makings[0] == seen_makings) or row.__class__ in _PLAIN or not is_json:
+                    dumped = dump(row)
+                else:
+                    made_bytes = run.made_bytes
+                    dumped = dump_large(row)
+                    run.made_bytes = made_bytes
+                if len(rows) >= maxima[0] or (rows and size_bytes + len(dumped) > maxima[1]):
+                    number -= 1
+                    self._rows = chain([row], self._rows)
+                    return size_bytes, True
+                rows.append(dumped)
+                size_bytes += len(dumped)
+                if not has_given:
+                    has_given = execution.can_end = True
+            return size_bytes, False
         finally:
+            self.number = number
             if makings[0] != seen_makings or self._made_bytes or self._derived is not None:
                 self._made_bytes, self._derived = run.made_bytes, run.derived
                 end_item(run, 0)
-
-    def _give(
-        self,
-        run: Run | Outside,
-        rows: list[bytes],
-        size_bytes: int,
-        maxima: tuple[int, int],
-        is_due: IsDue,
-        execution: _Execution,
-    ) -> tuple[int, bool]:
-        progress = execution.progress
-        _, _, _, dump = form = execution.form
-        plain = _PLAIN if form.is_json else _ANY
-        has_given = False
-        for row in self._rows:
-            if row is PAUSE:
-                # A position is a number of rows, so there must be a new one.
-                if self.number > self.number_before and is_due():
-                    self.number_before = self.number
-                    return size_bytes, True
-                continue
-            self.number += 1
-            if self.number <= self.given:
-                continue
-            if progress.skip:
-                progress.skip -= 1
-                continue
-            if plain is _ANY or row.__class__ in plain:
-                dumped = dump(row)
-            else:
-                made_bytes = run.made_bytes
-                dumped = dump_large(row)
-                run.made_bytes = made_bytes
-            if len(rows) >= maxima[0] or (rows and size_bytes + len(dumped) > maxima[1]):
-                self.number -= 1
-                self._rows = chain([row], self._rows)
-                return size_bytes, True
-            rows.append(dumped)
-            size_bytes += len(dumped)
-            if not has_given:
-                has_given = execution.can_end = True
-        return size_bytes, False
