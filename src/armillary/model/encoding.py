@@ -73,7 +73,7 @@ def encode_term(value: Value) -> bytes:
         text: str = value[: _TERM_BODY_MAX + 1]  # type: ignore[index, assignment]
         try:
             body = text.encode()
-            if b"\x01" in body or b"\x00" in body:
+            if 0 in body or 1 in body:  # as ints: bytes in bytes makes an exception on its way, a microsecond
                 body = _escaped(body)
         except UnicodeEncodeError:
             body = _string_body(text)
@@ -193,7 +193,7 @@ def _decode(encoded: bytes, at: int) -> tuple[Value, int]:
 def _decode_string(encoded: bytes, at: int) -> tuple[str, int]:
     end = encoded.index(_END, at)
     body = encoded[at:end]
-    if b"\x01" in body:
+    if 1 in body:
         body = body.replace(b"\x01\x01", b"\x00").replace(b"\x01\x02", b"\x01")
     return body.decode("utf-8", "surrogatepass"), end + 1
 
