@@ -13,7 +13,7 @@ PIP_INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-che
 NODE_IS_FIT := node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1
 ARGS ?=
 
-.PHONY: help install serve test lint types imports tests bench soak docs lock release clean
+.PHONY: help install serve test lint types imports site tests bench soak docs docs-serve lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ install: .venv/.installed ## set up .venv with the server and what it needs to r
 serve: install ## start the server, e.g. make serve ARGS="--sql-port 9000"
 	@exec .venv/bin/armillary serve $(ARGS)
 
-test: lint types imports tests ## install what tests need, then lint, types, imports and all tests
+test: lint types imports site tests ## install what tests need, then lint, types, imports, links of the documentation and all tests
 
 lint: .venv/.installed-dev
 	.venv/bin/ruff check .
@@ -34,6 +34,10 @@ types: .venv/.installed-dev
 
 imports: .venv/.installed-dev
 	.venv/bin/lint-imports --no-cache
+
+# Fails if a link or an anchor leads nowhere.
+site: .venv/.installed-dev
+	.venv/bin/zensical build --clean --strict
 
 # Each file's tests stay together: they share servers. Seeds are fixed, so that a failure comes again.
 tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
@@ -52,7 +56,11 @@ soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long test
 docs: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## write the documentation that is made from code and test results
 	.venv/bin/python -m armillary.tools.settings > docs/settings.md
 	.venv/bin/python -m maintenance.stability
+	.venv/bin/python -m maintenance.modules
 	.venv/bin/python -m pytest -q tests/sdk --write-compatibility
+
+docs-serve: .venv/.installed-dev ## build the documentation site and serve it on this machine, e.g. make docs-serve ARGS="--dev-addr localhost:8100"
+	.venv/bin/zensical serve $(ARGS)
 
 # The locks name versions and hashes only: no index, no download address, no path.
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --no-config --generate-hashes --strip-extras \
@@ -81,7 +89,7 @@ release: .venv/.installed-dev ## check, test, build and tag the version that is 
 	.venv/bin/python -m maintenance.release tag
 
 clean: ## remove everything that make made here (data directories stay)
-	rm -rf .venv tests/sdk/js/node_modules bench/out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv tests/sdk/js/node_modules bench/out dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:

@@ -1,4 +1,4 @@
-"""The compatibility table of README.md, made of the outcomes of tests/sdk: what released clients do here, counted.
+"""The table of docs/compatibility.md, made of the outcomes of tests/sdk: what released clients do here, counted.
 
 A run of all of tests/sdk compares the table with what it saw and fails if they differ; `--write-compatibility` (make
 docs) writes it. So the table cannot claim what the tests do not show.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- compatibility: begin -->\n", "<!-- compatibility: end -->"
 
 # Test files (and the words that JavaScript tests begin with) to what a reader looks for.
@@ -71,7 +71,7 @@ _stale = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--write-compatibility", action="store_true", help="write the table in README.md")
+    parser.addoption("--write-compatibility", action="store_true", help="write the table in docs/compatibility.md")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -108,12 +108,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     has_run_all = {area for area, _ in _run} == set(AREAS) and not session.config.getoption("keyword")
     if not has_run_all:
         return
-    text = README.read_text()
+    text = PAGE.read_text()
     head, _, rest = text.partition(BEGIN)
     tail = rest.partition(END)[2]
     made = f"{head}{BEGIN}{_table()}{END}{tail}"
     if session.config.getoption("--write-compatibility"):
-        README.write_text(made)
+        PAGE.write_text(made)
     elif made != text:
         _stale = True
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -121,7 +121,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _stale:
-        terminalreporter.write_line("README.md: the compatibility table is not what the tests show; run `make docs`.")
+        terminalreporter.write_line("docs/compatibility.md: the table is not what the tests show; run `make docs`.")
 
 
 def _table() -> str:
