@@ -23,7 +23,8 @@ from support.process import ServerProcess
 
 CONNECTIONS = 12  # of each attack
 BYTES_MAX = 320 * 1024  # of the server's memory for each connection: 64 KB of a message, buffers, and what TLS takes
-CPU_MS_MAX = 30.0  # of one connection; 6 where the machine is quiet
+CPU_MS_MAX = 15.0  # of one connection; 6 where the machine is quiet
+TRIES = 3  # of which one must keep the bounds: other programs push the server out of the processor's caches
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 Attack = Callable[[socket.socket], None]
@@ -213,6 +214,22 @@ def attacked(place: tuple[str, int], sent: bytes) -> list[socket.socket]:
     return lines
 
 
+def cost_of(host: ServerProcess, place: tuple[str, int], sent: bytes) -> tuple[float, float, float]:
+    """Bytes and milliseconds of one connection, and the milliseconds that a client with a key waits meanwhile."""
+    cost = Cost(host.process.pid)
+    lines = attacked(place, sent)
+    slowest_ms = 0.0
+    for _ in range(3):
+        begun_s = time.perf_counter()
+        _read(host)
+        slowest_ms = max(slowest_ms, (time.perf_counter() - begun_s) * 1000)
+    size_bytes, spent_ms = cost.spent()
+    for line in lines:
+        line.close()
+    _read(host)
+    return size_bytes / CONNECTIONS, spent_ms / CONNECTIONS, slowest_ms
+
+
 @pytest.mark.parametrize("door", ["sql", "table", "mongo", "gremlin"])
 def test_what_strangers_cost(host: ServerProcess, door: str) -> None:
     attacks = {"mongo": mongo_attacks, "gremlin": gremlin_attacks}.get(door, lambda: HTTP)() | EVERYWHERE
@@ -224,20 +241,12 @@ def test_what_strangers_cost(host: ServerProcess, door: str) -> None:
             line.close()
     too_much = []
     for name, sent in attacks.items():
-        cost = Cost(host.process.pid)
-        lines = attacked(place, sent)
-        slowest_ms = 0.0
-        for _ in range(3):
-            begun_s = time.perf_counter()
-            _read(host)
-            slowest_ms = max(slowest_ms, (time.perf_counter() - begun_s) * 1000)
-        size_bytes, spent_ms = cost.spent()
-        for line in lines:
-            line.close()
-        _read(host)
-        each_bytes, each_ms = size_bytes / CONNECTIONS, spent_ms / CONNECTIONS
-        print(f"{door:8} {name:34} {each_bytes / 1024:8.1f} KB {each_ms:7.2f} ms   a read took {slowest_ms:6.1f} ms")
-        if each_bytes > BYTES_MAX or each_ms > CPU_MS_MAX:
+        for _ in range(TRIES):
+            each_bytes, each_ms, slowest_ms = cost_of(host, place, sent)
+            print(f"{door:8} {name:34} {each_bytes / 1024:8.1f} KB {each_ms:7.2f} ms   a read: {slowest_ms:6.1f} ms")
+            if each_bytes <= BYTES_MAX and each_ms <= CPU_MS_MAX:
+                break
+        else:
             too_much.append((name, each_bytes, each_ms))
     assert not too_much
     logged_bytes = len(host.log) - logged

@@ -17,6 +17,7 @@ from typing import Any
 
 from faults.elastic.inside import InsidePort
 from faults.elastic.port import Document, Refused, Unanswered
+from faults.elastic.simulation import TICK_S_MAX
 from faults.elastic.world import World
 from faults.ledger import Violation
 
@@ -33,6 +34,8 @@ CLIENTS = 4
 KEYS = ("k0", "k1", "k2")
 ORDERED = ("due", "total", "kind")  # always in the index
 FILTERED = ("a", "b", "c")  # in the index or not, as the policy of the moment says
+RACES = 0.5  # of all floods: see `_race`
+LOOK_WAITS_S_MAX = 0.1  # until a look goes on
 QUESTIONS = 3  # of all that there are, in each comparison of a key
 MARGIN_S = 1.6  # from the end of an item's life within which it may be seen or not
 SHAPES = (("kind", "due"), ("kind", "total", "a"), ("due", "total", "b"), ("total", "c"))
@@ -66,9 +69,12 @@ class Tide:
         governing = world.start(self._govern())
         for _ in range(rounds):
             ebb = self.dice.choice((SINGLY, SINGLY, SINGLY, TOGETHER, TOGETHER, REPLACED, EXPIRED))
-            self._reshape()
-            names = self.dice.sample(range(CLIENTS), CLIENTS)
-            await asyncio.gather(*[world.start(self._flood(name, ebb)) for name in names])
+            if self.dice.random() < RACES:
+                await self._race(ebb)
+            else:
+                self._reshape()
+                names = self.dice.sample(range(CLIENTS), CLIENTS)
+                await asyncio.gather(*[world.start(self._flood(name, ebb)) for name in names])
             await self._compare("at high tide")
             await asyncio.gather(*[world.start(self._ebb(name, ebb)) for name in range(CLIENTS)])
             await self._settle()
@@ -97,6 +103,51 @@ class Tide:
                 self._shapes = self.dice.choices(SHAPES, k=CLIENTS)
 
     # Clients.
+
+    async def _race(self, ebb: str) -> None:
+        """All items of a partition had one shape, now it is empty, and several clients create its first items at once:
+        the first of them has something that the others lack, and lacks something. The partition is looked through
+        while it still has items, while they go, or while the new ones come."""
+        usual, new = self.dice.sample(SHAPES, 2)
+        names = self.dice.sample(range(CLIENTS), self.dice.choice((2, 2, 3)))
+        self._shapes = [usual] * CLIENTS
+        self._shapes[names[0]] = new
+        key = self.dice.choice(KEYS)
+        last = await self._create(names[1], key, SINGLY)
+        looks = [self.dice.random() < chance for chance in (0.7, 0.6, 0.2)]
+        if looks[0]:
+            await self._look_at(key)
+        is_close = self.dice.random() < 0.6  # the look ends while the clients' writes wait for their turn
+        going = [self.world.start(self._look_at(key, 0.0 if is_close else LOOK_WAITS_S_MAX))] if looks[1] else []
+        await asyncio.sleep((2 * TICK_S_MAX if is_close else LOOK_WAITS_S_MAX) * self.dice.random())
+        if looks[1] and self.dice.random() < 0.4:  # the item stays, in another shape
+            document = {**self._document(names[0], key, SINGLY), "id": last}
+            member = Member(Verb.REPLACE, item_id=last, document=document)
+            await self._write(self.world.port(), key, [member], [document])
+            await asyncio.gather(*going)
+            return
+        leaving = self.world.start(
+            self._write(self.world.port(), key, [Member(Verb.DELETE, item_id=last)], [None], [last])
+        )
+        if not is_close and self.dice.random() < 0.7:
+            await leaving  # otherwise all are in one group
+        coming = [self.world.start(self._create(name, key, ebb)) for name in names]
+        if looks[2]:
+            going.append(self.world.start(self._look_at(key)))
+        await asyncio.gather(leaving, *coming, *going)
+
+    async def _create(self, name: int, key: str, ebb: str) -> str:
+        document = self._document(name, key, ebb)
+        await self._write(self.world.port(), key, [Member(Verb.CREATE, document=document)], [document])
+        return str(document["id"])
+
+    async def _look_at(self, key: str, waits_s: float = LOOK_WAITS_S_MAX) -> None:
+        """What upkeep does, at a partition where clients are at work."""
+        account = self.world.place.account
+        if account is not None:
+            container = account.owner_container(*self.world.place.names)
+            partition = container.partition_for(container.effective_key((key,)))
+            await self.world.ask(self._look_through(partition, container.schema, waits_s))
 
     async def _flood(self, name: int, ebb: str) -> None:
         port = self.world.port()
@@ -317,12 +368,13 @@ class Tide:
 
     # The operator.
 
-    async def _look_through(self, partition: Partition, schema: Schema) -> None:
+    async def _look_through(self, partition: Partition, schema: Schema, waits_s: float = LOOK_WAITS_S_MAX) -> None:
         """What upkeep does now and then, at any time."""
         try:
             look = await Look.begin(partition, schema)
+            await asyncio.sleep(self.dice.choice((0.0, 0.0, waits_s)) * self.dice.random())
             while look is not None and not await look.go_on():  # noqa: ASYNC110 - one batch at a time
-                await asyncio.sleep(0)
+                await asyncio.sleep(self.dice.choice((0.0, waits_s)) * self.dice.random())
         except Failure as failure:
             if failure.kind not in (Kind.RANGE_BUSY, Kind.RANGE_GONE):
                 raise
