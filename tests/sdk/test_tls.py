@@ -275,8 +275,10 @@ def test_containers_may_allow_the_well_known_key(tmp_path: Path) -> None:
 
 
 def test_requiring_tls_is_for_the_operator_to_say(tmp_path: Path) -> None:
-    server = ServerProcess.start(tmp_path / "data", "--require-tls")
+    server = ServerProcess.start(tmp_path / "data", "--require-tls", "--table-port", "0", "--gremlin-port", "0")
     try:
+        schemes = {door: address.partition(":")[0] for door, address in server.doors.items()}
+        assert schemes | {"mongo": ""} == {"sql": "https", "table": "https", "gremlin": "wss", "mongo": ""}, schemes
         assert get(server.port, "/")[0] == 403
         # Commands find the development certificate with the data.
         assert run_armillary("databases", "list", "--data", str(server.directory)).returncode == 0

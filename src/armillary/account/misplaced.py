@@ -5,9 +5,14 @@ them. `armillary check --repair` calls this on a data directory that no server u
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from bson import json_util
+from bson.codec_options import DatetimeConversion
 
 from armillary.account.catalog import Catalog
 from armillary.account.container import Container
@@ -19,11 +24,12 @@ from armillary.model.encoding import FORMAT_JSON, unpack_header
 from armillary.model.items import strip_system_properties
 from armillary.model.keys import Key, to_header
 from armillary.model.resources import ResourceType
-from armillary.partition.extraction import Extractor
+from armillary.partition.extraction import Extractor, drop_stray_versions, has_stray_versions
 from armillary.partition.operations import Draft, MemberFailed, Operation, Verb, bson_draft, draft
 from armillary.partition.partition import Partition
 from armillary.storage.engine import Engine, Store, Txn, View
 
+_CANONICAL = json_util.CANONICAL_JSON_OPTIONS.with_options(datetime_conversion=DatetimeConversion.DATETIME_MS)
 _REFUSALS = (Kind.CONFLICT, Kind.KEY_FULL, Kind.TOO_LARGE, Kind.BAD_REQUEST)  # of an item; others are of storage
 
 
@@ -43,12 +49,18 @@ class Misplaced:
             "database": self.container.database.name,
             "container": self.container.name,
             "partitionKey": to_header(self.key),
-            "item": strip_system_properties(documents.json_document(self.stored, self.container.schema)),
+            "item": self._shown(),
         }
 
+    def _shown(self) -> Any:
+        """Documents of MongoDB as canonical extended JSON, which keeps all types."""
+        if self.stored[0] == FORMAT_JSON:
+            return strip_system_properties(documents.json_document(self.stored, self.container.schema))
+        return json.loads(json_util.dumps(documents.bson_document(self.stored), json_options=_CANONICAL))
 
-async def find_misplaced(engine: Engine, clock: Clock) -> AsyncIterator[Misplaced]:
-    """Each such item of each container, as they are found. The caller may move those that it was given."""
+
+async def _containers(engine: Engine, clock: Clock) -> AsyncIterator[Container]:
+    """Those whose items have keys."""
     catalog = Catalog(engine, clock)
     await catalog.open()
     for record in catalog.of_type(ResourceType.CONTAINER):
@@ -59,6 +71,12 @@ async def find_misplaced(engine: Engine, clock: Clock) -> AsyncIterator[Misplace
         if container.key is None:
             continue
         await container.open()
+        yield container
+
+
+async def find_misplaced(engine: Engine, clock: Clock) -> AsyncIterator[Misplaced]:
+    """Each such item of each container, as they are found. The caller may move those that it was given."""
+    async for container in _containers(engine, clock):
         for partition in container.partitions.values():
 
             def found(view: View, container: Container = container, own: Partition = partition) -> list[Misplaced]:
@@ -66,6 +84,20 @@ async def find_misplaced(engine: Engine, clock: Clock) -> AsyncIterator[Misplace
 
             for each in await partition.read(found):
                 yield each
+
+
+async def partitions_with_stray_versions(engine: Engine, clock: Clock) -> list[Partition]:
+    """Where versions are kept of items that did not belong there. The items may have been deleted since."""
+    return [
+        partition
+        async for container in _containers(engine, clock)
+        for partition in container.partitions.values()
+        if await partition.read(partial(has_stray_versions, key_range=partition.range))
+    ]
+
+
+async def drop_versions(partition: Partition) -> None:
+    await partition.store.write(partial(drop_stray_versions, key_range=partition.range))
 
 
 def _in_partition(view: View, container: Container, partition: Partition) -> Iterator[Misplaced]:

@@ -4,11 +4,15 @@ not even a tombstone: it lives on where it belongs. A split of earlier versions 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from armillary.model import layout
 from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.ranges import KeyRange
 from armillary.partition import versions
 from armillary.partition.adoption import Adopter
 from armillary.partition.sizes import LogicalSize, pack_size
+from armillary.storage.engine import Txn, View
 
 
 class Extractor(Adopter):
@@ -21,9 +25,25 @@ class Extractor(Adopter):
         if txn.get(size_key) is None:
             txn.put(size_key, pack_size(LogicalSize(1, len(payload_of(stored)), "[]")))  # which goes with the item
         self.take_out(rid)
-        for key, value in list(txn.scan(layout.VERSIONS, layout.space_end(layout.VERSIONS))):
-            entry = versions.unpack_entry(key, value)
-            if entry.place.endswith(rid):
-                txn.delete(key)
-                if entry.before_key is not None:
-                    txn.delete(entry.before_key)
+        _drop(txn, [entry for entry in _versions(txn) if entry.place.endswith(rid)])
+
+
+def has_stray_versions(view: View, key_range: KeyRange) -> bool:
+    """Whether versions are kept of items that do not belong into the range."""
+    return any(not key_range.contains(entry.epk) for entry in _versions(view))
+
+
+def drop_stray_versions(txn: Txn, key_range: KeyRange) -> None:
+    _drop(txn, [entry for entry in _versions(txn) if not key_range.contains(entry.epk)])
+
+
+def _versions(view: View) -> Iterator[versions.Entry]:
+    for key, value in view.scan(layout.VERSIONS, layout.space_end(layout.VERSIONS)):
+        yield versions.unpack_entry(key, value)
+
+
+def _drop(txn: Txn, entries: Sequence[versions.Entry]) -> None:
+    for entry in entries:
+        txn.delete(layout.VERSIONS + entry.place)
+        if entry.before_key is not None:
+            txn.delete(entry.before_key)

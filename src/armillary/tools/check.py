@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from armillary.account.check import check_account
-from armillary.account.misplaced import find_misplaced, move
+from armillary.account.misplaced import drop_versions, find_misplaced, move, partitions_with_stray_versions
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
 from armillary.storage.private import Permissions, open_file
@@ -84,17 +84,22 @@ async def repair(directory: Path, permissions: Permissions = "private") -> str:
     engine = await RocksEngine.open(directory, permissions=permissions)
     try:
         misplaced = [each async for each in find_misplaced(engine, clock)]
-        if not misplaced:
+        strays = await partitions_with_stray_versions(engine, clock)
+        if not misplaced and not strays:
             return f"{directory}: nothing to repair"
         copy = _free_name(directory, "before-repair")
         (await engine.checkpoint()).rename(copy)
         aside = SetAside(_free_name(directory, "misplaced", ".jsonl"))
         moved = sum([await move(each, clock, aside.add) for each in misplaced])
+        for partition in strays:
+            await drop_versions(partition)
     finally:
         await engine.close()
     told = f"{directory}: moved {moved} items to the partitions that they belong to"
     if aside.count:
         told += f", wrote {aside.count} that cannot be there to {aside.path}"
+    if strays:
+        told += ", dropped the versions that were kept of such items where they lay"
     return f"{told}; the directory as it was is {copy}"
 
 

@@ -104,7 +104,7 @@ async def serve(settings: Settings, secrets: set[str | None] | None = None) -> N
         addresses.update({name: settings.client_url(name, door.port) for name, door in doors.items()})
         _announce(
             settings,
-            **{name: f"{_scheme(name)}://{_in_url(settings.host)}:{door.port}" for name, door in doors.items()},
+            **{name: f"{settings.scheme(name)}://{_in_url(settings.host)}:{door.port}" for name, door in doors.items()},
         )
         # What was made until now stays: the collector need not look at it again in every full pass.
         gc.collect()
@@ -345,10 +345,6 @@ def _account_keys(credentials: Credentials) -> AccountKeys:
 def host_names(settings: Settings) -> HostNames:
     """The names that requests may be for, at every door."""
     return HostNames(settings.named_hosts, is_public=settings.is_public, is_key_known=WELL_KNOWN_KEY in _keys(settings))
-
-
-def _scheme(door: str) -> str:
-    return {"mongo": "mongodb", "gremlin": "ws"}.get(door, "http")
 
 
 def _announce(settings: Settings, **doors: str) -> None:

@@ -404,9 +404,13 @@ class Settings:
         elif door == "mongo" and self.mongo_address is not None:
             has_port = ":" in self.mongo_address.rpartition("]")[2]
             address = self.mongo_address if has_port else f"{self.mongo_address}:{port}"
+        return f"{self.scheme(door)}://{address}"
+
+    def scheme(self, door: str) -> str:
+        """Of a door's addresses: with TLS where that is required, or has a certificate that was made for it. MongoDB's
+        say by an option whether they have it, not by their scheme."""
         secure = self.requires_tls or self.tls_certificate is not None
-        scheme = {"mongo": "mongodb", "gremlin": "wss" if secure else "ws"}.get(door, "https" if secure else "http")
-        return f"{scheme}://{address}"
+        return {"mongo": "mongodb", "gremlin": "wss" if secure else "ws"}.get(door, "https" if secure else "http")
 
     @property
     def named_hosts(self) -> list[str]:
