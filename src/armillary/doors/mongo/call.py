@@ -60,6 +60,7 @@ class Call:
         "sequences",
         "session",
         "slices",
+        "statements",
         "transaction",
         "txn_number",
     )
@@ -73,6 +74,7 @@ class Call:
         self.body: Document = request.body
         self.raw_body = request.raw_body
         self.sequences = request.sequences
+        self.statements: list[Document] | None = None  # of a write, if they are decoded already
         self.fields = Fields(request.body, name)
         self.database = database_of(request.body)
         self.session: Session | None = None

@@ -23,7 +23,7 @@ from armillary.account.account import Account
 from armillary.account.sign_in_throttle import SignInThrottle
 from armillary.audit import ACTOR
 from armillary.clock import Clock
-from armillary.doors.mongo import answers, concerns, namespaces, numbered, points
+from armillary.doors.mongo import answers, concerns, namespaces, numbered, points, short
 from armillary.doors.mongo.authentication import Authenticator, unauthorized
 from armillary.doors.mongo.call import Call, check_database, read_only
 from armillary.doors.mongo.change_streams import ChangeStream
@@ -58,8 +58,6 @@ from armillary.model.bson_values import Document
 log = logging.getLogger(__name__)
 
 _SWEEP_S: Final = 1.0
-# Commands that evaluate nothing, or see to it themselves. The others may spend wherever they are.
-_SHORT: Final = frozenset("insert hello isMaster ismaster ping saslStart saslContinue endSessions".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +293,7 @@ class MongoDoor:
             name = next(iter(request.body), "")
             call = Call(self, client, name, request)
             running = self._run(call, begun_s)
-            document = await (running if name in _SHORT else work.drive(running, call.check_work))
+            document = await (running if short.is_short(call) else work.drive(running, call.check_work))
         except Hopeless:
             raise
         except Failure as failure:

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from armillary import limits, work
 from armillary.account import bson_items
 from armillary.account.container import Container
+from armillary.doors.mongo import short
 from armillary.doors.mongo.call import Call
 from armillary.errors import Failure
 from armillary.model.bson_values import Document, decode, encode
@@ -50,7 +51,10 @@ class Judgement(Generic[T]):
         encoded = await bson_items.peek(await call.scoped(container, key), key, id_value)
         if encoded is None:
             return 0
-        document = decode(encoded)
+        await short.apart(lambda: self._judge(decode(encoded), call), len(encoded), call)
+        return 10 * len(encoded)
+
+    def _judge(self, document: Document, call: Call) -> None:
         self._before = encode(document)
         try:
             self._decided = self._decide(document)
@@ -59,7 +63,6 @@ class Judgement(Generic[T]):
             self._decided = failure
         if self._noted is not None:
             self._note = [getattr(self._noted, each.name) for each in fields(self._noted)]
-        return 10 * len(encoded)
 
     async def kept_to(
         self, call: Call, container: Container, key: Key, id_value: Any, write: Callable[[], Awaitable[Answer]]

@@ -13,6 +13,7 @@ from armillary.account import bson_items, feeds, tailing
 from armillary.account.container import Container
 from armillary.account.feeds import FeedOptions
 from armillary.account.sorted_reading import SortedReading, has_order
+from armillary.doors.mongo import short
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.namespaces import shard_fields
 from armillary.doors.mongo.targets import Target, target_of
@@ -89,9 +90,9 @@ async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterat
         found = await bson_items.find(container, target.key or NO_KEY, target.id_value)
         call.examine(Counters(items_loaded=int(found.document is not None)), found.charge_ru, is_keyed=True)
         if found.document is not None:
-            document = decode(found.document)
-            if target.is_whole or matches(document):
-                yield [Found(found.document, document)]
+            row = Found(found.document)
+            if target.is_whole or await short.apart(lambda: matches(row.document), len(found.document), call):
+                yield [row]
         return
     async for rows, seen in _scan(call, container, wanted):
         yield [Found(row, document) for row, document in zip(rows, seen, strict=False)]

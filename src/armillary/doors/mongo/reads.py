@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from armillary import limits
 from armillary.account import bson_items
 from armillary.account.container import Container
-from armillary.doors.mongo import compiled, hints, namespaces, reading, showing, tailing
+from armillary.doors.mongo import compiled, hints, namespaces, reading, short, showing, tailing
 from armillary.doors.mongo.answers import cursor_reply
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.cursors import Cursor, ListedSource, PagedSource, first_batch
@@ -147,7 +148,12 @@ async def rows(call: Call, container: Container, query: Query) -> AsyncIterator[
         if project is None:
             yield [found.encoded for found in page]
         else:
-            yield [encode(project(found.document)) for found in page]
+            size_bytes = len(page[0].encoded) if len(page) == 1 else limits.MONGO_DOCUMENT_BYTES_MAX
+            yield await short.apart(partial(_shown, project, page), size_bytes, call)
+
+
+def _shown(project: Callable[[Document], Document], page: list[reading.Found]) -> list[bytes]:
+    return [encode(project(found.document)) for found in page]
 
 
 async def found_pages(call: Call, container: Container, query: Query) -> AsyncIterator[list[reading.Found]]:
