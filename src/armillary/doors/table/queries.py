@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from armillary import work
+from armillary import limits, work
 from armillary.account import feeds
 from armillary.account.explanations import explain_query
 from armillary.account.feeds import FeedOptions
@@ -20,6 +20,7 @@ from armillary.net.http import Response
 from armillary.query.selection import Selection
 
 _ALL = Selection(by_key=KEY_PATHS)
+_SHORT_FILTER, _FEW_ROWS, _SMALL_PAGE_BYTES = 500, 100, 16 * limits.KB  # that take less than a millisecond
 _ROW_UNITS, _UNIT_BYTES = 20, 16  # of work to render an entity, and bytes of it for one unit
 _ROW_KEY_TOKEN = "-"  # one token is enough; some clients go on only if there are two
 _HEAD, _FOOT = '{"token":"', '"}'
@@ -35,7 +36,10 @@ async def query_entities(call: Call) -> Response:
     options = FeedOptions(page_items=top_of(call), continuation=_continuation(query))
     selection = _ALL
     if text or within is not None:
-        selection = await work.run(lambda: compile_filter(text, within).selection())
+        if len(text) <= _SHORT_FILTER and within is None:
+            selection = compile_filter(text).selection()
+        else:
+            selection = await work.run(lambda: compile_filter(text, within).selection())
     # What a continuation is bound to: repr quotes every text of the tree, so no filter reads like another's range.
     asked = text if within is None else f"{text}\n{within!r}"
     try:
@@ -46,11 +50,17 @@ async def query_entities(call: Call) -> Response:
         raise
     rendered = call.door.rendered
 
-    def render(row: bytes) -> bytes | None:
-        work.spend(_ROW_UNITS + len(row) // _UNIT_BYTES)
-        return rendered.text(row, form)
+    def render() -> list[bytes]:
+        entities = []
+        for row in page.rows:
+            work.spend(_ROW_UNITS + len(row) // _UNIT_BYTES)
+            entity = rendered.text(row, form)
+            if entity:
+                entities.append(entity)
+        return entities
 
-    entities = await work.run(lambda: [entity for row in page.rows if (entity := render(row))])
+    is_small = len(page.rows) <= _FEW_ROWS and sum(map(len, page.rows)) <= _SMALL_PAGE_BYTES
+    entities = render() if is_small else await work.run(render)
     headers: HeaderList = []
     if page.continuation is not None:
         token = page.continuation.removeprefix(_HEAD).removesuffix(_FOOT)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from armillary import limits, work
 from armillary.languages.mongo.context import Context, Expression, Scope
@@ -29,20 +29,41 @@ from armillary.model.bson_values import INT64_MAX, MISSING, shell_text, type_nam
 _WORTH_CHECKING_BYTES: Final = 64 * limits.KB
 
 
-def _filter(name: str, spec: Any, context: Context) -> Expression:
-    given = named_arguments(name, spec, {"input": 28648, "cond": 28650}, ("as", "limit"), 28646, 28647)
-    array_of = compile_expression(given["input"], context)
-    limit_of = compile_expression(given["limit"], context) if "limit" in given else Constant(None)
-    inner, (place,) = context.bind(check_variable_name(given.get("as", "this")))
-    condition = compile_expression(given["cond"], inner)
-    units = weight(given["cond"])
+class _Loop(NamedTuple):
+    """What `$map` and `$filter` have in common: an array, the place of the variable, and what is evaluated with it."""
 
-    def evaluate(scope: Scope) -> Any:
-        array = array_of(scope)
+    array_of: Expression
+    place: int
+    body: Expression
+    units: int  # of work for an element
+    name: str
+    code: int  # of the refusal of what is no array
+
+    @classmethod
+    def of(cls, name: str, given: Mapping[str, Any], body: str, context: Context, code: int) -> _Loop:
+        array_of = compile_expression(given["input"], context)
+        inner, (place,) = context.bind(check_variable_name(given.get("as", "this")))
+        return cls(array_of, place, compile_expression(given[body], inner), weight(given[body]), name, code)
+
+    def array(self, scope: Scope) -> list[Any] | None:
+        array = self.array_of(scope)
+        if type(array) is list:
+            return array
         if is_nullish(array):
             return None
-        if type(array) is not list:
-            raise refusal(28651, f"input to $filter must be an array not {type_name(array)}")
+        raise refusal(self.code, f"input to {self.name} must be an array not {type_name(array)}")
+
+
+def _filter(name: str, spec: Any, context: Context) -> Expression:
+    given = named_arguments(name, spec, {"input": 28648, "cond": 28650}, ("as", "limit"), 28646, 28647)
+    loop = _Loop.of(name, given, "cond", context, 28651)
+    _, place, condition, units, *_ = loop
+    limit_of = compile_expression(given["limit"], context) if "limit" in given else Constant(None)
+
+    def evaluate(scope: Scope) -> Any:
+        array = loop.array(scope)
+        if array is None:
+            return None
         limit = limit_of(scope)
         most = INT64_MAX if is_nullish(limit) else as_int32(limit)
         if most is None:
@@ -70,17 +91,13 @@ def _filter(name: str, spec: Any, context: Context) -> Expression:
 
 def _map(name: str, spec: Any, context: Context) -> Expression:
     given = named_arguments(name, spec, {"input": 16880, "in": 16882}, ("as",), 16878, 16879)
-    array_of = compile_expression(given["input"], context)
-    inner, (place,) = context.bind(check_variable_name(given.get("as", "this")))
-    body = compile_expression(given["in"], inner)
-    units = weight(given["in"])
+    loop = _Loop.of(name, given, "in", context, 16883)
+    _, place, body, units, *_ = loop
 
     def evaluate(scope: Scope) -> Any:
-        array = array_of(scope)
-        if is_nullish(array):
+        array = loop.array(scope)
+        if array is None:
             return None
-        if type(array) is not list:
-            raise refusal(16883, f"input to $map must be an array not {type_name(array)}")
         made = []
         work.make(LIST_BYTES + NUMBER_BYTES * len(array))
         run = work.current()
