@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.portions import Amount
 from support.process import ServerProcess
 
 pytest_plugins = ["support.compatibility"]
 
 
 SEED = 20_261_116  # of `make test`, which is to fail or to pass alike each time
+SHARE = 5  # one in so many of the inputs of random tests is made there
 
 
 def seed_option(text: str) -> int:
@@ -64,6 +66,14 @@ def seed(request: pytest.FixtureRequest) -> int:
     """Where randomness comes from: `random.Random(seed)`. Fixed, or --seed; printed at the head of each run."""
     given = request.config.option.seed
     return SEED if given is None else int(given)
+
+
+@pytest.fixture(scope="session")
+def amount(request: pytest.FixtureRequest) -> Amount:
+    """amount(20_000): how many inputs a random test makes. All of them from a seed that is given or drawn, as `make
+    soak` does; a fifth in `make test`, where they are the same ones each time."""
+    share = SHARE if request.config.option.seed is None else 1
+    return lambda count: count // share
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
 """The Gremlin corpus through the released client against a real server: as texts and, where it can be said so, as
-bytecode; on graphs of one partition and of four."""
+bytecode; on graphs of one partition and of four. `make test` takes two ways on each, `make soak` all."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ SERIALIZERS = {
     "graphbinary": serializer.GraphBinarySerializersV1,
 }
 WAYS = ["text-graphson2", "text-graphson3", "bytecode-graphson2", "bytecode-graphbinary"]
+OFTEN = {(1, "text-graphson3"), (1, "bytecode-graphson2"), (4, "text-graphson2"), (4, "bytecode-graphbinary")}
+CELLS = [
+    pytest.param(partitions, way, marks=() if (partitions, way) in OFTEN else pytest.mark.soak)
+    for partitions in (1, 4)
+    for way in WAYS
+]
 PARTITION_RU = 200  # of which a graph's 400 request units make four partitions
 RESULT_S = 90
 
@@ -86,17 +92,24 @@ class House:
         self.server.stop()
 
 
-@pytest.fixture(scope="module", params=[1, 4], ids=["1-partition", "4-partitions"])
-def house(request: pytest.FixtureRequest) -> Iterator[House]:
-    made = House(request.param)
-    assert made.partition_count == request.param or made.close()
-    yield made
-    made.close()
+@pytest.fixture(scope="module")
+def houses() -> Iterator[dict[int, House]]:
+    """By the partitions of their graphs."""
+    made: dict[int, House] = {}
+    try:
+        for partitions in (1, 4):
+            made[partitions] = House(partitions)
+            assert made[partitions].partition_count == partitions
+        yield made
+    finally:
+        for each in made.values():
+            each.close()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("partitions", "way"), CELLS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_case(house: House, case: dict[str, Any], way: str) -> None:
+def test_case(houses: dict[int, House], case: dict[str, Any], partitions: int, way: str) -> None:
+    house = houses[partitions]
     kind, form = way.split("-")
     graph, script, bindings = case["graph"], case["script"], case.get("bindings")
     message: Any = script
@@ -128,8 +141,9 @@ def test_case(house: House, case: dict[str, Any], way: str) -> None:
         assert matches(case, results), f"expected {case['expect']}, found {results}"
 
 
-def test_old_drivers_read_graphbinary(house: House) -> None:
+def test_old_drivers_read_graphbinary(houses: dict[int, House]) -> None:
     """Before 3.7 they take elements to have no properties, and stumble over those that have some."""
+    house = houses[1]
     house.run("bare", "g.V().drop()")
     house.run("bare", "g.addV('city').property('id','a').property('n',1)")
     found = {}

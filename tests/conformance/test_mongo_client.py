@@ -3,6 +3,7 @@ in sharded ones that are spread over four partitions."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote_plus
@@ -21,8 +22,14 @@ CODEC: CodecOptions[Any] = CodecOptions(datetime_conversion=DatetimeConversion.D
 PARTITION_RU = 200  # of which a collection's 400 request units make four partitions
 
 
+READS = {"find", "aggregate", "count", "distinct"}
+WRITING_STAGES = {"$out", "$merge"}
+_filled: dict[tuple[int, str], str] = {}  # what a collection holds of so many partitions, if only reads came since
+
+
 @pytest.fixture(scope="module")
 def house() -> Iterator[Database[Any]]:
+    _filled.clear()
     server = ServerProcess.start(None, "--partition-throughput", str(PARTITION_RU))
     address = server.doors["mongo"].replace("://", f"://localhost:{quote_plus(server.key)}@")
     client: pymongo.MongoClient[Any] = pymongo.MongoClient(f"{address}/?replicaSet=globaldb")
@@ -43,10 +50,14 @@ def test_case(house: Database[Any], case: dict[str, Any], partitions: int) -> No
 
 
 def _check(house: Database[Any], case: dict[str, Any], partitions: int) -> None:
+    house = house.client.get_database(f"cases{partitions}", codec_options=CODEC)
     _fill(house, "c", case["docs"], partitions)
     for name, documents in case.get("other", {}).items():
         _fill(house, name, documents, partitions)
     command = decoded(case["command"])
+    is_write = next(iter(command)) not in READS
+    if is_write or any(f"'{stage}'" in str(command) for stage in WRITING_STAGES):
+        _filled.clear()
     match next(iter(command)):
         case "find":
             command["batchSize"] = 10_000
@@ -60,11 +71,18 @@ def _check(house: Database[Any], case: dict[str, Any], partitions: int) -> None:
         raise
     if "cursor" in reply:
         reply["documents"] = reply["cursor"]["firstBatch"]
-    after = house.command({"find": "c", "sort": {"_id": 1}, "batchSize": 10_000}, codec_options=CODEC)
-    assert difference(case, reply, after["cursor"]["firstBatch"]) is None
+    after = []
+    if is_write:
+        found = house.command({"find": "c", "sort": {"_id": 1}, "batchSize": 10_000}, codec_options=CODEC)
+        after = found["cursor"]["firstBatch"]
+    assert difference(case, reply, after) is None
 
 
 def _fill(house: Database[Any], name: str, documents: list[Any], partitions: int) -> None:
+    wanted = json.dumps(documents)
+    if _filled.pop((partitions, name), None) == wanted:
+        _filled[(partitions, name)] = wanted
+        return
     house.drop_collection(name)
     if partitions > 1:
         house.command({"shardCollection": f"{house.name}.{name}", "key": {"_id": "hashed"}})
@@ -73,3 +91,4 @@ def _fill(house: Database[Any], name: str, documents: list[Any], partitions: int
         house.create_collection(name)
     if documents:
         house.command({"insert": name, "documents": decoded(documents)}, codec_options=CODEC)
+    _filled[(partitions, name)] = wanted

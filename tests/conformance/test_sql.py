@@ -61,7 +61,7 @@ def policies(case: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class House:
-    """The containers of the corpus, one for each dataset with its policies and number of partitions. Cases only read."""
+    """The containers of the corpus, one for each dataset with its policies and partitions. Cases only read."""
 
     account: Account
     clock: VirtualClock

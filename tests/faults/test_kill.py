@@ -13,11 +13,15 @@ import uvloop
 from faults.defective import DEFECTS
 from faults.supervisor import Supervisor
 
-CYCLES = 5  # in each part: 50 in all
+CYCLES = 5  # in each part: 50 in all, 15 of them in `make test`
+
+
+PARTS = [*(("full", part) for part in range(7)), *(("relaxed", part) for part in range(3))]
+OFTEN = {("full", 0), ("full", 1), ("relaxed", 0)}
 
 
 @pytest.mark.parametrize(
-    ("durability", "part"), [*(("full", part) for part in range(7)), *(("relaxed", part) for part in range(3))]
+    ("durability", "part"), [each if each in OFTEN else pytest.param(*each, marks=pytest.mark.soak) for each in PARTS]
 )
 def test_nothing_is_lost(tmp_path: Path, seed: int, durability: str, part: int) -> None:
     run_clean(tmp_path, seed + part, durability, CYCLES)

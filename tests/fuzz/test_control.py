@@ -11,6 +11,7 @@ import orjson
 import pytest
 import uvloop
 from fuzz.mutation import mutated_bytes, mutated_json
+from support.portions import Amount
 
 from armillary.account.account import Account
 from armillary.account.check import check_account
@@ -91,12 +92,12 @@ async def make() -> tuple[MemoryEngine, Account, ControlDoor]:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_bodies(name: str, seed: int) -> None:
+def test_bodies(name: str, seed: int, amount: Amount) -> None:
     async def run() -> None:
         engine, account, door = await make()
         dice = random.Random(f"{seed}/{name}")
         method, path, template = BODIES[name]
-        for number in range(COUNT):
+        for number in range(amount(COUNT)):
             body = mutated_json(dice, template)
             request = Request(method, b"/_armillary/" + path, HEADERS, body, False, "")
             check(await door.answer(request), (seed, name, number, body[:300]))
@@ -110,11 +111,11 @@ def test_bodies(name: str, seed: int) -> None:
     uvloop.run(run())
 
 
-def test_paths_and_headers(seed: int) -> None:
+def test_paths_and_headers(seed: int, amount: Amount) -> None:
     async def run() -> None:
         engine, account, door = await make()
         dice = random.Random(f"{seed}/paths")
-        for number in range(COUNT):
+        for number in range(amount(COUNT)):
             target = b"/_armillary/" + mutated_bytes(dice, dice.choice(PATHS))
             method = dice.choice(("GET", "HEAD", "PUT", "PATCH", "OPTIONS", "TRACE", "x"))
             headers = dict(HEADERS)

@@ -23,6 +23,7 @@ from gremlin_python.driver.serializer import (
     GraphSONSerializersV3d0,
 )
 from support.gremlin_house import GremlinHouse, Wire, asked, credentials, framed
+from support.portions import Amount
 from support.waiting import until
 
 from armillary.account.check import check_account
@@ -31,7 +32,6 @@ from armillary.doors.gremlin.connection import Connection
 from armillary.languages.gremlin.grammar import parse
 from armillary.net.service import Roster
 
-SEED = 8_901
 MESSAGES = 20_000
 CONNECTIONS = 4_000
 STATUSES = {200, 204, 206, 401, 407, 429, 497, 498, 499, 500, 595, 597, 598, 599}
@@ -69,17 +69,17 @@ def answered(message: bytes) -> tuple[int, int | None]:
     return status["code"], code["@value"] if isinstance(code, dict) else code
 
 
-def test_messages(caplog: pytest.LogCaptureFixture) -> None:
-    uvloop.run(_messages(random.Random(SEED)))
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], f"seed {SEED}"
+def test_messages(caplog: pytest.LogCaptureFixture, seed: int, amount: Amount) -> None:
+    uvloop.run(_messages(random.Random(seed), amount(MESSAGES)))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], f"--seed {seed}"
 
 
-async def _messages(dice: random.Random) -> None:
+async def _messages(dice: random.Random, count: int) -> None:
     house = await GremlinHouse.open(creates="none")
     for script in GRAPHS["modern"]["scripts"]:
         await house.run(script)
     bases = originals()
-    for number in range(MESSAGES):
+    for number in range(count):
         message = mutated_bytes(dice, dice.choice(bases)) if number % 50 else dice.choice(bases)
         client = house.friend() if dice.random() < 0.95 else house.stranger()
         assert isinstance(client.line, Wire)
@@ -143,12 +143,12 @@ def frame(content: bytes, opcode: int, *, is_last: bool = True) -> bytes:
     return head + bytes(4) + content
 
 
-def test_connections(caplog: pytest.LogCaptureFixture) -> None:
-    uvloop.run(_connections(random.Random(SEED)))
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], f"seed {SEED}"
+def test_connections(caplog: pytest.LogCaptureFixture, seed: int, amount: Amount) -> None:
+    uvloop.run(_connections(random.Random(seed), amount(CONNECTIONS)))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], f"--seed {seed}"
 
 
-async def _connections(dice: random.Random) -> None:
+async def _connections(dice: random.Random, count: int) -> None:
     house = await GremlinHouse.open(creates="none")
     roster = Roster()
     question = framed(asked("g.inject(1)", **HURRY))
@@ -163,7 +163,7 @@ async def _connections(dice: random.Random) -> None:
         frame(b"\xff\xfe", 1),
         frame(b"x" * 70, 3),
     ]
-    for _ in range(CONNECTIONS):
+    for _ in range(count):
         sent = HEAD + b"".join(dice.choice(parts) for _ in range(dice.randrange(1, 6)))
         if dice.random() < 0.8:
             sent = mutated_bytes(dice, sent)

@@ -1,4 +1,4 @@
-"""Fifty thousand bad messages straight into the MongoDB door: bytes with something wrong, and commands with something
+"""Thousands of bad messages straight into the MongoDB door: bytes with something wrong, and commands with something
 in them that has no place there. Each is answered or ends its connection; nothing crashes, nothing piles up, and whoever
 has not authenticated gets nothing but the handshake."""
 
@@ -26,6 +26,7 @@ from bson.timestamp import Timestamp
 from fuzz.mutation import mutated_bytes
 from fuzz.world import WatchedEngine
 from support.mongo_house import MongoHouse, document_in, frame_of
+from support.portions import Amount
 
 from armillary.account.check import check_account
 from armillary.doors.mongo.commands import COMMANDS
@@ -147,11 +148,11 @@ def check_answer(answer: bytes | None) -> None:
         assert not any(leak in document["errmsg"] for leak in LEAKS), document
 
 
-async def test_bytes_with_something_wrong(house: MongoHouse, seed: int) -> None:
+async def test_bytes_with_something_wrong(house: MongoHouse, seed: int, amount: Amount) -> None:
     dice = random.Random(seed)
     frames = [frame_of(addressed(body)) for body in BODIES]
     frames += [frame_of({"insert": "c", "$db": "test"}, {"documents": [{"a": 1}, {"_id": 5}]})]
-    await _run(house, dice, lambda: mutated_frame(dice, dice.choice(frames)))
+    await _run(house, dice, amount(COUNT), lambda: mutated_frame(dice, dice.choice(frames)))
 
 
 def mutated_frame(dice: random.Random, frame: bytes) -> bytes:
@@ -160,7 +161,7 @@ def mutated_frame(dice: random.Random, frame: bytes) -> bytes:
     return struct.pack("<iiii", 16 + len(content), dice.getrandbits(31), 0, op_code) + content
 
 
-async def test_commands_with_something_wrong(house: MongoHouse, seed: int) -> None:
+async def test_commands_with_something_wrong(house: MongoHouse, seed: int, amount: Amount) -> None:
     dice = random.Random(seed + 1)
 
     def make() -> bytes:
@@ -168,13 +169,13 @@ async def test_commands_with_something_wrong(house: MongoHouse, seed: int) -> No
         body.pop("maxAwaitTimeMS", None)  # would wait for it
         return frame_of(body)
 
-    await _run(house, dice, make)
+    await _run(house, dice, amount(COUNT), make)
 
 
-async def _run(house: MongoHouse, dice: random.Random, make: Any) -> None:
+async def _run(house: MongoHouse, dice: random.Random, count: int, make: Any) -> None:
     before = 0
-    for number in range(COUNT):
-        if number == COUNT // 2:
+    for number in range(count):
+        if number == count // 2:
             tracemalloc.start()
             before = tracemalloc.get_traced_memory()[0]
         client = house.visitor() if number % 50 == 0 else house.client
@@ -197,11 +198,11 @@ async def _run(house: MongoHouse, dice: random.Random, make: Any) -> None:
     assert grown < 40_000_000, f"{grown} bytes more than in the middle"
 
 
-async def test_strangers_get_the_handshake_and_nothing_else(seed: int) -> None:
+async def test_strangers_get_the_handshake_and_nothing_else(seed: int, amount: Amount) -> None:
     dice = random.Random(seed + 2)
     house = await MongoHouse.open(needs_authentication=True)
     open_names = {name for name, command in COMMANDS.items() if command.is_open}
-    for number in range(5000):
+    for number in range(amount(5_000)):
         body = mutated_document(dice, addressed(dice.choice(BODIES)))
         body.pop("maxAwaitTimeMS", None)
         client = house.visitor()

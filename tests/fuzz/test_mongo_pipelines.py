@@ -19,6 +19,7 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 from support.mongo_pipelines import aggregate
+from support.portions import first
 
 from armillary.errors import Failure
 from armillary.languages.mongo import pipeline
@@ -139,7 +140,7 @@ def check(failure: Failure, what: str) -> None:
     assert type(failure.details.get("code")) is int, what
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first(1, SEEDS))
 def test_operators(seed: int) -> None:
     scribe = Scribe(seed)
     for _ in range(INPUTS):
@@ -159,7 +160,7 @@ def test_operators(seed: int) -> None:
                     encode({"value": value})
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first(1, SEEDS))
 def test_stages(seed: int) -> None:
     scribe = Scribe(seed)
     for _ in range(INPUTS // 2):

@@ -16,6 +16,7 @@ import uvloop
 from fuzz.queries import CORPUS, LONG_TEXTS, dense_text, long_text, mutated_query
 from fuzz.test_door import check_answer
 from fuzz.world import World
+from support.portions import Amount
 
 from armillary import limits
 from armillary.net.http import Response
@@ -125,9 +126,9 @@ async def fuzz(seed: int, count: int) -> None:
     await world.close()
 
 
-def test_mutated_queries(seed: int) -> None:
+def test_mutated_queries(seed: int, amount: Amount) -> None:
     print(f"--seed {seed}")
-    uvloop.run(fuzz(seed, COUNT))
+    uvloop.run(fuzz(seed, amount(COUNT)))
 
 
 @pytest.mark.soak

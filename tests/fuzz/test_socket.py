@@ -15,6 +15,7 @@ from faults.client import ConnectionLost, Wire
 from fuzz.mutation import mutated_bytes
 from fuzz.targets import TARGETS, gather_continuations
 from fuzz.world import Furniture
+from support.portions import Amount
 from support.process import ServerProcess
 
 from armillary.net.http import Request, Response
@@ -56,11 +57,11 @@ def as_bytes(request: Request) -> bytes:
     return b"\r\n".join([*lines, b"Content-Length: %d\r\n\r\n" % len(request.body)]) + request.body
 
 
-def test_only_refusals(start_server: Callable[..., ServerProcess], seed: int) -> None:
+def test_only_refusals(start_server: Callable[..., ServerProcess], seed: int, amount: Amount) -> None:
     server = start_server("--durability", "relaxed")
     print(f"--seed {seed}")
     try:
-        uvloop.run(fuzz(server.port, seed))
+        uvloop.run(fuzz(server.port, seed, amount(COUNT)))
     except BaseException:
         print(server.log[-4000:])
         raise
@@ -68,7 +69,7 @@ def test_only_refusals(start_server: Callable[..., ServerProcess], seed: int) ->
     assert " ERROR " not in server.log, server.log[-4000:]
 
 
-async def fuzz(port: int, seed: int) -> None:
+async def fuzz(port: int, seed: int, count: int) -> None:
     remote = Remote(port)
     answered: dict[int, int] = {}
     try:
@@ -76,22 +77,22 @@ async def fuzz(port: int, seed: int) -> None:
         await gather_continuations(remote)
         async with asyncio.TaskGroup() as attackers:
             for number in range(AT_ONCE):
-                attackers.create_task(attack(remote, seed, number, answered))
+                attackers.create_task(attack(remote, seed, number, count // AT_ONCE, answered))
     finally:
         remote.close()
     print(dict(sorted(answered.items())))
     # The server has seen requests that it could answer and others that it could not.
-    assert answered.get(200, 0) > COUNT // 20, answered
-    assert answered.get(400, 0) > COUNT // 20, answered
+    assert answered.get(200, 0) > count // 20, answered
+    assert answered.get(400, 0) > count // 20, answered
 
 
-async def attack(furnished: Remote, seed: int, number: int, answered: dict[int, int]) -> None:
+async def attack(furnished: Remote, seed: int, number: int, turns: int, answered: dict[int, int]) -> None:
     dice = random.Random(f"{seed}/{number}")
     port = furnished.port
     mine = Remote(port)
     mine.offer_rids, mine.token = furnished.offer_rids, furnished.token
     try:
-        for turn in range(COUNT // AT_ONCE):
+        for turn in range(turns):
             for status in await bother(mine, dice, f"--seed {seed}, client {number}, turn {turn}"):
                 answered[status] = answered.get(status, 0) + 1
             if turn % 25 == 0:

@@ -15,6 +15,7 @@ import uvloop
 from fuzz.leaks import LEAK
 from fuzz.mutation import mutated_bytes, mutated_json
 from fuzz.world import WatchedEngine
+from support.portions import Amount
 from support.tables import TableHouse
 
 from armillary.account.check import check_account
@@ -182,16 +183,16 @@ TARGETS: dict[str, Target] = {
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_only_refusals(name: str, seed: int) -> None:
-    uvloop.run(fuzz(name, seed))
+def test_only_refusals(name: str, seed: int, amount: Amount) -> None:
+    uvloop.run(fuzz(name, seed, amount(COUNT)))
 
 
-async def fuzz(name: str, seed: int) -> None:
+async def fuzz(name: str, seed: int, count: int) -> None:
     print(f"target {name}, --seed {seed}")
     world = await World.make()
     dice = random.Random(f"{seed}/{name}")
     answered: dict[int, int] = {}
-    for number in range(COUNT):
+    for number in range(count):
         before = world.engine.changes
         try:
             answer = await TARGETS[name](world, dice)

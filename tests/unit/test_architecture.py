@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "armillary"
 MODULES = sorted(path for path in SOURCE.rglob("*.py"))
@@ -26,59 +25,74 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(SOURCE.parent)).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
-@pytest.fixture(params=MODULES, ids=name_of)
-def module(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.param
-    return path
+@cache
+def text_of(module: Path) -> str:
+    return module.read_text("utf-8")
 
 
-def test_module_has_one_subject(module: Path) -> None:
-    lines = len(module.read_text("utf-8").splitlines())
-    assert lines <= LINES_MAX, f"{lines} lines: which second subject is in it?"
+@cache
+def tree_of(module: Path) -> ast.Module:
+    return ast.parse(text_of(module))
 
 
-def test_module_says_what_it_is_for(module: Path) -> None:
-    tree = ast.parse(module.read_text("utf-8"))
-    if tree.body:
-        assert ast.get_docstring(tree), "no docstring"
-        assert "from __future__ import annotations" in module.read_text("utf-8") or module.name == "__init__.py"
+def test_modules_have_one_subject() -> None:
+    sizes = {name_of(module): len(text_of(module).splitlines()) for module in MODULES}
+    long = {name: lines for name, lines in sizes.items() if lines > LINES_MAX}
+    assert not long, f"{long}: which second subject is in it?"
 
 
-def test_names_say_something(module: Path) -> None:
-    names = [module.stem]
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
-        if isinstance(node, ast.ClassDef):
-            names.append(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower())
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names.append(node.name)
-    assert [name for name in names if BANNED.search(name)] == []
+def test_modules_say_what_they_are_for() -> None:
+    silent = [name_of(module) for module in MODULES if tree_of(module).body and not ast.get_docstring(tree_of(module))]
+    assert not silent, f"no docstring: {silent}"
+    line = "from __future__ import annotations"
+    full = [module for module in MODULES if tree_of(module).body and module.name != "__init__.py"]
+    assert not [name_of(module) for module in full if line not in text_of(module)]
 
 
-def test_doors_compare_secrets_in_constant_time(module: Path) -> None:
-    if "doors" not in module.parts:
-        return
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
-        if not isinstance(node, ast.Compare) or not any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops):
+def test_names_say_something() -> None:
+    found = []
+    for module in MODULES:
+        names = [module.stem]
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.ClassDef):
+                names.append(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower())
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names.append(node.name)
+        found += [(name_of(module), name) for name in names if BANNED.search(name)]
+    assert not found
+
+
+def test_doors_compare_secrets_in_constant_time() -> None:
+    found = []
+    for module in MODULES:
+        if "doors" not in module.parts:
             continue
-        sides = [node.left, *node.comparators]
-        if any(isinstance(side, ast.Constant) for side in sides):
-            continue  # with a word of the protocol, not with a secret
-        names = [getattr(side, "attr", getattr(side, "id", "")) for side in sides]
-        assert not any(SECRET.search(name) for name in names), f"line {node.lineno}: use hmac.compare_digest"
+        for node in ast.walk(tree_of(module)):
+            if not isinstance(node, ast.Compare) or not any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops):
+                continue
+            sides = [node.left, *node.comparators]
+            if any(isinstance(side, ast.Constant) for side in sides):
+                continue  # with a word of the protocol, not with a secret
+            names = [getattr(side, "attr", getattr(side, "id", "")) for side in sides]
+            if any(SECRET.search(name) for name in names):
+                found.append(f"{name_of(module)}, line {node.lineno}")
+    assert not found, f"{found}: use hmac.compare_digest"
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
-def test_tests_draw_nothing_of_their_own(path: Path) -> None:
+def test_tests_draw_nothing_of_their_own() -> None:
     """Randomness of tests comes from `random.Random(seed)`, so that `make test` fails or passes alike each time."""
-    if path in {TESTS / "conftest.py", Path(__file__)}:  # where the seed is drawn, if asked to
-        return
-    found = DRAWN.findall(path.read_text("utf-8"))
+    paths = set(TESTS.rglob("*.py")) - {TESTS / "conftest.py", Path(__file__)}  # where the seed is drawn, if asked to
+    drawn = {str(path.relative_to(TESTS)): DRAWN.findall(path.read_text("utf-8")) for path in sorted(paths)}
+    found = {path: names for path, names in drawn.items() if names}
     assert not found, f"{found}: use random.Random(seed), with the fixture `seed` or a number of the test's own"
 
 
-def test_module_can_be_imported_alone_and_offers_what_it_says(module: Path) -> None:
-    if module.name == "__main__.py":
-        return
-    loaded = importlib.import_module(name_of(module))
-    for name in getattr(loaded, "__all__", ()):
-        assert hasattr(loaded, name), name
+def test_modules_can_be_imported_and_offer_what_they_say() -> None:
+    missing = []
+    for module in MODULES:
+        if module.name != "__main__.py":
+            loaded = importlib.import_module(name_of(module))
+            missing += [
+                f"{name_of(module)}: {name}" for name in getattr(loaded, "__all__", ()) if not hasattr(loaded, name)
+            ]
+    assert not missing
