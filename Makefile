@@ -23,7 +23,9 @@ install: .venv/.installed ## set up .venv with the server and what it needs to r
 serve: install ## start the server, e.g. make serve ARGS="--sql-port 9000"
 	@exec .venv/bin/armillary serve $(ARGS)
 
-test: lint types imports site tests ## install what tests need, then lint, types, imports, links of the documentation and all tests
+# Two at a time, so that the tests begin while the types are still being checked.
+test: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## install what tests need, then lint, types, imports, links of the documentation and all tests
+	@$(MAKE) --no-print-directory --jobs 2 lint types imports site tests
 
 lint: .venv/.installed-dev
 	.venv/bin/ruff check .
@@ -39,9 +41,9 @@ imports: .venv/.installed-dev
 site: .venv/.installed-dev
 	.venv/bin/zensical build --clean --strict
 
-# Each file's tests stay together: they share servers. Seeds are fixed, so that a failure comes again.
+# Each file's tests stay together: they share servers. The order is that of tests/conftest.py: what takes longest first. Seeds are fixed, so that a failure comes again.
 tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
-	PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist loadfile --hypothesis-profile ci $(ARGS)
+	PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --hypothesis-profile ci $(ARGS)
 
 bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, side by side with other servers or, --compare REV, with another commit
 	@[[ "$(ARGS)" == *--compare* ]] || command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \

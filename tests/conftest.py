@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,17 @@ pytest_plugins = ["support.compatibility"]
 
 
 SEED = 20_261_116  # of `make test`, which is to fail or to pass alike each time
-SHARE = 5  # one in so many of the inputs of random tests is made there
+SHARE = 5  # one in so many of the inputs and of the seeds of random tests is taken there
+SEEDS_MIN = 2  # of a test that is parametrised with them
+
+
+# Directories whose files take long come first: no process of several is to be left with such a file at the end.
+FIRST = ["faults", "fuzz", "control", "sdk", "hostile", "storage", "examples", "conformance"]
+
+
+def place_of(item: pytest.Item) -> int:
+    names = item.path.parts
+    return next((place for place, name in enumerate(FIRST) if name in names), len(FIRST))
 
 
 def seed_option(text: str) -> int:
@@ -51,14 +62,24 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks every test that starts from a seed. Parametrised seeds are fixed numbers; --seed moves them along."""
+    """Marks every random test. Parametrised seeds are fixed numbers, which --seed moves along: a fifth of them, but
+    two at least, are for `make test`."""
+    items.sort(key=place_of)
     shift = config.option.seed or 0
+    counts: Counter[str] = Counter()
+    calls: list[tuple[pytest.Item, str, Any]] = []
     for item in items:
-        if "seed" in getattr(item, "fixturenames", ()):
+        if {"seed", "amount"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.seeded)
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if "seed" in parameters:
-            parameters["seed"] += shift
+        call = getattr(item, "callspec", None)
+        if call is not None and "seed" in call.params:
+            name = item.nodeid.partition("[")[0]
+            counts[name] = max(counts[name], call.indices["seed"] + 1)
+            calls.append((item, name, call))
+    for item, name, call in calls:
+        if call.indices["seed"] >= max(SEEDS_MIN, counts[name] // SHARE):
+            item.add_marker(pytest.mark.soak)
+        call.params["seed"] += shift
 
 
 @pytest.fixture(scope="session")

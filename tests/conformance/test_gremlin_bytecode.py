@@ -57,19 +57,19 @@ def encoded(values: list[Any], form: str) -> Any:
     return reader.to_object(json.loads(written))
 
 
-@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("case", TEXTS, ids=lambda case: case["id"])
-async def test_case(case: dict[str, Any], form: str) -> None:
-    graph = await build(case["graph"])
-    for script in case.get("setup", []):
-        await run_script(graph, script)
+async def test_case(case: dict[str, Any]) -> None:
     statement = parse(case["script"], case.get("bindings"))[-1]
-    sent = decoded(bytecode(statement.traversal), form)
-    found = await results(graph, sent)
-    assert matches(case, found), f"expected {case['expect']}, found {found}"
-    if not any("$tree" in str(each) for each in case["expect"]):
-        received = encoded(found, form)
-        assert len(received) == len(found)
+    for form in FORMATS:
+        graph = await build(case["graph"])
+        for script in case.get("setup", []):
+            await run_script(graph, script)
+        sent = decoded(bytecode(statement.traversal), form)
+        found = await results(graph, sent)
+        assert matches(case, found), f"{form}: expected {case['expect']}, found {found}"
+        if not any("$tree" in str(each) for each in case["expect"]):
+            received = encoded(found, form)
+            assert len(received) == len(found), form
 
 
 G = traversal().with_(None)

@@ -16,7 +16,7 @@ from armillary.account.account import AccountSettings
 from armillary.account.reshape import POINTS, Reshape
 from armillary.errors import Failure, Kind
 
-SEEDS, DEFECT_SEEDS = 4, 8
+SEEDS, DEFECT_SEEDS = 2, 8
 RANGES_MAX = 7
 STORAGE_BYTES = 30_000
 

@@ -7,11 +7,12 @@ import gc
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import orjson
 import pytest
+import pytest_asyncio
 import uvloop
 from fuzz.queries import CORPUS, LONG_TEXTS, dense_text, long_text, mutated_query
 from fuzz.test_door import check_answer
@@ -48,7 +49,7 @@ CONTAINER = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def as_served() -> Iterator[None]:
     """Garbage is collected as rarely as in the server: by default it takes half of the time of a long text."""
     before = gc.get_threshold()
@@ -137,18 +138,30 @@ def test_many_mutated_queries(seed: int) -> None:
     uvloop.run(fuzz(seed, COUNT_SOAK))
 
 
-@pytest.mark.parametrize("size", [64 * 1024, limits.QUERY_TEXT_BYTES_MAX, None], ids=["64 KB", "512 KB", "dense"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[World]:
+    made = await furnished(0)
+    yield made
+    await made.close()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(64 * 1024, id="64 KB", marks=pytest.mark.soak),
+        pytest.param(limits.QUERY_TEXT_BYTES_MAX, id="512 KB"),
+        pytest.param(None, id="dense"),
+    ],
+)
 @pytest.mark.parametrize("name", LONG_TEXTS)
-async def test_long_texts(name: str, size: int | None) -> None:
-    world = await furnished(0)
+async def test_long_texts(world: World, name: str, size: int | None) -> None:
     text = dense_text(name) if size is None else long_text(name, size)
     assert len(text) <= limits.QUERY_TEXT_BYTES_MAX
     await check(world, text, {}, is_plan=False)
-    await world.close()
 
 
-async def test_text_that_is_too_long() -> None:
-    world = await furnished(0)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_text_that_is_too_long(world: World) -> None:
     answer, _ = await ask(world, "SELECT 1" + " " * limits.QUERY_TEXT_BYTES_MAX, {}, is_plan=False)
     assert answer.status == 400
-    await world.close()

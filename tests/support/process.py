@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import resource
@@ -11,9 +12,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Self
+
+from armillary.storage.private import private_umask
 
 KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 READY_S = STOP_S = 90.0  # of a machine that has other work too
@@ -116,9 +120,17 @@ class ServerProcess:
 
     @staticmethod
     def check(directory: Path) -> None:
-        """`armillary check`, for a directory that no server is using any more."""
-        outcome = run_armillary("check", str(directory))
-        assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+        """What `armillary check` looks at, for a directory that no server is using any more. In this process, where
+        modules are loaded once for all directories, and in a thread: callers may be inside an event loop."""
+        from armillary.tools.check import problems_in
+
+        def found() -> list[str]:
+            with private_umask():
+                return asyncio.run(problems_in(directory))
+
+        with ThreadPoolExecutor(1) as thread:
+            problems = thread.submit(found).result()
+        assert not problems, "\n".join(problems)
 
     def _first_line(self) -> str:
         """Read in a thread: a server that hangs must not hang the tests."""

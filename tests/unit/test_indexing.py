@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.portions import Amount
 
 from armillary import limits
 from armillary.errors import Failure, Kind
@@ -503,7 +504,7 @@ def test_precedence_against_the_naive_reading() -> None:
             assert policy.is_indexed(path_text(probe)) is naive(included, excluded, probe), (included, excluded, probe)
 
 
-def test_fuzz_policies() -> None:
+def test_fuzz_policies(amount: Amount) -> None:
     seed = 1_234
     print("seed", seed)
     dice = random.Random(seed)
@@ -550,7 +551,7 @@ def test_fuzz_policies() -> None:
         return node
 
     accepted = 0
-    for _ in range(20_000):
+    for _ in range(amount(20_000)):
         given = change(copy.deepcopy(good))
         try:
             policy = IndexingPolicy.parse(given, key_definition=KEY, has_ttl=dice.random() < 0.3)
@@ -561,4 +562,4 @@ def test_fuzz_policies() -> None:
             again = IndexingPolicy.parse(policy.to_json(), key_definition=KEY, has_ttl=False)
             assert again.to_json() == policy.to_json()
             assert again.terms(document, 1).charged == policy.terms(document, 1).charged
-    assert accepted > 1000
+    assert accepted > amount(1_000)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.portions import Amount
 
 from armillary import limits
 from armillary.errors import Failure, Kind
@@ -156,7 +157,7 @@ def test_messages_do_not_repeat_long_input() -> None:
     assert len(refused(lambda: items.item_ttl({"ttl": "9" * 100_000}))) < 400
 
 
-def test_fuzz_bodies() -> None:
+def test_fuzz_bodies(amount: Amount) -> None:
     seed = 20_240_601
     print("seed", seed)
     dice = random.Random(seed)
@@ -184,7 +185,7 @@ def test_fuzz_bodies() -> None:
     pieces += ['"id"', '"a":', '{"id":"x"}', '"ttl":', "0", "\x00", "9" * 30, "[" * 200, '{"a":' * 150]
     whole = b'{"id":"some id","ttl":5,"a":[1,2.5,{"b":null}],"c":"\\u00e9\\ud83d\\ude00"}'
     counts = {"accepted": 0, "refused": 0}
-    for _ in range(20_000):
+    for _ in range(amount(20_000)):
         if dice.random() < 0.5:
             body = "".join(dice.choices(pieces, k=dice.randrange(12))).encode()
         else:
@@ -202,7 +203,7 @@ def test_fuzz_bodies() -> None:
         except Failure as failure:
             assert failure.kind is Kind.BAD_REQUEST  # noqa: PT017
             counts["refused"] += 1
-    assert min(counts.values()) > 1000, counts
+    assert min(counts.values()) > amount(1_000), counts
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from azure.cosmos.partition_key import NonePartitionKeyValue, PartitionKey, _Undefined
+from support.portions import Amount
 
 from armillary.errors import Failure, Kind
 from armillary.model.keys import (
@@ -441,12 +442,12 @@ def test_headers_that_are_refused(text: str | bytes) -> None:
         assert caught.value.message.isprintable()
 
 
-def test_random_headers_give_a_key_or_a_bad_request() -> None:
+def test_random_headers_give_a_key_or_a_bad_request(amount: Amount) -> None:
     print(f"seed {SEED}")
     dice = random.Random(SEED)
     pieces = ['["', '"]', "[", "]", "{}", "null", "1", "1e999", "-", ",", '"', "\\u", "d83d", "\\", "é", "\x00", "true"]
     accepted = 0
-    for _ in range(20_000):
+    for _ in range(amount(20_000)):
         text: str | bytes = "".join(dice.choices(pieces, k=dice.randrange(1, 8)))
         if dice.random() < 0.3:
             text = "[" + ",".join(dice.choices(pieces, k=dice.randrange(1, 4))) + "]"
@@ -460,7 +461,7 @@ def test_random_headers_give_a_key_or_a_bad_request() -> None:
             continue
         accepted += 1
         assert len(THREE.effective_key(key)) == 16 * len(key)
-    assert accepted > 300
+    assert accepted > amount(300)
 
 
 def test_every_key_survives_its_header() -> None:

@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import pytest
+from support.portions import Amount
 
 from armillary.errors import Failure, Kind
 from armillary.model.patch import parse_patch
@@ -211,7 +212,7 @@ def test_depth_after_the_patch() -> None:
     refused(*climbing)
 
 
-def test_fuzz() -> None:
+def test_fuzz(amount: Amount) -> None:
     seed = 4_711
     print("seed", seed)
     dice = random.Random(seed)
@@ -273,7 +274,7 @@ def test_fuzz() -> None:
 
     before = json.dumps(ITEM)
     counts = {"applied": 0, "refused": 0}
-    for _ in range(20_000):
+    for _ in range(amount(20_000)):
         body: Any = {"operations": [operation() for _ in range(dice.choice([1, 1, 1, 1, 2, 3, 11]))]}
         if dice.random() < 0.05:
             body[dice.choice(["condition", "operations", "x"])] = dice.choice(values)
@@ -287,4 +288,4 @@ def test_fuzz() -> None:
             assert (result["id"], result["pk"], result["tenant"]["user"]) == ("x", "p", "u")
             json.dumps(result, allow_nan=False)
         assert json.dumps(ITEM) == before
-    assert min(counts.values()) > 1000, counts
+    assert min(counts.values()) > amount(1_000), counts

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from support.portions import Amount
 
 from armillary.errors import Failure, Kind
 from armillary.model.policies import ContainerPolicies, check_replacement
@@ -319,7 +320,7 @@ def test_what_replace_may_not_change() -> None:
         refused(lambda change=change: check_replacement(old, {**old, **change}), words)
 
 
-def test_fuzz() -> None:
+def test_fuzz(amount: Amount) -> None:
     seed = 99
     print("seed", seed)
     dice = random.Random(seed)
@@ -351,7 +352,7 @@ def test_fuzz() -> None:
         return dice.choice([None, True, 0, 1, -1, 2**40, 1.5, 1e308, *words])
 
     accepted = 0
-    for _ in range(20_000):
+    for _ in range(amount(20_000)):
         body = {name: value(3) for name in dice.sample(names, dice.randrange(1, 3))}
         try:
             answer = ContainerPolicies.parse(body).to_json()
@@ -360,4 +361,4 @@ def test_fuzz() -> None:
         else:
             accepted += 1
             assert ContainerPolicies.parse(answer).to_json() == answer
-    assert accepted > 300
+    assert accepted > amount(300)

@@ -6,6 +6,7 @@ import base64
 import random
 
 import pytest
+from support.portions import Amount
 
 from armillary.errors import Failure, Kind
 from armillary.query.cursor import Cursor, Position, decode, fingerprint_of
@@ -68,12 +69,12 @@ def test_fingerprint_tells_parts_apart() -> None:
     assert fingerprint_of([b"ab", b"c"]) != fingerprint_of([b"a", b"bc"])
 
 
-def test_fuzz_tampered_tokens() -> None:
+def test_fuzz_tampered_tokens(amount: Amount) -> None:
     seed = 77
     dice = random.Random(seed)
     tokens = [cursor.encode(SECRET, RID, QUERY) for cursor in CURSORS]
     letters = 'ABCabc019-_=+/ \n\x00é😀{}"'
-    for number in range(20_000):
+    for number in range(amount(20_000)):
         token = dice.choice(tokens)
         changed = list(token)
         for _ in range(dice.randrange(1, 4)):

@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 from support.author import Author
+from support.portions import Amount
 from support.reference import U, same, walk
 
 from armillary.languages.sql.compile import compile_query
@@ -65,10 +66,10 @@ def _within(condition: Range, value: Any) -> bool:
     return True
 
 
-def test_compiled_queries_agree_with_the_slow_evaluator() -> None:
+def test_compiled_queries_agree_with_the_slow_evaluator(amount: Amount) -> None:
     seed = 4711
     kept = 0
-    for number in range(1500):
+    for number in range(amount(1_500)):
         author = Author(random.Random(seed * 100_003 + number))
         where, project = author.expression(3), author.expression(2)
         text = f"SELECT VALUE [{project}] FROM c WHERE {where}"
@@ -85,4 +86,4 @@ def test_compiled_queries_agree_with_the_slow_evaluator() -> None:
             if expected:
                 kept += 1
                 assert satisfies(bound.condition, item), f"{told}: {bound.condition}"
-    assert kept > 500, "the queries should match often enough to say something"
+    assert kept > amount(500), "the queries should match often enough to say something"

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.portions import Amount
 
 from armillary.clock import VirtualClock
 from armillary.errors import Failure
@@ -86,14 +87,14 @@ def is_value(value: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.call is not None])
-def test_only_values_come_back(name: str) -> None:
+def test_only_values_come_back(name: str, amount: Amount) -> None:
     function = FUNCTIONS[name]
     assert function.call is not None
     seed = sum(name.encode())
     dice = random.Random(seed)
     context = Context(VirtualClock(seed=seed))
     first = ([context] if function.needs_context else []) + (["/a"] if function.needs_path else [])
-    for _ in range(ROUNDS):
+    for _ in range(amount(ROUNDS)):
         size = dice.randint(function.arguments_min, min(function.arguments_max, function.arguments_min + 3))
         given = [any_value(dice) if dice.random() > 0.05 else UNDEFINED for _ in range(size)]
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.portions import Amount
 
 from armillary import limits
 from armillary.errors import Failure, Kind
@@ -319,7 +320,7 @@ _PIECES = (
 ).split(" ")
 
 
-def test_fuzz_only_failures() -> None:
+def test_fuzz_only_failures(amount: Amount) -> None:
     seed = 20260215
     dice = random.Random(seed)
     good = [
@@ -327,7 +328,7 @@ def test_fuzz_only_failures() -> None:
         "SELECT c.a, c.b AS x, {n: c.a + 1, m: [c.b, -2]} FROM root c WHERE c.a BETWEEN 1 AND 2 ?? c.b ? true : false",
         "SELECT VALUE STARTSWITH(c.name, 'x', true) FROM c WHERE ARRAY_CONTAINS(c.tags, {a: 1}, true)",
     ]
-    for number in range(20_000):
+    for number in range(amount(20_000)):
         if number % 3 == 0:
             text = " ".join(dice.choices(_PIECES, k=dice.randrange(1, 30)))
         else:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from azure.cosmos import _base as sdk
 from azure.cosmos.auth import _get_authorization_header
+from support.portions import Amount
 
 from armillary.clock import VirtualClock
 from armillary.doors.sql.authentication import AccountKeys, Authenticator
@@ -253,7 +254,7 @@ def test_aad_of_the_emulator() -> None:
         refusal("GET", b"/", {b"authorization": bad})
 
 
-def test_fuzz_is_always_unauthorized() -> None:
+def test_fuzz_is_always_unauthorized(amount: Amount) -> None:
     seed = 20_240_603
     print("seed", seed)
     dice = random.Random(seed)
@@ -271,7 +272,7 @@ def test_fuzz_is_always_unauthorized() -> None:
     )
     valid.append(headers(token.encode()))
     route = parse_route(TARGET)
-    for _ in range(20_000):
+    for _ in range(amount(20_000)):
         given = dict(dice.choice(valid))
         name = dice.choice((b"authorization", b"authorization", b"authorization", b"x-ms-date"))
         text = bytearray(given[name])

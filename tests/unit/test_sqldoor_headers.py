@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from azure.cosmos._session import SessionContainer
+from support.portions import Amount
 
 from armillary.clock import VirtualClock
 from armillary.doors.sql import headers as h
@@ -218,7 +219,7 @@ def test_rendering() -> None:
     assert h.text({h.IF_MATCH: b"\xff"}, h.IF_MATCH) == "\xff"
 
 
-def test_fuzz_only_bad_requests() -> None:
+def test_fuzz_only_bad_requests(amount: Amount) -> None:
     seed = 20_240_605
     print("seed", seed)
     dice = random.Random(seed)
@@ -240,7 +241,7 @@ def test_fuzz_only_bad_requests() -> None:
         (b"if-match", lambda given: h.text(given, h.IF_MATCH), b'"a"'),
     ]
     session = (b"x-ms-session-token", h.session_token, b"0:1#57,3:2#80#1=40#2=17")
-    for number in range(40_000):
+    for number in range(amount(40_000)):
         name, read, valid = session if number % 2 else dice.choice(readers)
         text = bytearray(valid)
         for _ in range(dice.randrange(4)):

@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import pytest
 from azure.cosmos import _base as sdk
+from support.portions import Amount
 
 from armillary.doors.sql import routes
 from armillary.doors.sql.routes import RouteKind, parse_route, resolve
@@ -211,7 +212,7 @@ def test_remembered_feeds_are_bounded() -> None:
     assert all(len(path) <= 1024 for path in routes._feeds)
 
 
-def test_fuzz_only_client_failures_and_memory_changes_nothing() -> None:
+def test_fuzz_only_client_failures_and_memory_changes_nothing(amount: Amount) -> None:
     seed = 20_240_602
     print("seed", seed)
     dice = random.Random(seed)
@@ -220,7 +221,7 @@ def test_fuzz_only_client_failures_and_memory_changes_nothing() -> None:
         b"addresses", b"partitionkeydelete", b"a", b"b", b"", b"%41", b"%", b"%ff", b"AQAAAA==", b"?x",
         b"?$resolveFor=dbs/a/colls", b"\xff", b"\x00", "é".encode(), b"#", b"..",
     ]  # fmt: skip
-    for _ in range(20_000):
+    for _ in range(amount(20_000)):
         if dice.random() < 0.2:
             target = dice.randbytes(dice.randrange(40))
         else:

@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from support.portions import Amount
 
 from armillary.clock import VirtualClock
 from armillary.doors.sql.authorization import AAD, MASTER, READ_ONLY, Principal, Role, authorize, check_key
@@ -92,13 +93,13 @@ def test_every_changed_character_is_noticed() -> None:
         refused(tokens, changed)
 
 
-def test_fuzz_is_always_unauthorized() -> None:
+def test_fuzz_is_always_unauthorized(amount: Amount) -> None:
     seed = 20_240_604
     print("seed", seed)
     dice = random.Random(seed)
     tokens, _ = authority()
     valid = issue(tokens)
-    for _ in range(20_000):
+    for _ in range(amount(20_000)):
         text = list(valid)
         for _ in range(dice.randrange(1, 5)):
             text[dice.randrange(len(text) - 1)] = dice.choice("\x00;=&aA-_é\ud800")
