@@ -41,7 +41,8 @@ imports: .venv/.installed-dev
 site: .venv/.installed-dev
 	.venv/bin/zensical build --clean --strict
 
-# Each file's tests stay together: they share servers. The order is that of tests/conftest.py: what takes longest first. Seeds are fixed, so that a failure comes again.
+# Each file's tests stay together: they share servers. tests/conftest.py puts the files that take longest first. Seeds
+# are fixed, so that a failure comes again.
 tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
 	PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --hypothesis-profile ci $(ARGS)
 

@@ -12,9 +12,10 @@ from typing import Any
 from bson.binary import Binary
 from bson.int64 import Int64
 from support.mongo_house import document_in, frame_of
+from support.portions import Amount
 from support.process import ServerProcess
 
-ROUNDS = 6
+ROUNDS = 15  # a fifth of them in `make test`
 ACCOUNTS = 8
 MONEY = 100
 
@@ -79,12 +80,12 @@ class Client:
         self.server = self._start()
 
 
-def test_numbered_writes_are_done_once(tmp_path: Path, seed: int) -> None:
+def test_numbered_writes_are_done_once(tmp_path: Path, seed: int, amount: Amount) -> None:
     dice = random.Random(seed)
     client = Client(tmp_path / "bank", bytes(16))
     assert client.ask({"insert": "c", "documents": [{"_id": 1, "n": 0}]})["ok"] == 1.0
     written = 0
-    for _ in range(ROUNDS):
+    for _ in range(amount(ROUNDS)):
         for _ in range(dice.randrange(4)):
             command = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}], **client.next_number()}
             assert client.ask(command)["nModified"] == 1
@@ -117,12 +118,12 @@ def test_numbered_writes_are_done_once(tmp_path: Path, seed: int) -> None:
     ServerProcess.check(tmp_path / "bank")
 
 
-def test_transactions_are_whole(tmp_path: Path, seed: int) -> None:
+def test_transactions_are_whole(tmp_path: Path, seed: int, amount: Amount) -> None:
     dice = random.Random(seed + 1)
     client = Client(tmp_path / "bank", bytes(15) + b"\x01")
     client.ask({"insert": "c", "documents": [{"_id": each, "money": MONEY} for each in range(ACCOUNTS)]})
     moved = 0
-    for _ in range(ROUNDS):
+    for _ in range(amount(ROUNDS)):
         number = {**client.next_number(), "autocommit": False}
         giver, taker = dice.sample(range(ACCOUNTS), 2)
         for who, amount, starts in ((giver, -1, {"startTransaction": True}), (taker, 1, {})):

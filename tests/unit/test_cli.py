@@ -101,19 +101,6 @@ def test_a_directory_or_port_in_use_is_refused(start_server: StartServer, tmp_pa
     assert "Traceback" not in outcome.stderr
 
 
-def test_an_unknown_format_is_refused(start_server: StartServer) -> None:
-    server = start_server()
-    server.stop()
-    assert server.directory is not None
-    version = server.directory / "FORMAT"
-    kept = version.read_text()
-    version.write_text("armillary 99\n")
-    outcome = run_armillary("serve", "--data", str(server.directory), "--sql-port", "0")
-    assert outcome.returncode == 2
-    assert "format 99" in outcome.stderr
-    version.write_text(kept)
-
-
 def test_trust_says_nothing_of_a_certificate_of_another_origin(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     assert run_armillary("trust", "--data", str(directory)).returncode == 0

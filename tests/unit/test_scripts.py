@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 from support.house import House
+from support.portions import Amount
 
 from armillary import limits
 from armillary.account import feeds, items, procedures
@@ -291,20 +292,21 @@ async def test_increments_at_the_same_time(house: House) -> None:
     assert (await stored(house, container))[0]["n"] == len(done) + 1
 
 
-async def test_kills_in_the_middle_leave_no_trace(house: House, seed: int) -> None:
-    """Two hundred of them, four at the same time: neither items nor index nor feed know of any."""
+async def test_kills_in_the_middle_leave_no_trace(house: House, seed: int, amount: Amount) -> None:
+    """Many of them, four at the same time: neither items nor index nor feed know of any."""
     container = await house.container()
     await house.put(container, {"id": "kept", "pk": "a", "n": 1})
     before = await state(container)
     await house.account.jail.close()
     house.account.jail = killing = Killing(random.Random(seed))
-    for turn in range(50):
+    turns = amount(50)
+    for turn in range(turns):
         tries = [run(house, container, BULK, documents(12, key), key=key) for key in "abcd"]
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
         assert [getattr(each, "kind", each) for each in outcomes] == [Kind.SCRIPT_FAILED] * 4
         if turn % 10 == 0:
             assert await state(container) == before
-    assert killing.kills == 200
+    assert killing.kills == 4 * turns
     assert await state(container) == before
     for partition in container.partitions.values():
         assert await partition.read(lambda view: list(check_partition(view, container.schema, partition.range))) == []  # noqa: B023
