@@ -200,10 +200,18 @@ def item_terms(indexing: IndexingPolicy, header: ItemHeader, payload: bytes) -> 
     """The index terms of a stored item."""
     if not header.flags & FLAG_INDEXED:
         return _NO_TERMS
-    document = loaded(header.format, payload)
+    return loaded_terms(indexing, header, loaded(header.format, payload))
+
+
+def loaded_terms(indexing: IndexingPolicy, header: ItemHeader, document: Document) -> ItemTerms:
+    """The same of an item that is in the index and was loaded, as its format has it."""
     if header.format == FORMAT_JSON:
         return indexing.terms(document, header.ts)
     return bson_terms(indexing, document, header.ts)
+
+
+def loaded_id(form: int, document: Document) -> str:
+    return document["id"] if form == FORMAT_JSON else id_text(document.get(ID))
 
 
 def document_terms(indexing: IndexingPolicy, header: ItemHeader, document: Document) -> ItemTerms:

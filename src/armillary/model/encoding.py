@@ -69,8 +69,12 @@ def encode_term(value: Value) -> bytes:
     """
     kind = type(value)
     if kind is str:
+        text: str = value  # type: ignore[assignment]
+        # Most strings are short and plain. (The tag of a string is the character 0.)
+        if text.isascii() and len(text) <= _TERM_BODY_MAX and "\x00" not in text and "\x01" not in text:
+            return f"0{text}\x00".encode()
         # Every character takes a byte or more, so this many are enough to be cut; a megabyte need not be encoded.
-        text: str = value[: _TERM_BODY_MAX + 1]  # type: ignore[index, assignment]
+        text = text[: _TERM_BODY_MAX + 1]
         try:
             body = text.encode()
             if 0 in body or 1 in body:  # as ints: bytes in bytes makes an exception on its way, a microsecond
@@ -80,6 +84,8 @@ def encode_term(value: Value) -> bytes:
         if len(body) <= _TERM_BODY_MAX:
             return TAG_STRING + body + _END
         return TAG_STRING + body[:_TERM_BODY_MAX] + _CUT
+    if (kind is int and 0 < value <= EXACT_INT_MAX) or (kind is float and value > 0):  # type: ignore[operator]
+        return _pack_number(TAG_NUMBER, -value)  # type: ignore[operator]
     if kind is list:
         return ARRAY_MARK
     if kind is dict:

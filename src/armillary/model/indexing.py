@@ -22,7 +22,7 @@ from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.search_policies import FullTextPolicy, VectorPolicy, check_full_text_index, check_vector_index
 from armillary.model.shapes import INVALID_INPUT, members, shown
 from armillary.model.terms import ItemTerms as ItemTerms
-from armillary.model.terms import PathRule, TermWalk
+from armillary.model.terms import PathRule, Prefixes, TermWalk
 from armillary.model.terms import count_charged as count_charged
 
 CONSISTENT, NONE = "consistent", "none"
@@ -165,6 +165,12 @@ class IndexingPolicy:
     def plain_terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
         """Without those of a collection's indexes."""
         return ItemTerms([], 0) if self.mode == NONE else self._walk.terms(document, ts)
+
+    def term_keys(self, document: Mapping[str, Any], ts: int, prefixes: Prefixes, rid: bytes) -> list[bytes] | None:
+        """The keys that the terms of a small item are stored under, for deleting them; None: ask for the terms."""
+        if self.mode == NONE or self.fields:
+            return None
+        return self._walk.keys(document, ts, prefixes, rid)
 
     def with_fields(self, made: ItemTerms, document: Document) -> ItemTerms:
         """With those of a collection's indexes, which see the item as a document."""

@@ -36,6 +36,9 @@ _NODE_BYTES = 300  # what remembering a path takes beside its text
 _TYPE_MARK = "/$t"
 
 
+Prefixes = Mapping[str, bytes]  # what the keys of a path's terms begin with
+
+
 class ItemTerms(NamedTuple):
     terms: list[tuple[str, bytes]]  # (path, term), each pair once
     charged: int
@@ -216,6 +219,37 @@ class TermWalk:
         if self._has_more:
             charged += self._add_more(terms, document, ts)
         return ItemTerms(terms, charged)
+
+    def keys(self, document: Mapping[str, Any], ts: int, prefixes: Prefixes, rid: bytes) -> list[bytes] | None:
+        """The keys of an item's terms, some perhaps twice: what `terms` gives, without the list in between and without
+        a count. For small items, since it does not give way. None: the policy asks for more than a walk finds."""
+        if self._has_more:
+            return None
+        if self._memo_bytes > limits.INDEX_MEMO_BYTES_MAX:
+            self._forget()
+        keys = [prefixes[TS_PATH] + _ts_term(ts)[1] + rid]
+        waiting: list[tuple[_Node, Any]] = [(self._root, document)]
+        while waiting:
+            node, value = waiting.pop()
+            known = node.below
+            if type(value) is dict:
+                for name, inner in value.items():
+                    child = known.get(name)
+                    if child is None:
+                        child = self._see(node, name)
+                    if child.is_indexed:
+                        keys.append(prefixes[child.path] + encode_term(inner) + rid)
+                    kind = type(inner)
+                    if (kind is dict or kind is list) and not child.is_dead:
+                        waiting.append((child, inner))
+            else:
+                child = known.get(None) or self._see(node, None)
+                if child.is_indexed and value:  # a path without terms may have no prefix
+                    prefix = prefixes[child.path]
+                    keys += [prefix + encode_term(inner) + rid for inner in value]
+                if not child.is_dead:
+                    waiting += [(child, inner) for inner in value if type(inner) is dict or type(inner) is list]
+        return keys
 
     def _add_more(self, terms: list[tuple[str, bytes]], document: Mapping[str, Any], ts: int) -> int:
         """What only some policies ask for. Returns how many terms are charged for it."""

@@ -65,8 +65,8 @@ class Change(NamedTuple):
     item_id: str
 
 
-def pack_tombstone(kind: int, deleted_s: int, epk: bytes, item_id: str) -> bytes:
-    return _TOMBSTONE.pack(kind, deleted_s, len(epk)) + epk + item_id.encode()
+def pack_tombstone(kind: int, deleted_s: int, epk: bytes, item_id: bytes) -> bytes:
+    return _TOMBSTONE.pack(kind, deleted_s, len(epk)) + epk + item_id
 
 
 def unpack_change(key: bytes, value: bytes) -> Change:

@@ -33,6 +33,7 @@ from armillary.storage.engine import Store, Txn, View
 from armillary.work import Check
 
 T = TypeVar("T")
+W = TypeVar("W", bound=Writer)
 Guard = Callable[[View], None]
 Done = tuple[list[Outcome], Writer, bytes | None]  # what a transaction did, and the record that it kept of it
 
@@ -200,12 +201,13 @@ class Partition:
             self.records.note(record.key, kept)
         return outcomes
 
-    async def transact(self, fn: Callable[[Txn, Writer], T]) -> T:
-        """A transaction whose operations are worked out while it runs, which may be more than once."""
+    async def transact(self, fn: Callable[[Txn, W], T], kind: type[W] | None = None) -> T:
+        """A transaction whose operations are worked out while it runs, which may be more than once. `kind`: of a writer
+        that does more than the partition's own."""
 
         def run(txn: Txn) -> tuple[T, Writer]:
-            writer = self._writer(txn)
-            result = fn(txn, writer)
+            writer = self._writer(txn, kind)
+            result = fn(txn, writer)  # type: ignore[arg-type]
             writer.finish()
             return result, writer
 
@@ -267,13 +269,14 @@ class Partition:
             kept = put_record(txn, record, outcomes, self._clock.now_s(), self.records.older_keys(record))
         return outcomes, writer, kept
 
-    def _writer(self, txn: Txn) -> Writer:
+    def _writer(self, txn: Txn, kind: type[Writer] | None = None) -> Writer:
         self._check_open()
         head = log.load_head(txn, self._first_number, self._first_lsn)
         if head.lsn >= self.reached_lsn:
             self.reached_lsn = head.lsn + 1
         schema = self._schema.as_it_is()
-        kind = Writer if schema.cap is None else CappedWriter
+        if kind is None:
+            kind = Writer if schema.cap is None else CappedWriter
         return kind(txn, schema, head, self._paths, self._presence, self._clock.now_s(), self.range)
 
     def _remember(self, writer: Writer) -> None:

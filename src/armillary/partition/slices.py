@@ -16,11 +16,15 @@ class Slice:
         self._elapsed_s = clock.elapsed_s
         self._until_s = clock.elapsed_s() + limits.UPKEEP_SECONDS
         self._left_bytes = limits.UPKEEP_BYTES
+        self.is_over = False
 
     def takes(self, size_bytes: int) -> bool:
         """Count something that was done; whether more may follow."""
         self._left_bytes -= size_bytes
-        return self._left_bytes > 0 and self._elapsed_s() < self._until_s
+        if self._left_bytes > 0 and self._elapsed_s() < self._until_s:
+            return True
+        self.is_over = True
+        return False
 
 
 Entry = TypeVar("Entry", bytes, tuple[bytes, bytes])

@@ -17,7 +17,7 @@ from armillary.partition.partition import Partition
 from armillary.partition.presence import Presence, paths_of
 from armillary.partition.schema import Schema
 from armillary.partition.slices import Slice
-from armillary.partition.writer import Writer
+from armillary.partition.sweeper import Sweeper
 from armillary.storage.engine import Txn, View
 
 _LOOK_EVERY = 16  # entries of the log between two looks at the clock
@@ -41,7 +41,7 @@ class Sweep:
     async def go_on(self, transactions: int = 1) -> int:
         """Have so many transactions under way, and wait for the first of them. Returns how many items it deleted."""
         while len(self._pending) < transactions and not self._is_over:
-            self._pending.append(asyncio.ensure_future(self._partition.transact(self._batch)))
+            self._pending.append(asyncio.ensure_future(self._partition.transact(self._batch, Sweeper)))
         try:
             return await self._pending[0]
         except BaseException:
@@ -51,20 +51,23 @@ class Sweep:
         finally:
             self._pending.popleft()
 
-    def _batch(self, txn: Txn, writer: Writer) -> int:
+    def _batch(self, txn: Txn, sweeper: Sweeper) -> int:
         if self._is_over:
             return 0
-        slice_ = Slice(self._partition.clock)
-        deleted = looked = 0
-        for key, _ in islice(txn.scan(self._next_key, self._end_key), limits.SWEEP_ITEMS_MAX):
+        slice_, entries = Slice(self._partition.clock), txn.scan(self._next_key, self._end_key)
+        left, removed = limits.SWEEP_ITEMS_MAX, 0
+        keys: list[bytes] = []
+        while left and not slice_.is_over:
+            if not keys:
+                keys = [key for key, _ in islice(entries, min(left, limits.SWEEP_PORTION_ITEMS))]
+            if not keys:
+                self._is_over = True
+                break
+            looked_at, gone = sweeper.expire([key[-layout.RID_BYTES :] for key in keys], slice_)
             # Not from the beginning of the space again: what was just deleted there would be passed over each time.
-            self._next_key = key + b"\x00"
-            size_bytes = writer.expire(int.from_bytes(key[-layout.RID_BYTES :], "big"))
-            deleted, looked = deleted + (size_bytes > 0), looked + 1
-            if not slice_.takes(size_bytes):
-                return deleted
-        self._is_over = looked < limits.SWEEP_ITEMS_MAX
-        return deleted
+            self._next_key = keys[looked_at - 1] + b"\x00"
+            left, removed, keys = left - looked_at, removed + gone, keys[looked_at:]
+        return removed
 
 
 async def sweep_expired(partition: Partition, now_s: float) -> int:

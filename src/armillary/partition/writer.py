@@ -13,6 +13,7 @@ from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, items, layout
 from armillary.model.bson_values import encode
 from armillary.model.encoding import (
+    FIXED_HEADER_BYTES,
     FLAG_INDEXED,
     FORMAT_BSON,
     FORMAT_JSON,
@@ -20,6 +21,7 @@ from armillary.model.encoding import (
     lsn_of,
     pack_item,
     payload_of,
+    place_of,
     unpack_header,
 )
 from armillary.model.indexing import ItemTerms, count_charged
@@ -320,27 +322,36 @@ class Writer:
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
         """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""
         work.spend(_OPERATION_UNITS)
-        txn = self._txn
         header, payload = unpack_header(stored), payload_of(stored)
         terms = self._terms_of(header, payload)
-        delete_terms(txn, self._term_prefix, terms.terms, number)
+        delete_terms(self._txn, self._term_prefix, terms.terms, number)
         for constraint, values in entries_in(self._schema, header, payload):
             work.spend(10)
-            txn.delete(layout.unique_key(epk, constraint, values))
-        self._delete_expiry(header, number)
-        txn.delete(layout.item_key(number))
-        txn.delete(layout.id_key(epk, item_id))
-        txn.delete(layout.member_key(epk, number))
-        txn.delete(layout.change_key(header.lsn, header.step, number))
-        tombstone = log.pack_tombstone(kind, int(self._now_s), epk, item_id)
+            self._txn.delete(layout.unique_key(epk, constraint, values))
+        self._take_out(header, item_id, number.to_bytes(layout.RID_BYTES, "big"), stored, kind, [])
+        return terms.charged + self._schema.unique.count
+
+    def _take_out(
+        self, header: ItemHeader, item_id: str, rid: bytes, stored: bytes, kind: int, keys: list[bytes]
+    ) -> None:
+        """Take an item out of the spaces that all items are in, and the tombstone's entry in the log; `keys`: what else
+        of it is to be deleted."""
+        txn, epk, name = self._txn, header.epk, item_id.encode()
+        place = layout.CHANGES + place_of(stored) + rid
+        keys += (layout.ITEMS + rid, layout.IDS + epk + name, layout.MEMBERS + epk + rid, place)
+        when = expires_s(header, self._schema.rules_of(header).default_ttl)
+        if when is not None:
+            keys.append(layout.EXPIRY + when.to_bytes(8, "big") + rid)
+        txn.delete_many(keys)
+        number = int.from_bytes(rid, "big")
+        tombstone = log.pack_tombstone(kind, int(self._now_s), epk, name)
         txn.put(layout.change_key(self._lsn, self._next_step(), number), tombstone)
-        self._resize_stored(epk, -1, -len(payload))
+        self._resize_stored(epk, -1, FIXED_HEADER_BYTES + len(epk) - len(stored))
         if self._schema.keeps_events:
             self._note_event(events.DELETE, epk, number, documents.bson_document(stored), None)
         if self._schema.versions_number:
             deleted = versions.EXPIRED if kind == log.ITEM_EXPIRED else versions.DELETED
             self._note_version(deleted, epk, number, stored)
-        return terms.charged + self._schema.unique.count
 
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
         """Give a draft its lsn, etag and system properties, and enter it in the log."""
@@ -459,19 +470,6 @@ class Writer:
             self._txn.put(key, value)
         self.head.item_count += items_added
         self.head.size_bytes += bytes_added
-
-    # Time to live.
-
-    def expire(self, number: int) -> int:
-        """Remove an item if its time is over. Returns its size; 0: it is gone, or lives by the present rules."""
-        stored = self._txn.get(layout.item_key(number))
-        if stored is None:
-            return 0
-        header = unpack_header(stored)
-        if self._schema.is_live(header, self._now_s):
-            return 0
-        self._remove(header.epk, documents.item_id(stored), number, stored, log.ITEM_EXPIRED)
-        return len(stored)
 
     # A change of rules (index policy or default time to live) working through the stored items.
 

@@ -39,6 +39,8 @@ class Txn(View, Protocol):
     def delete(self, key: bytes) -> None:
         """Deleting what is not there is fine."""
 
+    def delete_many(self, keys: Iterable[bytes]) -> None: ...
+
     def delete_range(self, low: bytes, high: bytes) -> None: ...
 
 

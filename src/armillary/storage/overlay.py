@@ -59,8 +59,12 @@ class Layer:
         """Make `later` part of this layer, and say about how many bytes it holds."""
         for low, high in later.cleared:
             self.clear(low, high)
-        writes = later.writes
-        self.writes.update(writes)
+        self.writes.update(later.writes)
+        return later.size_bytes()
+
+    def size_bytes(self) -> int:
+        """About how much it holds."""
+        writes = self.writes
         return sum(map(len, writes)) + sum(map(len, filter(None, writes.values())))
 
     def entries(self, low: bytes, high: bytes) -> list[tuple[bytes, bytes | None]]:
@@ -127,6 +131,11 @@ class OverlayTxn:
 
     def delete(self, key: bytes) -> None:
         self._writes[self._prefix + key] = None
+
+    def delete_many(self, keys: Iterable[bytes]) -> None:
+        writes, prefix = self._writes, self._prefix
+        for key in keys:
+            writes[prefix + key] = None
 
     def delete_range(self, low: bytes, high: bytes) -> None:
         self._layer.clear(self._prefix + low, self._prefix + high)

@@ -251,8 +251,12 @@ class RocksEngine:
                 if not isinstance(error, Exception):
                     break  # the interpreter is being stopped: keep what was done, run no more
                 continue
-            if len(layer.writes) > limits.GROUP_WRITES_MAX and group.is_empty():
-                group, size_bytes = layer, limits.GROUP_BYTES_MAX
+            if group.is_empty():
+                # Nothing to join it with. A large one is a group of its own.
+                group = layer
+                size_bytes = (
+                    layer.size_bytes() if len(layer.writes) <= limits.GROUP_WRITES_MAX else limits.GROUP_BYTES_MAX
+                )
             else:
                 size_bytes += group.absorb(layer)
             answers.append(Answer(future, result, None))
