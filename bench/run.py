@@ -17,7 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import compare, feed, gremlin, imports, load, mongo, queries, report, scripts, servers, snapshots, splits
+from bench import (
+    compare,
+    expiry,
+    feed,
+    gremlin,
+    imports,
+    load,
+    mongo,
+    queries,
+    report,
+    scripts,
+    servers,
+    snapshots,
+    splits,
+)
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
@@ -190,6 +204,7 @@ SECTIONS: dict[str, Measure] = {
     "gremlin": gremlin.measure,
     "scripts": scripts.measure,
     "import": imports.measure,
+    "expiry": expiry.measure,
     "feed": feed.measure,
     "snapshots": snapshots.measure,
 }
