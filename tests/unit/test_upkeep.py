@@ -19,6 +19,7 @@ from armillary.account import containers, items
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.items import ItemOptions, Member
+from armillary.account.rounds import Rounds
 from armillary.clock import SystemClock, VirtualClock
 from armillary.model import layout
 from armillary.partition import log, slices, upkeep
@@ -231,3 +232,38 @@ async def test_requests_go_on_while_a_wide_item_is_written_and_restated(tmp_path
     await account.close()
     await engine.close()
     assert min(counted.values()) > 8, counted
+
+
+async def test_upkeep_of_many_partitions_holds_the_loop_for_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two turns of the event loop so many partitions are looked at as a slice of time allows, and no more jobs
+    go on than may be under way."""
+    house = await House.open()
+    container = await house.container(throughput_ru=1_000_000, defaultTtl=-1)
+    count_all = len(container.partitions)
+    assert count_all >= 100
+    house.clock.step_s = 0.001
+    rounds = house.account.rounds
+    done = {"looked at": 0, "gone on": 0}
+    due, step = Rounds._due, Rounds._step
+
+    def count_due(self: Rounds, *given: Any) -> Any:
+        done["looked at"] += 1
+        return due(self, *given)
+
+    async def count_step(self: Rounds, job: Any) -> bool:
+        done["gone on"] += 1
+        return await step(self, job)
+
+    monkeypatch.setattr(Rounds, "_due", count_due)
+    monkeypatch.setattr(Rounds, "_step", count_step)
+    longest, before = dict.fromkeys(done, 0), dict(done)
+    keeping_up = asyncio.create_task(rounds.keep_up())
+    while not keeping_up.done():
+        await asyncio.sleep(0)
+        for name, count in done.items():
+            longest[name], before[name] = max(longest[name], count - before[name]), count
+    await keeping_up
+    assert min(done.values()) >= count_all, done
+    assert longest["looked at"] <= limits.COPY_SLICE_SECONDS / 0.001 + 1, longest
+    assert longest["gone on"] <= limits.UPKEEP_AT_ONCE, longest
+    await house.close()
