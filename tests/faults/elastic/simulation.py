@@ -218,7 +218,7 @@ class SimulatedStore:
     def at_hand(self) -> View | None:
         return self._engine.at_hand(self._number)
 
-    def keep(self) -> Kept:
+    async def keep(self) -> Kept:
         return self._engine.keep(self._number)
 
     def loader(self) -> Loader:
