@@ -329,6 +329,7 @@ WORK_SLICE_UNITS = 20_000  # between two turns of the event loop: about 2 ms
 PATCH_CONDITION_UNITS_MAX = 20_000  # in the transaction that writes; longer ones are judged before it
 WORK_PORTION = 500  # elements of a long list that are gone through between two counts
 WORK_AT_ONCE_BYTES = 4 * KB  # an item as sent: of a smaller one the terms are made without counting, in about 0.3 ms
+WORK_AT_ONCE_BSON_BYTES = 96 * KB  # of a document: a larger one is decoded in portions of half of that, 1 ms each
 WORK_UNIT_BYTES = 256  # of values that are made or compared as a whole, for one unit
 WORK_BYTES_MAX = 128 * MB  # of values that one evaluation holds while it makes them
 WORK_ATOMIC_UNITS = 200_000  # inside a transaction, which cannot give way: about 20 ms

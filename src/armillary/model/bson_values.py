@@ -25,6 +25,8 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
+from armillary import limits
+from armillary.model.bson_portions import decode_in_portions
 from armillary.work import spend
 
 Document = dict[str, Any]
@@ -62,6 +64,8 @@ MISSING: Final = Missing()
 
 def decode(encoded: bytes) -> Document:
     if len(encoded) > _LARGE_BYTES:
+        if len(encoded) > limits.WORK_AT_ONCE_BSON_BYTES:
+            return decode_in_portions(encoded, CODEC)
         spend(len(encoded) // _DECODED_UNIT_BYTES)
     return bson.decode(encoded, CODEC)
 

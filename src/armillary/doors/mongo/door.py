@@ -289,7 +289,10 @@ class MongoDoor:
         is_refused = False
         failed: Failure | None = None
         try:
-            request = read_request(envelope, is_known=not client.is_stranger)
+            if len(envelope.content) <= limits.WORK_AT_ONCE_BSON_BYTES:
+                request = read_request(envelope, is_known=not client.is_stranger)
+            else:  # gives way while it is decoded
+                request = await work.run(lambda: read_request(envelope, is_known=not client.is_stranger))
             name = next(iter(request.body), "")
             call = Call(self, client, name, request)
             running = self._run(call, begun_s)
