@@ -13,6 +13,7 @@ import orjson
 import pytest
 from support.waiting import until
 
+from armillary import limits, work
 from armillary.account import containers, items
 from armillary.account.account import Account
 from armillary.account.check import check_account
@@ -25,7 +26,7 @@ from armillary.model import layout
 from armillary.model.encoding import payload_of
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
-from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence
+from armillary.partition.presence import PRESENCE_KEY, Presence, load_presence, paths_of
 from armillary.partition.upkeep import Look
 from armillary.storage.engine import Engine, Txn, View
 from armillary.storage.memory import MemoryEngine
@@ -284,3 +285,15 @@ async def test_a_store_of_before_is_looked_at_once_it_is_opened() -> None:
     assert len(problems) == 31 and all("/b" in problem for problem in problems)
     await account.close()
     await engine.close()
+
+
+def test_the_paths_of_a_wide_item_are_counted_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """180,000 of them took 70 ms of one piece; now readers have their turn."""
+    terms = [(f"/p{number}", b"") for number in range(20_000)]
+    few = Presence(1, 1, 1, frozenset(["/p1", "/p2", "/q"]))
+    spent: list[int] = []
+    monkeypatch.setattr(work, "spend", spent.append)
+    assert not few.holds(1, terms)
+    assert few.after_item(1, terms, 2).paths == {"/p1", "/p2"}
+    assert len(paths_of(terms)) == limits.PRESENCE_PATHS_MAX
+    assert sum(spent) >= 3 * 20_000 and max(spent) <= limits.WORK_SLICE_UNITS

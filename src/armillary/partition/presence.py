@@ -14,11 +14,12 @@ generation than the head's says nothing; so it is in stores of format 2, whose h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import orjson
 
-from armillary import limits
+from armillary import limits, work
 from armillary.model import layout
 from armillary.partition.log import Head
 from armillary.storage.engine import Txn, View
@@ -41,7 +42,7 @@ class Presence(NamedTuple):
     def holds(self, rules_number: int, terms: Terms) -> bool:
         """Whether an item with these terms changes nothing. What is stored may have fewer paths by now, if its
         generation is the same; the caller makes sure of that."""
-        return self.rules_number == rules_number and self.stage == SETTLED and dict(terms).keys() >= self.paths
+        return self.rules_number == rules_number and self.stage == SETTLED and _found(terms).keys() >= self.paths
 
     def after_item(self, rules_number: int, terms: Terms, lsn: int) -> Presence:
         """What is known when one more item follows these rules and has these terms."""
@@ -49,11 +50,11 @@ class Presence(NamedTuple):
         if known.rules_number != rules_number:
             # The first item under new rules. All others will be restated, so each is seen once.
             known = Presence(known.generation + 1, rules_number, lsn, frozenset(), RESTATING)
-        found = dict(terms)
+        found = _found(terms)
         sought = known.sought
         if known.stage != SETTLED:
-            sought = paths_of(terms) if sought is None else sought.intersection(found)
-        return known._replace(paths=known.paths.intersection(found), sought=sought)
+            sought = paths_of(terms) if sought is None else sought & found.keys()
+        return known._replace(paths=known.paths & found.keys(), sought=sought)
 
     def begun(self, rules_number: int) -> Presence:
         """A look at all items begins."""
@@ -157,5 +158,15 @@ def load_presence(view: View) -> Presence | None:
 
 def paths_of(terms: Terms) -> frozenset[str]:
     """The paths that may be remembered: the first so many that an ORDER BY can name."""
-    paths = [path for path in dict(terms) if "/[]" not in path]
-    return frozenset(paths[: limits.PRESENCE_PATHS_MAX])
+    paths = (path for path in _found(terms) if "/[]" not in path)
+    return frozenset(islice(paths, limits.PRESENCE_PATHS_MAX))
+
+
+def _found(terms: Terms) -> dict[str, bytes]:
+    """The paths that terms are under, each once. May give way if there are many."""
+    if len(terms) <= limits.WORK_PORTION:
+        return dict(terms)
+    found: dict[str, bytes] = {}
+    for portion in work.portions(terms, 3):
+        found.update(portion)
+    return found
