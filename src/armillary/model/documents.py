@@ -26,8 +26,10 @@ from armillary.model.indexing import IndexingPolicy, ItemTerms
 from armillary.model.keys import Key, PartitionKeyDefinition
 from armillary.model.resources import item_rid_text
 from armillary.model.unique import UniqueKeyPolicy
+from armillary.work import spend
 
 _NUMBER_BYTES = layout.RID_BYTES
+_LOADED_UNIT_BYTES = 5  # of JSON with many short members, the slowest: about 100 ns
 _NO_TERMS = ItemTerms([], 0)
 
 
@@ -258,5 +260,8 @@ def stored_unique_entries(
 def loaded(form: int, payload: bytes) -> dict[str, Any]:
     """What is stored behind a header, as its format has it."""
     if form == FORMAT_JSON:
-        return orjson.loads(payload)  # type: ignore[no-any-return]
+        document: dict[str, Any] = orjson.loads(payload)
+        if len(payload) > limits.WORK_AT_ONCE_BYTES:
+            spend(len(payload) // _LOADED_UNIT_BYTES)  # afterwards: it cannot be divided, and others wait already
+        return document
     return _decoded(payload)

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 # Units of work.
 _POSITION_UNITS: Final = 10
+_DOT_UNITS: Final = 4
 _EDGE_UNITS: Final = 30
 _AREA_UNITS: Final = 20
 _NEAR_UNITS: Final = 10
@@ -95,7 +96,7 @@ def _point(coordinates: list[Any], is_planar: bool, _is_trusted: bool) -> Shape:
 
 def _line(coordinates: list[Any], is_planar: bool, _is_trusted: bool) -> Shape:
     places = [_position(each, is_planar) for each in coordinates]
-    if len(places) < 2 or len(set(places)) < 2:
+    if len(places) < 2 or places.count(places[0]) == len(places):
         raise InvalidShape("A LineString must have at least 2 different positions.")
     return Shape("LineString", is_planar, lines=(_chain(places, is_planar),))
 
@@ -158,9 +159,10 @@ def _rings(given: Any, is_planar: bool, is_trusted: bool) -> tuple[Ring, ...]:
 
 
 def _chain(places: Sequence[Coordinates], is_planar: bool) -> Ring:
-    kept = [place for index, place in enumerate(places) if index == 0 or place != places[index - 1]]
+    kept = [place for index, place in enumerate(paced(places, 1)) if index == 0 or place != places[index - 1]]
     vectors = [vector(place, is_planar) for place in paced(kept, _POSITION_UNITS)]
-    if not is_planar and any(dot(first, last) < _ANTIPODAL for first, last in itertools.pairwise(vectors)):
+    pairs = itertools.pairwise(vectors)
+    if not is_planar and any(dot(first, last) < _ANTIPODAL for first, last in paced(pairs, _DOT_UNITS)):
         raise InvalidShape("An edge must be shorter than half the way around the earth.")
     edges = tuple([edge(first, last, is_planar) for first, last in itertools.pairwise(vectors)])
     is_ring = len(kept) > 3 and kept[0] == kept[-1]
