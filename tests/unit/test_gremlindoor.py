@@ -422,6 +422,41 @@ async def test_graphs_made_on_first_use() -> None:
         await house.close()
 
 
+WRITES = [
+    "g.addV('p').property('id','2').property('pk','x')",
+    "g.inject(1).addV('p').property('id','2').property('pk','x')",
+    "g.V().map(__.addV('p').property('id','2').property('pk','x'))",
+    "g.V('none').fold().coalesce(unfold(), addV('p').property('id','2').property('pk','x'))",
+    "g.mergeV([id:'2',pk:'x'])",
+    "g.V('1').addE('k').to(g.V('1'))",
+    "g.V().drop()",
+    "g.V().properties('n').drop()",
+    "g.V().property('n',2)",
+    "g.V().sideEffect(drop())",
+    "g.V().union(drop())",
+    "g.V().where(drop())",
+    "g.V().not(property('n',2))",
+    "g.V().choose(hasLabel('p'), drop(), identity())",
+    "g.V().repeat(sideEffect(property('n',2))).times(1)",
+    "g.V().until(drop()).repeat(identity())",
+    "g.V().emit(property('n',2)).repeat(out())",
+    "g.V().group().by(sideEffect(property('n',2)))",
+    "g.V().order().by(sideEffect(property('n',2)).values('n'))",
+    "g.V().match(__.as('a').property('n',2).as('b'))",
+]
+
+
+async def test_no_step_writes_with_a_read_only_key() -> None:
+    house = await GremlinHouse.open()
+    await house.graph(partitionKey={"paths": ["/pk"]})
+    await house.run("g.addV('p').property('id','1').property('pk','x').property('n',1)")
+    before = await house.run("g.V().valueMap(true)")
+    for script in WRITES:
+        assert (await house.refusal(script, house.friend(is_read_only=True)))[:2] == (500, 403), script
+        assert await house.run("g.V().valueMap(true)") == before, script
+    await house.close()
+
+
 def test_every_kind_has_a_row() -> None:
     assert set(ROWS) == set(Kind)
 

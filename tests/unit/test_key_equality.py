@@ -436,3 +436,33 @@ async def test_gremlin_partitions() -> None:
     assert Key() == NO_KEY
     assert [problem async for problem in check_account(house.engine, VirtualClock())] == []
     await house.close()
+
+
+TEXTS = [
+    ("[9007199254740993]", "9007199254740992", 201),  # one double
+    ("[123456789012345678901234567890]", "1.2345678901234568e29", 201),
+    ("[1e-400]", "0", 201),
+    ("[1e400]", "1e400", 400),
+    ("[NaN]", "null", 400),
+    ('["\\ud800"]', '"\\ud800"', 400),  # half of a pair
+    ('["\\u0000"]', '"\\u0000"', 201),
+    ('["\\u0000"]', '""', 400),
+    ("[{}]", "null", 400),
+    ("[-0.0]", "0", 400),
+    ('\ufeff["p"]', '"p"', 400),
+    (' [ "p" ]\t', '"p"', 201),
+    ('["p"]["q"]', '"p"', 400),
+    ('["q"]', '"q","pk":"p"', 400),  # the last of two members counts
+    ('["p"]', '"q","pk":"p"', 201),
+    ('["p",{}]', '"p"', 400),
+    ("[]", '"p"', 400),
+]
+
+
+async def test_texts_of_keys(world: World) -> None:
+    for number, (given, own, status) in enumerate(TEXTS):
+        item = orjson.Fragment(b'{"id":"text%d","pk":%b}' % (number, own.encode()))
+        said, _ = await world.ask("POST", "c/docs", item, x_ms_documentdb_partitionkey=given)
+        assert said == status, (given, own)
+        found, _ = await world.ask("GET", f"c/docs/text{number}", x_ms_documentdb_partitionkey=given)
+        assert (found == 200) is (status == 201), (given, own)

@@ -218,6 +218,23 @@ async def test_no_command_touches_what_others_have(world: World) -> None:
         {"profile": 2},
         {"profile": 0, "slowms": 1},
         {"find": "c", "lsid": LSID, "readConcern": {"level": "snapshot"}},
+        {"aggregate": "c", "pipeline": [{"$facet": {"a": [{"$out": "d"}]}}], "cursor": {}},
+        {
+            "aggregate": "c",
+            "pipeline": [{"$lookup": {"from": "c", "pipeline": [{"$merge": "d"}], "as": "x"}}],
+            "cursor": {},
+        },
+        {"aggregate": "c", "pipeline": [{"$unionWith": {"coll": "c", "pipeline": [{"$out": "d"}]}}], "cursor": {}},
+        {"aggregate": "c", "pipeline": [{"$match": {"_id": -1}}, {"$out": "d"}], "cursor": {}},
+        {"explain": {"findAndModify": "c", "query": {}, "remove": True}, "verbosity": "executionStats"},
+        {"explain": {"update": "c", "updates": [UPDATE]}, "verbosity": "allPlansExecution"},
+        {"validate": "c", "repair": True},
+        {"fsync": 1, "lock": True, "$db": "admin"},
+        {"killSessions": [{**LSID, "uid": b"x" * 32}]},
+        {"endSessions": [LSID, OWN_LSID]},
+        {"abortTransaction": 1, "lsid": LSID, "txnNumber": Int64(9), "autocommit": False, "$db": "admin"},
+        {"killCursors": "c", "cursors": "cursors", "lsid": LSID},
+        {"listIndexes": "new"},
     ],
 )
 async def test_other_ways_to_what_others_have(world: World, body: dict[str, Any]) -> None:

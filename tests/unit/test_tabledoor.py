@@ -346,6 +346,42 @@ async def test_signatures_of_a_table(house: TableHouse, given: dict[str, str], e
     assert (answer.status, header(answer, "x-ms-error-code") or "") == expected
 
 
+@pytest.mark.parametrize(
+    ("method", "target", "body", "more"),
+    [
+        ("GET", "/people(PartitionKey=%27a%27,RowKey='1')", "", {}),
+        ("GET", "/people(RowKey='1',PartitionKey='a')", "", {}),
+        ("GET", "/people(PartitionKey='b',RowKey='1',PartitionKey='a')", "", {}),
+        ("GET", "/people(PartitionKey='b%27%27',RowKey='1')", "", {}),
+        ("GET", "/people(PartitionKey='a',RowKey='1')", "", {"spk": "a"}),  # twice in the query
+        ("GET", "/people(PartitionKey='a',RowKey='1')", "", {"SPK": "a", "EPK": "a"}),
+        ("GET", "/people()", "", {"NextPartitionKey": "a", "NextRowKey": "1"}),
+        ("POST", "/people", '{"PartitionKey":"a","RowKey":"9"}', {}),
+        ("POST", "/people", '{"PartitionKey":"b","RowKey":"9","PartitionKey":"a"}', {}),
+        ("PUT", "/people(PartitionKey='b',RowKey='1')", '{"PartitionKey":"a","RowKey":"1","x":1}', {}),
+        ("POST", "/people(PartitionKey='a',RowKey='1')", "", {"x-http-method": "DELETE"}),
+        ("GET", "/people", "", {"comp": "acl"}),
+        ("DELETE", "/Tables('people')", "", {}),
+    ],
+)
+async def test_no_way_leads_out_of_the_keys_of_a_signature(
+    house: TableHouse, method: str, target: str, body: str, more: dict[str, str]
+) -> None:
+    for key in "ab":
+        await house.ask("POST", "/people", {"PartitionKey": key, "RowKey": "1"})
+    headers = {b"host": b"localhost", b"content-type": b"application/json", b"if-match": b"*"}
+    headers |= {name.encode(): value.encode() for name, value in more.items() if name.startswith("x-")}
+    query = table_signature(house, spk="b", epk="b")
+    query += "".join(f"&{name}={value}" for name, value in more.items() if not name.startswith("x-")).encode()
+    answer = await house.send(method, target.encode() + b"?" + query, headers, body.encode())
+    assert answer.status in (400, 403), answer.body
+    left = orjson.loads((await house.ask("GET", "/people()")).body)["value"]
+    assert sorted((each["PartitionKey"], each["RowKey"], "x" in each) for each in left) == [
+        ("a", "1", False),
+        ("b", "1", False),
+    ]
+
+
 async def test_a_signature_limits_a_query_to_its_keys(house: TableHouse) -> None:
     for key in "abc":
         for row in "12":

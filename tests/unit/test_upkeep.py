@@ -192,8 +192,8 @@ async def test_point_reads_while_a_wide_item_is_written_by_the_clock(tmp_path: P
             await asyncio.sleep(0)
             longest_s = max(longest_s, time.thread_time() - begun_s)
 
-    document = {"id": "w", "pk": "x", **{f"p{number}": number for number in range(50_000)}}
-    again = {**document, **{f"p{number}": -number for number in range(50_000)}}
+    document = {"id": "w", "pk": "x", **{f"p{number}": number for number in range(100_000)}}
+    again = {**document, **{f"p{number}": -number for number in range(100_000)}}
     reading = asyncio.create_task(read())
     for each in (document, again):
         await items.upsert(container, each, options, clock)
