@@ -35,9 +35,8 @@ class _Execution(Protocol):
 
 class JoinedItem:
     __slots__ = (
-        "_derived",
+        "_held",
         "_is_small",
-        "_made_bytes",
         "_rows",
         "given",
         "is_counted",
@@ -55,8 +54,8 @@ class JoinedItem:
         self.number = 0  # rows made so far
         self.number_before = given
         self.is_counted = given > 0  # in the charge
-        self._made_bytes = 0  # of what is held to make the next rows
-        self._derived: dict[Any, Any] | None = None
+        # What is held to make the next rows: its bytes, and what was computed of large values.
+        self._held: tuple[int, dict[Any, Any] | None] | None = None
 
     def give(
         self,
@@ -69,8 +68,8 @@ class JoinedItem:
     ) -> tuple[int, bool]:
         """Add rows, as far as they go into the page. Returns the size of the page and whether it is over."""
         is_small = self._is_small
-        if self._made_bytes or self._derived is not None:
-            run.made_bytes, run.derived = self._made_bytes, self._derived
+        if self._held is not None:
+            run.made_bytes, run.derived = self._held
             is_small = False
         seen_makings = makings[0]
         progress = execution.progress
@@ -108,6 +107,6 @@ class JoinedItem:
             return size_bytes, False
         finally:
             self.number = number
-            if makings[0] != seen_makings or self._made_bytes or self._derived is not None:
-                self._made_bytes, self._derived = run.made_bytes, run.derived
+            if makings[0] != seen_makings or self._held is not None:
+                self._held = run.made_bytes, run.derived
                 end_item(run, 0)

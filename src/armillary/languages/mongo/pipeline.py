@@ -99,6 +99,7 @@ class Facts:
 
 
 _NO_FACTS: Final = Facts()
+_UNITS_MIN: Final = 30  # of work of a stage that are worth spending; those of others are in the price of a document
 
 
 @dataclass(slots=True)
@@ -188,6 +189,9 @@ def compile_transform(given: Sequence[Any], context: Context) -> Transform:
 
 
 def weighed(transform: Transform, units: int) -> Transform:
+    if units <= _UNITS_MIN:
+        return transform
+
     def weigh(document: Document) -> Document:
         work.spend(units)
         return transform(document)

@@ -27,6 +27,7 @@ from armillary.languages.mongo.memory import LIST_BYTES, check_growth, settle
 from armillary.model.bson_values import INT64_MAX, MISSING, shell_text, type_name
 
 _WORTH_CHECKING_BYTES: Final = 64 * limits.KB
+_SHORT: Final = 16  # elements that are spent for together
 
 
 class _Loop(NamedTuple):
@@ -45,10 +46,8 @@ class _Loop(NamedTuple):
         inner, (place,) = context.bind(check_variable_name(given.get("as", "this")))
         return cls(array_of, place, compile_expression(given[body], inner), weight(given[body]), name, code)
 
-    def array(self, scope: Scope) -> list[Any] | None:
-        array = self.array_of(scope)
-        if type(array) is list:
-            return array
+    def refuse(self, array: Any) -> None:
+        """What is no array: null and what is missing give null."""
         if is_nullish(array):
             return None
         raise refusal(self.code, f"input to {self.name} must be an array not {type_name(array)}")
@@ -57,13 +56,13 @@ class _Loop(NamedTuple):
 def _filter(name: str, spec: Any, context: Context) -> Expression:
     given = named_arguments(name, spec, {"input": 28648, "cond": 28650}, ("as", "limit"), 28646, 28647)
     loop = _Loop.of(name, given, "cond", context, 28651)
-    _, place, condition, units, *_ = loop
+    array_of, place, condition, units, *_ = loop
     limit_of = compile_expression(given["limit"], context) if "limit" in given else Constant(None)
 
     def evaluate(scope: Scope) -> Any:
-        array = loop.array(scope)
-        if array is None:
-            return None
+        array = array_of(scope)
+        if type(array) is not list:
+            return loop.refuse(array)
         limit = limit_of(scope)
         most = INT64_MAX if is_nullish(limit) else as_int32(limit)
         if most is None:
@@ -73,8 +72,12 @@ def _filter(name: str, spec: Any, context: Context) -> Expression:
         kept: list[Any] = []
         run = work.current()
         before_bytes = run.made_bytes
+        is_short = len(array) <= _SHORT
+        if is_short:
+            work.spend(units * len(array))
         for each in array:
-            work.spend(units)
+            if not is_short:
+                work.spend(units)
             scope[place] = each
             if truth(condition(scope)):
                 kept.append(each)
@@ -92,18 +95,22 @@ def _filter(name: str, spec: Any, context: Context) -> Expression:
 def _map(name: str, spec: Any, context: Context) -> Expression:
     given = named_arguments(name, spec, {"input": 16880, "in": 16882}, ("as",), 16878, 16879)
     loop = _Loop.of(name, given, "in", context, 16883)
-    _, place, body, units, *_ = loop
+    array_of, place, body, units, *_ = loop
 
     def evaluate(scope: Scope) -> Any:
-        array = loop.array(scope)
-        if array is None:
-            return None
+        array = array_of(scope)
+        if type(array) is not list:
+            return loop.refuse(array)
         made = []
         work.make(LIST_BYTES + NUMBER_BYTES * len(array))
         run = work.current()
         before_bytes = run.made_bytes
+        is_short = len(array) <= _SHORT
+        if is_short:
+            work.spend(units * len(array))
         for each in array:
-            work.spend(units)
+            if not is_short:
+                work.spend(units)
             scope[place] = each
             value = body(scope)
             if run.made_bytes != before_bytes:
