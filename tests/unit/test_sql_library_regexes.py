@@ -9,6 +9,7 @@ import re
 import time
 
 import pytest
+from support.portions import Amount
 
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.library.regexes import regex_match
@@ -55,10 +56,10 @@ def random_pattern(dice: random.Random, depth: int = 0) -> str:
     return joined + "|" + dice.choice(ATOMS) if dice.random() < 0.2 else joined
 
 
-def test_automaton_finds_what_re_finds() -> None:
+def test_automaton_finds_what_re_finds(amount: Amount) -> None:
     seed = 7
     dice = random.Random(seed)
-    for _ in range(2000):
+    for _ in range(amount(2_000)):
         pattern = random_pattern(dice)
         modifiers = "".join(dice.sample("msi", dice.randint(0, 2)))
         flags = re.ASCII

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from support.author import Author
+from support.portions import Amount
 
 from armillary.errors import Failure
 from armillary.languages.sql.compile import compile_query
@@ -141,10 +142,11 @@ def same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and bool(first == second)
 
 
-def test_plans_merge_to_what_the_query_gives(seed: int) -> None:
+def test_plans_merge_to_what_the_query_gives(seed: int, amount: Amount) -> None:
     dice = random.Random(seed)
     kinds: dict[str, int] = {}
-    for _ in range(QUERIES):
+    queries = amount(QUERIES)
+    for _ in range(queries):
         author = Author(dice)
         text = author.query() if dice.random() < 0.6 else mergeable(author)
         items = [{**author.item(), "_rid": f"{number:03}"} for number in range(dice.choice([0, 1, 5, 12]))]
@@ -169,4 +171,4 @@ def test_plans_merge_to_what_the_query_gives(seed: int) -> None:
         assert same(found, expected), (
             f"{text}\n{author.parameters}\n{rewritten}\n{ranges}\ngave {found}\nnot  {expected}"
         )
-    assert min(kinds.values()) > QUERIES // 200, kinds
+    assert min(kinds.values()) > queries // 200, kinds
