@@ -163,10 +163,13 @@ class Container:
 
     def effective_key(self, key: Key) -> bytes:
         """Where a full key lies in the hash space."""
-        if self.key is None:
+        definition = self.key
+        if definition is None:
             return b""
-        self.key.check_full(key)
-        return self.key.stored_key(key)
+        if len(key) != len(definition.paths):
+            definition.check_full(key)
+            return definition.stored_key(key)
+        return definition.effective_key(key)
 
     def key_range(self, key: Key) -> tuple[bytes, bytes]:
         """The stretch of the hash space that a full key or a prefix of a hierarchical one covers."""

@@ -345,7 +345,7 @@ async def write(container: Container, operation: Operation, ask: Ask | None, rec
         outcome.etag,
         outcome.charge_ru,
         partition.range.id,
-        partition.lsn,
+        partition.head.lsn,
         outcome.lsn,
         outcome,
     )

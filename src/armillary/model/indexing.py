@@ -159,7 +159,7 @@ class IndexingPolicy:
     def terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
         """The index terms of an item that goes into the index; see `terms.py`. System properties in the document do not
         count, so that an item as sent and as stored has the same terms."""
-        made = self.plain_terms(document, ts)
+        made = ItemTerms([], 0) if self.mode == NONE else self._walk.terms(document, ts)
         return self.with_fields(made, document_of(document)) if self.fields else made
 
     def plain_terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:

@@ -122,6 +122,8 @@ class Operation:
 
 
 class Result(Enum):
+    __hash__ = object.__hash__  # every answer looks up its status, and an Enum's own hash is computed in Python
+
     CREATED = auto()
     REPLACED = auto()
     DELETED = auto()

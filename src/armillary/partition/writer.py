@@ -266,17 +266,18 @@ class Writer:
             self._move_unique(epk, number, [], entries_of(self._schema, made))
         header, payload, etag = self._seal(made, epk, number)
         self._note_paths(item_terms, is_first=head.item_count == 0)
-        self._resize(operation, 1, len(payload))
-        txn.put(layout.item_key(number), pack_item(header, payload))
-        txn.put(layout.id_key(epk, made.item_id), number.to_bytes(8, "big"))
-        txn.put(layout.member_key(epk, number), b"")
+        self._resize_stored(epk, 1, len(payload), operation)
+        rid = number.to_bytes(layout.RID_BYTES, "big")
+        txn.put(layout.ITEMS + rid, pack_item(header, payload))
+        txn.put(layout.id_key(epk, made.item_id), rid)
+        txn.put(layout.MEMBERS + epk + rid, b"")
         put_terms(txn, self._paths, self._term_prefix, item_terms.terms, number)
         self._put_expiry(header, number)
         if self._schema.keeps_events:
             self._note_event(events.INSERT, epk, number, None, made.bson())
         if self._schema.versions_number:
             self._note_version(versions.CREATED, epk, number, None)
-        terms = item_terms.charged + self._schema.unique.count
+        terms = item_terms.charged + len(self._schema.unique.paths)
         charge_ru = charges.create_ru(len(payload), terms)
         answered = payload if made.format == FORMAT_JSON else made.text
         return Outcome(Result.CREATED, answered, etag, header.lsn, charge_ru, 0, terms)
@@ -301,7 +302,7 @@ class Writer:
             )
         txn.delete(layout.change_key(before.lsn, before.step, number))
         header, payload, etag = self._seal(made, epk, number)
-        self._resize(operation, 0, len(payload) - len(before_payload))
+        self._resize_stored(epk, 0, len(payload) - len(before_payload), operation)
         becomes = pack_item(header, payload)
         txn.put(layout.item_key(number), becomes)
         changed = self._move_terms(number, before_terms, made.terms)
@@ -442,7 +443,8 @@ class Writer:
         return True
 
     def _put_expiry(self, header: ItemHeader, number: int) -> None:
-        when = expires_s(header, self._schema.rules.default_ttl)
+        default_ttl = self._schema.rules.default_ttl
+        when = None if default_ttl is None else expires_s(header, default_ttl)
         if when is not None:
             self._txn.put(layout.expiry_key(when, number), b"")
 
@@ -450,9 +452,6 @@ class Writer:
         when = expires_s(header, self._schema.rules_of(header).default_ttl)
         if when is not None:
             self._txn.delete(layout.expiry_key(when, number))
-
-    def _resize(self, operation: Operation, items_added: int, bytes_added: int) -> None:
-        self._resize_stored(operation.epk, items_added, bytes_added, operation)
 
     def _resize_stored(self, epk: bytes, items_added: int, bytes_added: int, writing: Operation | None = None) -> None:
         key = layout.size_key(epk)

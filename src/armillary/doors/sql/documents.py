@@ -151,16 +151,19 @@ async def addressed_id(call: Call, container: Container, key: Key | None) -> str
 
 def _write_options(call: Call, container: Container, document: Document | None = None) -> ItemOptions:
     headers = call.headers
-    # Looked at again when the answer is made; what is wrong with it must be said before anything is stored.
-    h.prefers_minimal(headers)
-    h.consistency(headers, call.account.settings.consistency)
-    return ItemOptions(
-        key=header_key(call, container, document),
-        if_match=h.text(headers, h.IF_MATCH),
-        if_none_match=h.text(headers, h.IF_NONE_MATCH),
-        directive=h.indexing_directive(headers),
-        ask=call.ask,
-    )
+    if h.PREFER in headers:
+        # Looked at again when the answer is made; what is wrong with it must be said before anything is stored.
+        h.prefers_minimal(headers)
+    if h.CONSISTENCY in headers:
+        h.consistency(headers, call.account.settings.consistency)
+    options = ItemOptions(header_key(call, container, document), ask=call.ask)
+    if h.IF_MATCH in headers:
+        options.if_match = h.text(headers, h.IF_MATCH)
+    if h.IF_NONE_MATCH in headers:
+        options.if_none_match = h.text(headers, h.IF_NONE_MATCH)
+    if h.INDEXING_DIRECTIVE in headers:
+        options.directive = h.indexing_directive(headers)
+    return options
 
 
 def _written(call: Call) -> tuple[Container, Document, ItemOptions]:
@@ -198,7 +201,7 @@ def answer_item(call: Call, container: Container, answer: Answer, read_factor: i
     if result is Result.READ:
         lines += b"\r\ncontent-location: " + call.request.target  # parsed, so without line ends
     payload = answer.payload or b""
-    if b"prefer" in call.headers and result in _WRITTEN and h.prefers_minimal(call.headers):
+    if h.PREFER in call.headers and result in _WRITTEN and h.prefers_minimal(call.headers):
         payload = b""
     return Response(STATUS[result], (), payload, lines)
 

@@ -52,6 +52,9 @@ CONTINUATION = b"x-ms-continuation"
 CONTINUATION_LIMIT = b"x-ms-documentdb-responsecontinuationtokenlimitinkb"
 INTENDED_RID = b"x-ms-cosmos-intended-collection-rid"
 IF_MATCH = b"if-match"
+PREFER = b"prefer"
+CONSISTENCY = b"x-ms-consistency-level"
+INDEXING_DIRECTIVE = b"x-ms-indexing-directive"
 IF_NONE_MATCH = b"if-none-match"
 IF_MODIFIED_SINCE = b"if-modified-since"
 CHANGE_FEED = b"a-im"
@@ -189,12 +192,12 @@ def check_continuation_limit(headers: Headers) -> None:
 
 def consistency(headers: Headers, account_level: str) -> str:
     """The level that holds for this request: the account's, or a weaker one that the request asks for."""
-    given = headers.get(b"x-ms-consistency-level")
+    given = headers.get(CONSISTENCY)
     if not given:
         return account_level
     level = _CONSISTENCY_BY_TEXT.get(given.lower())
     if level is None:
-        raise _refusal(b"x-ms-consistency-level", given, f"one of {', '.join(CONSISTENCY_LEVELS)}")
+        raise _refusal(CONSISTENCY, given, f"one of {', '.join(CONSISTENCY_LEVELS)}")
     if CONSISTENCY_LEVELS.index(level) < CONSISTENCY_LEVELS.index(account_level):
         raise bad_request(
             f"ConsistencyLevel {level} specified in the request is invalid when service is configured with consistency "
@@ -205,7 +208,7 @@ def consistency(headers: Headers, account_level: str) -> str:
 
 
 def indexing_directive(headers: Headers) -> str:
-    return _choice(headers, b"x-ms-indexing-directive", _INDEXING_DIRECTIVES) or "Default"
+    return _choice(headers, INDEXING_DIRECTIVE, _INDEXING_DIRECTIVES) or "Default"
 
 
 _PRIORITY, _BUCKET = b"x-ms-cosmos-priority-level", b"x-ms-cosmos-throughput-bucket"
@@ -238,7 +241,7 @@ def token_lifetime_s(headers: Headers) -> int | None:
 
 def prefers_minimal(headers: Headers) -> bool:
     """Whether a write is answered without its body. Other preferences may be ignored, as RFC 7240 section 2 says."""
-    given = headers.get(b"prefer")
+    given = headers.get(PREFER)
     if given is None:
         return False
     for preference in given.lower().split(b","):
@@ -246,7 +249,7 @@ def prefers_minimal(headers: Headers) -> bool:
         if name.strip() == b"return":
             value = value.strip().strip(b'"')
             if value not in (b"minimal", b"representation"):
-                raise _refusal(b"prefer", given, "return=minimal or return=representation")
+                raise _refusal(PREFER, given, "return=minimal or return=representation")
             return value == b"minimal"
     return False
 
