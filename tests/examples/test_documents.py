@@ -63,38 +63,47 @@ def checkout(place: Path) -> Path:
     return place
 
 
-def script_of(text: str, place: Path) -> str:
-    """The examples of a page, one after the other. A line that serves goes to the background until it is ready."""
+def script_of(pages: list[str], place: Path) -> str:
+    """The examples of some pages, one after the other. A line that serves goes to the background until it is ready.
+    What a page has in Python is one program, which stands where it begins."""
     parts = ["trap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT"]
-    for number, (language, block) in enumerate(BLOCK.findall(text)):
-        if language == "python":
-            (place / f"example_{number}.py").write_text(block)
-            runs_tests = "import pytest" in block
-            parts.append(f"python {'-m pytest -q ' if runs_tests else ''}example_{number}.py")
-            continue
-        for line in block.replace("\\\n", " ").splitlines():
-            if SERVES.match(line):
-                log = f"server_{number}.log"
-                parts.append(f"{line.removesuffix('&')} > {log} &\n")
-                parts.append(f"timeout 100 bash -c 'until grep -q ^ready {log}; do sleep 0.05; done'")
-            elif line.strip():
-                parts.append(line)
+    for number, page in enumerate(pages):
+        blocks = BLOCK.findall((ROOT / page).read_text("utf-8"))
+        program = "\n".join(block for language, block in blocks if language == "python")
+        (place / f"example_{number}.py").write_text(program)
+        for index, (language, block) in enumerate(blocks):
+            if language == "python":
+                if "python" not in [earlier for earlier, _ in blocks[:index]]:
+                    runs_tests = "import pytest" in program
+                    parts.append(f"python {'-m pytest -q ' if runs_tests else ''}example_{number}.py")
+                continue
+            for line in block.replace("\\\n", " ").splitlines():
+                if SERVES.match(line):
+                    log = f"server_{number}_{index}.log"
+                    parts.append(f"{line.removesuffix('&')} > {log} &")
+                    parts.append(f"timeout 100 bash -c 'until grep -q ^ready {log}; do sleep 0.05; done'")
+                elif line.strip():
+                    parts.append(line)
     return "\n".join(parts) + "\n"
 
 
 @pytest.mark.parametrize(
-    ("page", "shown"),
+    ("pages", "shown"),
     [
-        ("README.md", ["'customer': 'ada'", "shop/orders by /customer: 1 items"]),
-        ("docs/testing.md", ["1 passed", '"drop":true']),
+        (
+            ["README.md", "docs/sql.md", "docs/table.md", "docs/mongo.md", "docs/gremlin.md"],
+            ["'customer': 'ada'", "shop/orders by /customer: 1 items", "[12.5]", "'RowKey': 'Ben'", "'name': 'Ben'"],
+        ),
+        (["docs/testing.md"], ["1 passed", '"drop":true']),
     ],
+    ids=["connect", "testing"],
 )
-def test_examples_run_as_they_are_written(page: str, shown: list[str], tmp_path: Path) -> None:
+def test_examples_run_as_they_are_written(pages: list[str], shown: list[str], tmp_path: Path) -> None:
     if not has_namespaces() and not are_free(PORTS):
         pytest.skip("the default ports are taken, and there are no network namespaces")
     place = checkout(tmp_path / "checkout")
     script = place / "script.sh"
-    script.write_text(script_of((ROOT / page).read_text("utf-8"), place))
+    script.write_text(script_of(pages, place))
     isolated = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", _INSIDE]
     done = subprocess.run(
         [*(isolated if has_namespaces() else ["bash", "-euo", "pipefail"]), str(script)],

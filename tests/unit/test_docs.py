@@ -67,3 +67,12 @@ def test_links_and_named_files_exist(page: Path) -> None:
     for name in FILE.findall(text):
         if "/" in name and not name.startswith(("tests/sdk/js/node_modules", "dist/")):
             assert any((place / name).exists() for place in (ROOT, modules.SOURCE, page.parent)), name
+
+
+def test_versions_of_python_are_the_same_everywhere() -> None:
+    [line] = re.findall(r"^PYTHON_VERSIONS := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
+    [matrix] = re.findall(r"^ +python: \[(.*)\]$", workflow, re.MULTILINE)
+    assert re.findall(r"[\d.]+", matrix) == line.split()
+    for version in line.split():
+        assert version in (ROOT / "CONTRIBUTING.md").read_text("utf-8"), version
