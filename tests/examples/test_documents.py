@@ -55,6 +55,7 @@ def checkout(place: Path) -> Path:
     place.mkdir()
     for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-build.lock", "src"):
         (place / name).symlink_to(ROOT / name)
+    (place / "pytest.ini").write_text("[pytest]\n")  # a reader's tests do not have our settings
     environment = place / ".venv"
     environment.mkdir()
     (environment / "bin").symlink_to(Path(sys.executable).parent)
@@ -108,7 +109,8 @@ def test_examples_run_as_they_are_written(pages: list[str], shown: list[str], tm
     done = subprocess.run(
         [*(isolated if has_namespaces() else ["bash", "-euo", "pipefail"]), str(script)],
         cwd=place,
-        env=clean_environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        env=clean_environment()
+        | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,
