@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 import rocksdict
 
-from armillary.languages.sql.compile import compile_query
+from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model import layout
 from armillary.model.encoding import payload_of
 from armillary.storage import rocks_database

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from armillary import limits
-from armillary.account import containers, items
+from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.items import ItemOptions, Member
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions, Member
 from armillary.clock import MovableClock
 from armillary.partition.operations import Verb
 from armillary.storage.rocks import RocksEngine

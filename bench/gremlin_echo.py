@@ -13,7 +13,7 @@ from armillary.clock import SystemClock
 from armillary.doors.gremlin.client import Client
 from armillary.doors.gremlin.connection import Connection
 from armillary.doors.gremlin.messages import Responder, read_request
-from armillary.languages.gremlin.elements import Vertex
+from armillary.languages.gremlin.values.elements import Vertex
 from armillary.net.service import Roster
 from bench.gremlin_graph import vertex
 

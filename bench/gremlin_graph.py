@@ -16,11 +16,11 @@ import uvloop
 
 from armillary.account import containers
 from armillary.account.account import Account, AccountSettings
-from armillary.account.graphs import StoredGraph
-from armillary.account.throughput import Throughput
+from armillary.account.graphs.graph import StoredGraph
+from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import SystemClock
-from armillary.languages.gremlin.elements import Edge, Vertex, VertexProperty
-from armillary.languages.gremlin.graph import AddEdge, AddVertex
+from armillary.languages.gremlin.graph_seam import AddEdge, AddVertex
+from armillary.languages.gremlin.values.elements import Edge, Vertex, VertexProperty
 from armillary.storage.rocks import RocksEngine
 from bench.gremlin_wire import DATABASE, GRAPH, PARTITION_KEY
 

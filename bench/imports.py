@@ -20,9 +20,10 @@ from typing import Any, Final
 
 import uvloop
 
-from armillary.account import containers, items
+from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.items import ItemOptions, Member
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions, Member
 from armillary.clock import SystemClock
 from armillary.model.items import parse_document
 from armillary.partition.operations import Verb

@@ -18,12 +18,13 @@ from typing import Any, Literal, cast
 import bson
 import uvloop
 
-from armillary.account import bson_items, containers
+from armillary.account import containers
 from armillary.account.account import Account
+from armillary.account.collections import document_operations
 from armillary.account.container import MONGO, Container
-from armillary.account.throughput import Throughput
+from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import SystemClock
-from armillary.model.bson_values import CODEC
+from armillary.model.bson.bson_values import CODEC
 from armillary.partition.operations import Operation
 from armillary.partition.partition import Partition
 from armillary.storage.engine import Txn
@@ -95,7 +96,7 @@ def _operations(
 ) -> list[tuple[Partition, list[Operation]]]:
     parts: dict[Partition, list[Operation]] = {}
     for each, text in zip(decoded, encoded, strict=True):
-        operation = bson_items.inserting(container, each, text, account.clock)
+        operation = document_operations.inserting(container, each, text, account.clock)
         parts.setdefault(container.partition_for(operation.epk), []).append(operation)
     return list(parts.items())
 

@@ -15,7 +15,7 @@ from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 
-from armillary.model.bson_values import CODEC
+from armillary.model.bson.bson_values import CODEC
 from bench.mongo_wire import OP_MSG, document
 
 _HEADER: Final = Struct("<iiii")

@@ -13,15 +13,15 @@ from pathlib import Path
 import rocksdict
 
 from armillary.model import resources
-from armillary.model.indexing import IndexingPolicy
+from armillary.model.indexes.indexing import IndexingPolicy
+from armillary.model.indexes.unique_keys import UniqueKeyPolicy
 from armillary.model.items import parse_document
 from armillary.model.keys import PartitionKeyDefinition
-from armillary.model.unique import UniqueKeyPolicy
-from armillary.partition import log
+from armillary.partition.history import log
 from armillary.partition.operations import Operation, Verb, draft
-from armillary.partition.presence import Presence
 from armillary.partition.schema import Rules, Schema
-from armillary.partition.writer import PathPrefixes, Writer
+from armillary.partition.writing.path_coverage import Presence
+from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.storage import rocks_database
 from bench import protocol
 from bench.load import Measured

@@ -1,5 +1,5 @@
 """The names and forms that do not change between versions, collected from the code itself: `make docs` writes them to
-tests/fixtures/stability.json and docs/stability.md, and tests/unit/test_stability.py fails if one of them disappears.
+tests/fixtures/stability.json and docs/stability.md, and tests/unit/house/test_stability.py fails if one of them disappears.
 
 A fact is one line of text. `make docs` adds new facts; it refuses to drop one unless it is named with `--remove`.
 """
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from armillary import changefeed
+from armillary.account.snapshots.file_frames import MAGIC
 from armillary.doors.control import metrics
 from armillary.doors.control.door import PREFIX, REQUESTS
 from armillary.doors.gremlin.errors import ROWS as GREMLIN_ROWS
@@ -25,7 +26,6 @@ from armillary.doors.table.errors import ROWS as TABLE_ROWS
 from armillary.languages.mongo.errors import code_name
 from armillary.model import layout
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
-from armillary.model.frames import MAGIC
 from armillary.storage.directory import FORMAT_VERSION, FORMATS_READ
 from armillary.tools import cli
 from armillary.tools.settings import OPTIONS

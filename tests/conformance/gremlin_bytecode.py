@@ -20,10 +20,10 @@ from gremlin_python.process.strategies import (
 )
 from gremlin_python.structure.graph import Vertex as ClientVertex
 
-from armillary.languages.gremlin.elements import Long, Set, Uuid, Vertex, pairs
-from armillary.languages.gremlin.instructions import CardinalityValue, Instruction, Strategy, Traversal
-from armillary.languages.gremlin.predicates import TEXT, P
-from armillary.languages.gremlin.tokens import Token
+from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Instruction, Strategy, Traversal
+from armillary.languages.gremlin.syntax.tokens import Token
+from armillary.languages.gremlin.values.elements import Long, Set, Uuid, Vertex, pairs
+from armillary.languages.gremlin.values.predicates import TEXT, P
 
 _STRATEGIES = {
     "PartitionStrategy": PartitionStrategy,

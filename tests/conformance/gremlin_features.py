@@ -18,7 +18,9 @@ from typing import Any
 from support.gremlin_graph import MemoryGraph, run_script
 
 from armillary.errors import Failure
-from armillary.languages.gremlin.elements import (
+from armillary.languages.gremlin.syntax.tokens import Token, find
+from armillary.languages.gremlin.values.comparing import map_key
+from armillary.languages.gremlin.values.elements import (
     BigInt,
     Byte,
     Edge,
@@ -37,9 +39,7 @@ from armillary.languages.gremlin.elements import (
     VertexProperty,
     pairs,
 )
-from armillary.languages.gremlin.predicates import make
-from armillary.languages.gremlin.tokens import Token, find
-from armillary.languages.gremlin.values import map_key
+from armillary.languages.gremlin.values.predicates import make
 
 
 @dataclass

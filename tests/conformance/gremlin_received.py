@@ -8,7 +8,7 @@ from typing import Any
 
 from gremlin_python.structure import graph as client
 
-from armillary.languages.gremlin.elements import Edge, Path, Property, Set, Vertex, VertexProperty
+from armillary.languages.gremlin.values.elements import Edge, Path, Property, Set, Vertex, VertexProperty
 
 
 def ours(value: Any) -> Any:

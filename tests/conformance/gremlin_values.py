@@ -7,7 +7,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from armillary.languages.gremlin.elements import (
+from armillary.languages.gremlin.syntax.tokens import Token
+from armillary.languages.gremlin.values.elements import (
     Edge,
     Entry,
     Path,
@@ -18,7 +19,6 @@ from armillary.languages.gremlin.elements import (
     VertexProperty,
     pairs,
 )
-from armillary.languages.gremlin.tokens import Token
 
 
 def canonical(value: Any, is_bag: bool) -> Any:

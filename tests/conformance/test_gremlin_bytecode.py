@@ -21,12 +21,12 @@ from gremlin_python.structure.io import graphbinaryV1, graphsonV2d0, graphsonV3d
 from support.gremlin_graph import MemoryGraph, run_script
 
 from armillary.errors import Failure
-from armillary.languages.gremlin import graphbinary, graphbinary_write, graphson
-from armillary.languages.gremlin.bytecode import transaction_of
-from armillary.languages.gremlin.grammar import parse
-from armillary.languages.gremlin.graphson_write import Writer
-from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.formats import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.formats.graphson_write import Writer
 from armillary.languages.gremlin.program import compile_traversal
+from armillary.languages.gremlin.syntax.bytecode import transaction_of
+from armillary.languages.gremlin.syntax.grammar import parse
+from armillary.languages.gremlin.syntax.instructions import Traversal
 
 FORMATS = ("graphson2", "graphson3", "graphbinary")
 TEXTS = [case for case in CASES if "error" not in case and "executionProfile" not in case["script"]]

@@ -19,7 +19,7 @@ from gremlin_python.driver.client import Client
 from gremlin_python.driver.protocol import GremlinServerError
 from support.process import ServerProcess
 
-from armillary.languages.gremlin.grammar import parse
+from armillary.languages.gremlin.syntax.grammar import parse
 
 pytestmark = [
     # The client's own: it leaves event loops to the collector.

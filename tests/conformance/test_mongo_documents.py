@@ -23,8 +23,8 @@ from pymongo.database import Database
 from support.bson_documents import random_document, random_id
 from support.process import ServerProcess
 
-from armillary.model.bson_ids import id_text
-from armillary.model.bson_values import decode, encode
+from armillary.model.bson.bson_ids import id_text
+from armillary.model.bson.bson_values import decode, encode
 
 RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 EXACT: CodecOptions[Any] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)

@@ -9,7 +9,7 @@ from support.mongo_cases import decoded, difference, load_cases
 from support.mongo_lists import Lists
 
 from armillary.errors import Failure
-from armillary.model.bson_values import order_key
+from armillary.model.bson.bson_values import order_key
 
 CASES = [*load_cases(), *load_cases("own_cases"), *load_cases("own_find_cases")]
 

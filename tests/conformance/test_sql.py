@@ -19,18 +19,20 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from armillary.account import containers, feeds, items
-from armillary.account import gather as gathers
+from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.catalog import Record
+from armillary.account.catalog.catalog import Record
 from armillary.account.container import Container
-from armillary.account.feeds import FeedOptions
-from armillary.account.items import ItemOptions
-from armillary.account.throughput import Throughput
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions
+from armillary.account.queries import item_pages
+from armillary.account.queries import merged_queries as gathers
+from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock
 from armillary.doors.sql.errors import error_response
 from armillary.errors import Failure
-from armillary.languages.sql.compile import compile_query
+from armillary.languages.sql.compiling.compile import compile_query
 from armillary.storage.memory import MemoryEngine
 
 HERE = Path(__file__).parent / "sql"
@@ -114,7 +116,7 @@ async def run(house: House, case: dict[str, Any], page_items: int, *, is_gathere
         options = FeedOptions(
             range_id=str(container.map.ranges[0].id), page_items=page_items, continuation=continuation
         )
-        page = await feeds.query(account, container, bound, case["query"].encode(), options)
+        page = await item_pages.query(account, container, bound, case["query"].encode(), options)
         rows += [orjson.loads(row) for row in page.rows]
         continuation = page.continuation
         if continuation is None:

@@ -19,7 +19,7 @@ from control.conftest import Operator, Start
 from pymongo import MongoClient
 from support.process import KEY, clean_environment, run_armillary
 
-from armillary.tools.transfer.mongo_endpoint import MongoSource
+from armillary.tools.transfer.endpoints.mongo_endpoint import MongoSource
 
 ROWS = 2500
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from armillary.model import layout
 from armillary.partition.partition import Partition
-from armillary.partition.writer import Writer
+from armillary.partition.writing.writer import Writer
 from armillary.storage.engine import Txn
 from armillary.storage.overlay import Layer
 from armillary.storage.rocks import Answer, RocksEngine

@@ -13,7 +13,7 @@ from faults.elastic.port import Refused
 from faults.elastic.world import World, simulate
 
 from armillary.account.account import AccountSettings
-from armillary.account.reshape import POINTS, Reshape
+from armillary.account.reshaping.split_and_merge import POINTS, Reshape
 from armillary.errors import Failure, Kind
 
 SEEDS, DEFECT_SEEDS = 2, 8

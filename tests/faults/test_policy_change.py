@@ -9,11 +9,12 @@ import asyncio
 import random
 from pathlib import Path
 
-from armillary.account import containers, items
+from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.check import check_account
 from armillary.account.container import Container
-from armillary.account.items import ItemOptions
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions
 from armillary.clock import SystemClock
 from armillary.storage.rocks import RocksEngine
 

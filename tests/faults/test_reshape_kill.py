@@ -11,7 +11,7 @@ from azure.cosmos import CosmosClient, PartitionKey
 from control.conftest import Operator
 from support.process import KEY, ServerProcess
 
-from armillary.account.reshape import HELD, POINTS
+from armillary.account.reshaping.split_and_merge import HELD, POINTS
 
 CONTAINER = "databases/db/containers/c"
 

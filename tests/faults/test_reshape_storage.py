@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from armillary import limits
-from armillary.account import containers, items
+from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.check import check_account
 from armillary.account.container import Container
-from armillary.account.items import ItemOptions
-from armillary.account.reshape import CAUGHT_UP, COPIED, COPYING, HELD, Reshape
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions
+from armillary.account.reshaping.split_and_merge import CAUGHT_UP, COPIED, COPYING, HELD, Reshape
 from armillary.clock import SystemClock
 from armillary.storage.rocks import RocksEngine
 from armillary.storage.rocks_database import Database

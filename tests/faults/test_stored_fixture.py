@@ -18,9 +18,9 @@ from control.conftest import Operator
 from support.process import ServerProcess
 from support.stored_account import LONG_TTL_S, answers, sql_client, without_rids
 
-from armillary.account import items
 from armillary.account.account import Account
-from armillary.account.items import ItemOptions
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions
 from armillary.clock import SystemClock
 from armillary.model import layout
 from armillary.model.keys import Key

@@ -14,11 +14,11 @@ from faults.elastic.world import World, simulate
 from faults.test_elastic_simulation import crashes, reshapes, reshapes_and_crashes
 
 from armillary.account.account import AccountSettings
-from armillary.model.indexing import ItemTerms
-from armillary.partition import presence
-from armillary.partition.log import Head
-from armillary.partition.presence import LOOKING, Presence, note_item, trusted_presence
-from armillary.partition.writer import Writer
+from armillary.model.indexes.indexing import ItemTerms
+from armillary.partition.history.log import Head
+from armillary.partition.writing import path_coverage
+from armillary.partition.writing.path_coverage import LOOKING, Presence, note_item, trusted_presence
+from armillary.partition.writing.writer import Writer
 from armillary.storage.engine import Txn
 
 DEFECT_SEEDS = 25  # of which several notice each of them
@@ -76,7 +76,7 @@ def looks_end_whatever_came_between(patch: pytest.MonkeyPatch) -> None:
 
     def end_look(txn: Txn, head: Head, begun: Presence, found: frozenset[str] | None) -> Presence | None:
         known = trusted_presence(txn, head)
-        return presence._put(txn, head, known.ended(found, head.lsn)) if known is not None else None
+        return path_coverage._put(txn, head, known.ended(found, head.lsn)) if known is not None else None
 
     patch.setattr("armillary.partition.partition.end_look", end_look)
 

@@ -14,8 +14,8 @@ from fuzz.mutation import mutated_bytes, nasty_value
 
 from armillary import limits
 from armillary.errors import Failure
-from armillary.languages.sql.functions import FUNCTIONS
-from armillary.languages.sql.lexer import tokens_of
+from armillary.languages.sql.compiling.function_table import FUNCTIONS
+from armillary.languages.sql.syntax.lexer import tokens_of
 
 CORPUS = Path(__file__).parent.parent / "conformance/sql"
 _CLAUSES = (

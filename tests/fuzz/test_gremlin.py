@@ -20,12 +20,12 @@ from support.portions import first
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.languages.gremlin import graphbinary, graphbinary_write, graphson
 from armillary.languages.gremlin.errors import timed_out
-from armillary.languages.gremlin.grammar import parse
-from armillary.languages.gremlin.graphson_write import Writer
-from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.formats import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.formats.graphson_write import Writer
 from armillary.languages.gremlin.program import answer, compile_traversal
+from armillary.languages.gremlin.syntax.grammar import parse
+from armillary.languages.gremlin.syntax.instructions import Traversal
 
 SCRIPTS = [case["script"] for case in CASES]
 PIECES = (

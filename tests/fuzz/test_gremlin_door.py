@@ -29,7 +29,7 @@ from support.waiting import until
 from armillary.account.check import check_account
 from armillary.clock import SystemClock
 from armillary.doors.gremlin.connection import Connection
-from armillary.languages.gremlin.grammar import parse
+from armillary.languages.gremlin.syntax.grammar import parse
 from armillary.net.service import Roster
 
 MESSAGES = 20_000

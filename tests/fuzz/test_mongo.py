@@ -29,8 +29,8 @@ from support.mongo_house import MongoHouse, document_in, frame_of
 from support.portions import Amount
 
 from armillary.account.check import check_account
-from armillary.doors.mongo.commands import COMMANDS
-from armillary.doors.mongo.refusals import Hopeless
+from armillary.doors.mongo.commands.command_table import COMMANDS
+from armillary.doors.mongo.wire.refusals import Hopeless
 
 COUNT = 25_000  # of each kind
 LEAKS = ("Traceback", 'File "', "rocksdb", "armillary/")

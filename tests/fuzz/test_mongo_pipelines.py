@@ -26,7 +26,7 @@ from armillary.languages.mongo import pipeline
 from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.expressions import aggregates, compile_over_documents, compiling
 from armillary.languages.mongo.stages import window_functions
-from armillary.model.bson_values import MISSING, encode
+from armillary.model.bson.bson_values import MISSING, encode
 
 SEEDS = [random.Random(20240603 + place).getrandbits(32) for place in range(4)]
 INPUTS = 5_000

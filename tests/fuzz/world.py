@@ -19,7 +19,7 @@ from support.process import KEY
 from armillary.account.account import Account
 from armillary.account.check import check_account
 from armillary.clock import VirtualClock
-from armillary.doors.sql.authentication import AccountKeys
+from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
 from armillary.doors.sql.routes import parse_route
 from armillary.errors import Failure

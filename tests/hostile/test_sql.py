@@ -13,7 +13,7 @@ from support.caller import KEY, Caller
 from armillary import limits
 from armillary.account.account import Account
 from armillary.clock import VirtualClock
-from armillary.doors.sql.authentication import AccountKeys
+from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
 from armillary.storage.memory import MemoryEngine
 

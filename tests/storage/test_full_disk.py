@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.disk import small_disk
 
-from armillary.account.catalog import Catalog
+from armillary.account.catalog.catalog import Catalog
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.limits import MB

@@ -6,11 +6,12 @@ from typing import Any
 
 from support.house import House
 
-from armillary.account import bson_items, containers, indexes
+from armillary.account import containers
+from armillary.account.collections import document_operations, indexes
 from armillary.account.container import MONGO, Container
-from armillary.account.throughput import Throughput
-from armillary.languages.mongo.index_definitions import default_name, read_definition
-from armillary.model.bson_values import encode
+from armillary.account.throughput.provisioning import Throughput
+from armillary.languages.mongo.indexes.index_definitions import default_name, read_definition
+from armillary.model.bson.bson_values import encode
 
 
 class Shop(House):
@@ -30,11 +31,11 @@ class Shop(House):
         )
 
     async def insert(self, container: Container, *documents: dict[str, Any]) -> None:
-        operations = [bson_items.inserting(container, each, encode(each), self.clock) for each in documents]
+        operations = [document_operations.inserting(container, each, encode(each), self.clock) for each in documents]
         if len(operations) == 1:
-            await bson_items.write(container, operations[0])
+            await document_operations.write(container, operations[0])
             return
-        answer = await bson_items.write_many(container, operations, stops=True, at_once=True)
+        answer = await document_operations.write_many(container, operations, stops=True, at_once=True)
         for outcome in answer.outcomes:
             if isinstance(outcome, Exception):
                 raise outcome

@@ -10,9 +10,7 @@ from typing import Any
 
 from armillary.clock import Dice
 from armillary.errors import Failure, Kind
-from armillary.languages.gremlin.elements import Edge, Vertex, VertexProperty
-from armillary.languages.gremlin.grammar import parse
-from armillary.languages.gremlin.graph import (
+from armillary.languages.gremlin.graph_seam import (
     ANYWHERE,
     AddEdge,
     AddVertex,
@@ -26,7 +24,9 @@ from armillary.languages.gremlin.graph import (
 )
 from armillary.languages.gremlin.program import answer, compile_traversal
 from armillary.languages.gremlin.steps.filters import meets
-from armillary.languages.gremlin.tokens import Direction
+from armillary.languages.gremlin.syntax.grammar import parse
+from armillary.languages.gremlin.syntax.tokens import Direction
+from armillary.languages.gremlin.values.elements import Edge, Vertex, VertexProperty
 
 PAGE = 5
 

@@ -11,12 +11,12 @@ from support.process import KEY
 from armillary.account import containers
 from armillary.account.account import Account, AccountSettings
 from armillary.account.container import Container
-from armillary.account.throughput import Throughput
+from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import Clock, SystemClock
 from armillary.doors.gremlin.authentication import Keys
 from armillary.doors.gremlin.client import Client, Principal
 from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
-from armillary.doors.sql.tokens import TokenAuthority
+from armillary.doors.sql.access.resource_tokens import TokenAuthority
 from armillary.storage.memory import MemoryEngine
 
 READ_ONLY_KEY = base64.b64encode(b"only for reading" * 4).decode()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from armillary.account import containers, items
+from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.items import ItemOptions
-from armillary.account.throughput import Throughput
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions
+from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock
 from armillary.storage.memory import MemoryEngine
 

@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from armillary.account import containers, items
+from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.check import check_account
 from armillary.account.container import Container
-from armillary.account.items import ItemOptions
-from armillary.account.throughput import Throughput
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions
+from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock
 from armillary.model import documents, layout
 from armillary.model.resources import ResourceType

@@ -9,10 +9,10 @@ import bson
 
 from armillary.account.account import Account, AccountSettings
 from armillary.clock import Clock, VirtualClock
-from armillary.doors.mongo import wire
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.door import MongoDoor, MongoSettings
-from armillary.model.bson_values import CODEC
+from armillary.doors.mongo.wire import messages
+from armillary.model.bson.bson_values import CODEC
 from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 
@@ -45,13 +45,13 @@ def frame_of(
         )
         sections += b"\x01" + struct.pack("<i", len(inside) + 4) + inside
     content = struct.pack("<I", flags) + sections
-    return struct.pack("<iiii", 16 + len(content), request_id, 0, wire.OP_MSG) + content
+    return struct.pack("<iiii", 16 + len(content), request_id, 0, messages.OP_MSG) + content
 
 
 def document_in(answer: bytes) -> dict[str, Any]:
     """The document of an answer, whichever kind of message it is."""
     op_code = struct.unpack_from("<i", answer, 12)[0]
-    return bson.decode(answer[36 if op_code == wire.OP_REPLY else 21 :], codec_options=CODEC)
+    return bson.decode(answer[36 if op_code == messages.OP_REPLY else 21 :], codec_options=CODEC)
 
 
 class MongoHouse:
@@ -82,7 +82,7 @@ class MongoHouse:
 
     async def send(self, frame: bytes, client: Client | None = None) -> bytes | None:
         client = client or self.client
-        return self.door.answer_at_once(client, frame) or await self.door.answer(client, wire.open_frame(frame))
+        return self.door.answer_at_once(client, frame) or await self.door.answer(client, messages.open_frame(frame))
 
     async def ask(
         self,

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from armillary.languages.mongo.context import Context
-from armillary.languages.mongo.matching import compile_filter
+from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.pipeline import Facts, Pipeline, compile_pipeline
 from armillary.languages.mongo.stages.stage import Batches, Run
-from armillary.model.bson_values import Document
+from armillary.model.bson.bson_values import Document
 
 
 class ListCollections:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any
 
-from armillary.languages.sql import tree
+from armillary.languages.sql.syntax import tree
 from armillary.model.values import UNDEFINED
 
 U = UNDEFINED

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import orjson
 
-from armillary.languages.sql.compile import compile_query
+from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model import layout
 from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, pack_item
-from armillary.model.indexing import IndexingPolicy
+from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.model.keys import PartitionKeyDefinition
-from armillary.query.access import WHOLE, Index
+from armillary.query.access.access_path import WHOLE, Index
 from armillary.query.execution import START, Execution, Page, Progress
 from armillary.storage.engine import Txn, View
 from armillary.storage.memory import MemoryEngine

@@ -16,17 +16,19 @@ from typing import Any, Self
 import orjson
 from support.process import KEY
 
-from armillary.account import containers, feeds, items
+from armillary.account import containers
 from armillary.account.account import Account, AccountSettings
 from armillary.account.container import Container
-from armillary.account.feeds import FeedOptions
-from armillary.account.items import ItemOptions
-from armillary.account.throughput import Throughput
+from armillary.account.items import items
+from armillary.account.items.items import ItemOptions
+from armillary.account.queries import item_pages
+from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock
-from armillary.doors.table.authentication import Keys
+from armillary.doors.table.access.authentication import Keys
 from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
-from armillary.doors.table.entities import Form, entity_json, item_of, read_entity
+from armillary.doors.table.entities.entities import Form, entity_json, item_of, read_entity
 from armillary.languages.odata.compile import compile_filter
 from armillary.model.resources import ResourceType
 from armillary.net.http import Request, Response
@@ -63,7 +65,7 @@ async def filtered(account: Account, table: Container, text: str, page_items: in
     continuation = None
     while True:
         options = FeedOptions(page_items=page_items, continuation=continuation)
-        page = await feeds.select(account, table, selection, text.encode(), options)
+        page = await item_pages.select(account, table, selection, text.encode(), options)
         for row in page.rows:
             entity = entity_json(orjson.loads(row), Form())
             assert entity is not None

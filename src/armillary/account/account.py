@@ -1,7 +1,8 @@
 """The database as every door sees it: one object that holds the catalog and the containers at work.
 
-Doors ask it for a database or container and call the functions of this package with it: `items.py` for items,
-`feeds.py` for pages of items and queries, `containers.py`, `access.py`, `scripts.py` and `offers.py` for the rest.
+Doors ask it for a database or container and call the functions of this package with it: `account/items/items.py` for
+items, `account/queries/item_pages.py` for pages of items and queries, `containers.py`,
+`account/security/permissions.py`, `account/items/scripts.py` and `account/throughput/offers.py` for the rest.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from armillary import limits
-from armillary.account.budgets import Budgets
-from armillary.account.catalog import Body, Catalog, NewStore, Record
+from armillary.account.catalog.catalog import Body, Catalog, NewStore, Record
+from armillary.account.catalog.container_rules import INDEXES, definition_of, new_rules
 from armillary.account.container import Container
 from armillary.account.faults import Faults
-from armillary.account.reshaping import Reshaper
-from armillary.account.rounds import Rounds
-from armillary.account.rules import INDEXES, definition_of, new_rules
-from armillary.account.snapshots import Snapshots
+from armillary.account.reshaping.planner import Reshaper
+from armillary.account.snapshots.snapshots import Snapshots
+from armillary.account.throughput.budgets import Budgets
+from armillary.account.upkeep_rounds import Rounds
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
-from armillary.partition import upkeep
+from armillary.partition.upkeep import upkeep
 from armillary.scripts.functions import Callers
 from armillary.scripts.jail import Confinement, Jail
-from armillary.scripts.turns import Turns
+from armillary.scripts.script_queue import Turns
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)

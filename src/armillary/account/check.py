@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
-from armillary.account.catalog import Catalog, Record, stores_of
+from armillary.account.catalog.catalog import Catalog, Record, stores_of
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure

@@ -1,7 +1,7 @@
 """A container at work: its record, the parsed policies, the map of its partitions, and the partitions themselves.
 
 Built from the catalog's record when the account opens or the container is created or replaced. Routing a key or a
-scope to partitions is here; what is done there is in `items.py` and `feeds.py`.
+scope to partitions is here; what is done there is in `account/items/items.py` and `account/queries/item_pages.py`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
-from armillary.account.catalog import Body, Record
+from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_rules import MONGO as MONGO
+from armillary.account.catalog.container_rules import older_rules, present_rules
 from armillary.account.faults import Faults
-from armillary.account.rules import MONGO as MONGO
-from armillary.account.rules import older_rules, present_rules
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.library.context import Context
 from armillary.model.documents import json_form, key_of_bson
+from armillary.model.indexes.unique_keys import UniqueKeyPolicy
 from armillary.model.keys import NO_KEY, SPACE_HIGH, SPACE_LOW, Key, PartitionKeyDefinition
 from armillary.model.policies import ContainerPolicies
 from armillary.model.ranges import KeyRange, PartitionMap
-from armillary.model.unique import UniqueKeyPolicy
 from armillary.model.values import UNDEFINED
 from armillary.partition.meter import Meter, Totals
 from armillary.partition.partition import Partition

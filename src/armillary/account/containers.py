@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from armillary import limits
-from armillary.account import throughput as throughputs
 from armillary.account.account import Account
-from armillary.account.catalog import Body, Record
+from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_rules import new_rules
 from armillary.account.container import VERSIONS, Container, new_ranges
-from armillary.account.offers import check_fixed, new_offer, offer_of, refuse_if_serverless
-from armillary.account.rules import new_rules
-from armillary.account.throughput import Throughput
+from armillary.account.throughput import provisioning as throughputs
+from armillary.account.throughput.offers import check_fixed, new_offer, offer_of, refuse_if_serverless
+from armillary.account.throughput.provisioning import Throughput
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.indexing import IndexingPolicy
+from armillary.model.indexes.indexing import IndexingPolicy
+from armillary.model.indexes.unique_keys import UniqueKeyPolicy
 from armillary.model.items import strip_system_properties, validate_name
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.policies import ContainerPolicies, check_replacement
 from armillary.model.ranges import even_boundaries
 from armillary.model.resources import ResourceType
-from armillary.model.unique import UniqueKeyPolicy
 
 # How a container without partition key looks to clients that know none without: its items have the empty key.
 SYSTEM_KEY = {"paths": ["/_partitionKey"], "kind": "Hash", "systemKey": True}

@@ -1,9 +1,10 @@
 """Faults that tests of applications ask for: rules that make chosen requests fail, wait or lose their connection.
 
-A rule says which requests it is about (operation, container, key, range) and which of those it hits (every so many,
-so many in all, by a seeded chance). `items.py`, `feeds.py` and `gather.py` ask before they do anything else, and only
-where there are rules: without one a container's `faults` is None. Rules live in memory; who may make them is decided
-by the control door, and what a `Kind` looks like to a client by the door that it came through.
+A rule says which requests it is about (operation, container, key, range) and which of those it hits (every so many, so
+many in all, by a seeded chance). `account/items/items.py`, `account/queries/item_pages.py` and
+`account/queries/merged_queries.py` ask before they do anything else, and only where there are rules: without one a
+container's `faults` is None. Rules live in memory; who may make them is decided by the control door, and what a `Kind`
+looks like to a client by the door that it came through.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from armillary.model.ranges import KeyRange
 from armillary.partition.budget import HUNDREDTHS
 from armillary.partition.meter import Totals
 from armillary.partition.partition import Partition
-from armillary.partition.sizes import LogicalSize, unpack_size
+from armillary.partition.writing.sizes import LogicalSize, unpack_size
 from armillary.storage.engine import View
 
 

@@ -16,16 +16,17 @@ from bson.int64 import Int64
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.model import bson_values, items, layout
-from armillary.model.bson_elements import FieldDecoder
-from armillary.model.bson_ids import id_text
-from armillary.model.bson_json import ID, document_of, field_name, json_of, to_json
-from armillary.model.bson_values import Document
+from armillary.model import items, layout
+from armillary.model.bson import bson_values
+from armillary.model.bson.bson_elements import FieldDecoder
+from armillary.model.bson.bson_ids import id_text
+from armillary.model.bson.bson_json import ID, document_of, field_name, json_of, to_json
+from armillary.model.bson.bson_values import Document
 from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, payload_of, unpack_header
-from armillary.model.indexing import IndexingPolicy, ItemTerms
+from armillary.model.indexes.indexing import IndexingPolicy, ItemTerms
+from armillary.model.indexes.unique_keys import UniqueKeyPolicy
 from armillary.model.keys import Key, PartitionKeyDefinition
 from armillary.model.resources import item_rid_text
-from armillary.model.unique import UniqueKeyPolicy
 from armillary.work import spend
 
 _NUMBER_BYTES = layout.RID_BYTES

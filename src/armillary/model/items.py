@@ -18,7 +18,7 @@ import orjson
 
 from armillary import limits
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.shapes import shown
+from armillary.model.json_members import shown
 
 # Set by the server on every write; what a client sends under these names is dropped.
 SYSTEM_PROPERTIES = frozenset(("_rid", "_self", "_etag", "_ts", "_attachments", "_lsn"))

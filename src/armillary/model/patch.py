@@ -27,7 +27,7 @@ from typing import Any
 from armillary import limits
 from armillary.errors import Failure, bad_request
 from armillary.model.items import SYSTEM_PROPERTIES, check_depth
-from armillary.model.shapes import members, shown
+from armillary.model.json_members import members, shown
 
 Steps = tuple[str, ...]
 

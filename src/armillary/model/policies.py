@@ -1,6 +1,6 @@
 """The policies of a container other than its partition key, index and unique keys: validated, kept and echoed. Also
-what replacing a container may not change. Vector and full-text policies are in `search_policies.py`; what a policy does
-is elsewhere: expiry in `partition`, computed properties in the query language.
+what replacing a container may not change. Vector and full-text policies are in `model/indexes/search_policies.py`; what
+a policy does is elsewhere: expiry in `partition`, computed properties in the query language.
 
 Texts in the service's words are those that the clients' own tests look for.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 from armillary import limits
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.index_paths import is_plain_path
+from armillary.model.indexes.index_paths import is_plain_path
+from armillary.model.indexes.search_policies import FullTextPolicy, VectorPolicy
 from armillary.model.items import SYSTEM_PROPERTIES
-from armillary.model.search_policies import FullTextPolicy, VectorPolicy
-from armillary.model.shapes import INVALID_INPUT, members, shown
+from armillary.model.json_members import INVALID_INPUT, members, shown
 
 DEFAULT_CONFLICT_RESOLUTION = {
     "mode": "LastWriterWins",

@@ -2,7 +2,8 @@
 
 A request is admitted while something is left of the second. What it costs is known only afterwards, so it leaves a
 deposit (the least it can cost) and the rest is settled at the end; what a second spends too much, the next ones repay.
-Several containers may share one budget. Counting is `meter.py`'s part; who gets how much `account/budgets.py`'s.
+Several containers may share one budget. Counting is `meter.py`'s part; who gets how much
+`account/throughput/budgets.py`'s.
 
 Amounts are whole hundredths of request units: what answers show, so that sums are exact.
 """

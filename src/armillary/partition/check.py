@@ -13,12 +13,12 @@ from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON, ItemHeader, paylo
 from armillary.model.keys import NO_KEY, to_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
-from armillary.partition import log, versions
-from armillary.partition.events import unpack_event
-from armillary.partition.presence import NOTHING, load_presence, trusted_presence
-from armillary.partition.records import unpack_record
+from armillary.partition.history import log, versions
+from armillary.partition.history.answered_writes import unpack_record
+from armillary.partition.history.document_events import unpack_event
 from armillary.partition.schema import Schema, expires_s
-from armillary.partition.sizes import unpack_size
+from armillary.partition.writing.path_coverage import NOTHING, load_presence, trusted_presence
+from armillary.partition.writing.sizes import unpack_size
 from armillary.storage.engine import View
 
 SPACES = (

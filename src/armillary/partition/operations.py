@@ -12,10 +12,10 @@ from typing import Any
 from armillary import limits, work
 from armillary.errors import Failure
 from armillary.model import documents, items
-from armillary.model.bson_ids import id_text
-from armillary.model.bson_json import document_of
+from armillary.model.bson.bson_ids import id_text
+from armillary.model.bson.bson_json import document_of
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
-from armillary.model.indexing import ItemTerms
+from armillary.model.indexes.indexing import ItemTerms
 from armillary.model.keys import Key
 from armillary.model.patch import Patch
 from armillary.partition.schema import Rules, Schema

@@ -17,18 +17,25 @@ from armillary.model import layout
 from armillary.model.encoding import unpack_header
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
-from armillary.partition import events, log, versions
-from armillary.partition.capped import CappedWriter
-from armillary.partition.log_times import LogTimes
+from armillary.partition.history import document_events, log, versions
+from armillary.partition.history.answered_writes import Record, Records, check_new, put_record
+from armillary.partition.history.log_times import LogTimes
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome, make_all_terms
-from armillary.partition.presence import LOOKING, Presence, begin_look, end_look, end_restating, trusted_presence
-from armillary.partition.records import Record, Records, check_new, put_record
-from armillary.partition.rewind import Rewinder
+from armillary.partition.reshaping.rewind import Rewinder
 from armillary.partition.schema import Schema
-from armillary.partition.sizes import unpack_size
-from armillary.partition.slices import Slice
-from armillary.partition.writer import PathPrefixes, Writer
+from armillary.partition.upkeep.time_slices import Slice
+from armillary.partition.writing.capped import CappedWriter
+from armillary.partition.writing.path_coverage import (
+    LOOKING,
+    Presence,
+    begin_look,
+    end_look,
+    end_restating,
+    trusted_presence,
+)
+from armillary.partition.writing.sizes import unpack_size
+from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
 from armillary.work import Check
 
@@ -190,8 +197,8 @@ class Partition:
         return self.joined(await self._store.write(run), record)
 
     def share(self, operations: Sequence[Operation], record: Record | None) -> tuple[Store, Callable[[Txn], Done]]:
-        """Its part of a transaction over several partitions (`together.py`): what is run, and on which store. What came
-        of it is told to `joined` when it is durable."""
+        """Its part of a transaction over several partitions (`partition/writing/multi_partition_write.py`): what is
+        run, and on which store. What came of it is told to `joined` when it is durable."""
         return self._store, lambda txn: self._run_all(txn, operations, record, None)
 
     def joined(self, done: Done, record: Record | None) -> list[Outcome]:
@@ -390,7 +397,7 @@ class Partition:
 
         def run(txn: Txn) -> int:
             self._check_open()
-            return events.begin(txn, self.head_in(txn).lsn)
+            return document_events.begin(txn, self.head_in(txn).lsn)
 
         return await self._store.write(run)
 
@@ -399,7 +406,7 @@ class Partition:
 
         def run(txn: Txn) -> None:
             self._check_open()
-            events.forget(txn, last_key)
+            document_events.forget(txn, last_key)
 
         await self._store.write(run)
 

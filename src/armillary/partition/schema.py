@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from armillary import limits
-from armillary.model.bson_json import document_of
+from armillary.model.bson.bson_json import document_of
 from armillary.model.documents import bson_ttl
 from armillary.model.encoding import FORMAT_BSON, ItemHeader
-from armillary.model.indexing import IndexingPolicy
+from armillary.model.indexes.indexing import IndexingPolicy
+from armillary.model.indexes.unique_keys import UniqueKeyPolicy
 from armillary.model.items import item_ttl
 from armillary.model.keys import PartitionKeyDefinition
-from armillary.model.unique import UniqueKeyPolicy
 
 
 @dataclass(frozen=True, slots=True)

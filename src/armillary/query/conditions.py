@@ -1,4 +1,5 @@
-"""The part of a filter that an index can use, as plain objects that every language makes and `access.py` reads.
+"""The part of a filter that an index can use, as plain objects that every language makes and
+`query/access/access_path.py` reads.
 
 A condition is *necessary*: every item that the filter keeps satisfies it, while an item that satisfies it may still be
 dropped. So a language may leave out whatever it cannot say here, and the filter itself always has the last word.
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
-from armillary.model.cells import Region
 from armillary.model.encoding import encode_value
 from armillary.model.key_values import Key, key_forms
+from armillary.model.spatial.cells import Region
 from armillary.model.values import UNDEFINED, Value, compare, type_rank
 
 # More combinations of pinned values than this are not worth their arithmetic; the filter is then not a pin.

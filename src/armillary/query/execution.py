@@ -3,8 +3,8 @@ other, each on a fresh snapshot. Nothing is kept between slices but a position, 
 before it can give one (groups, DISTINCT) or sorts without an index.
 
 A position is the last item that was looked at: its rid, and with ORDER BY its place in the order. It holds on other
-snapshots, after restarts, and whatever way to the items `access.py` chooses then. Where one item gives many rows (JOIN)
-it also says how many of them were given.
+snapshots, after restarts, and whatever way to the items `query/access/access_path.py` chooses then. Where one item
+gives many rows (JOIN) it also says how many of them were given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from armillary import limits, work
 from armillary.model.documents import PLAIN_JSON, Form
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.access import (
+from armillary.query.access.access_path import (
     Candidate,
     Counters,
     Index,
@@ -28,20 +28,20 @@ from armillary.query.access import (
     loaded,
     matching_items,
 )
-from armillary.query.composed import composed_order
+from armillary.query.access.composite_access import composed_order
+from armillary.query.access.field_order import FieldWalk, is_served
+from armillary.query.access.index_only import CannotTell, IndexAnswer, distinct_rids, is_distinct_by_index
+from armillary.query.access.ordered_access import OrderedWalk, Sorter, Start
+from armillary.query.access.primary_key_access import KeyedWalk
+from armillary.query.access.ranked_access import RankedItems
 from armillary.query.conditions import ALL
-from armillary.query.field_order import FieldWalk, is_served
-from armillary.query.index_only import CannotTell, IndexAnswer, distinct_rids, is_distinct_by_index
 from armillary.query.joined import JoinedItem
-from armillary.query.keyed import KeyedWalk
 from armillary.query.operators import Collector, rows_of
-from armillary.query.ordered import OrderedWalk, Sorter, Start
 from armillary.query.progress import START as START
 from armillary.query.progress import Page as Page
 from armillary.query.progress import PageEnds as PageEnds
 from armillary.query.progress import Position as Position
 from armillary.query.progress import Progress as Progress
-from armillary.query.ranked import RankedItems
 from armillary.query.rows import dump_large
 from armillary.query.selection import Ordering, Selection
 from armillary.storage.engine import View

@@ -18,11 +18,11 @@ import orjson
 
 from armillary import limits, work
 from armillary.model.values import UNDEFINED, Value
+from armillary.query.access.ranked_access import RankedItems
 from armillary.query.aggregates import Seen, too_many
 from armillary.query.conditions import ALL
 from armillary.query.execution import Page
 from armillary.query.operators import Collector, rows_of
-from armillary.query.ranked import RankedItems
 from armillary.query.rows import dump_large
 from armillary.query.selection import Ranking, Selection, Stage
 

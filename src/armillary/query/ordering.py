@@ -13,7 +13,7 @@ from typing import Any
 from armillary import limits
 from armillary.errors import Failure, bad_request
 from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_value
-from armillary.model.indexing import IndexingPolicy
+from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.model.values import Value
 from armillary.query.selection import Ordering
 

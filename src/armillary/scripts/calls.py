@@ -14,8 +14,8 @@ import orjson
 from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
-from armillary.languages.sql.compile import compile_query, parse_parameters
-from armillary.languages.sql.user_functions import UserFunctions
+from armillary.languages.sql.compiling.compile import compile_query, parse_parameters
+from armillary.languages.sql.compiling.user_functions import UserFunctions
 from armillary.model.items import check_depth
 from armillary.partition.operations import Document, Operation, Result, Verb
 from armillary.scripts.trace import Trace, step_of

@@ -15,7 +15,7 @@ import orjson
 from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, computed_too_large
-from armillary.languages.sql.user_functions import UserFunctions
+from armillary.languages.sql.compiling.user_functions import UserFunctions
 from armillary.partition.operations import Document
 from armillary.scripts.calls import Calls
 from armillary.scripts.cell import USER_LINE_OFFSET

@@ -22,7 +22,7 @@ import orjson
 from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
-from armillary.languages.sql.compile import BoundQuery
+from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.library.context import Context
 from armillary.model import charges, documents, layout, resources
 from armillary.model.charges import QueryWork
@@ -30,14 +30,14 @@ from armillary.model.documents import Form
 from armillary.model.encoding import decode_value, encode_value, epk_of, unpack_header
 from armillary.model.keys import Key
 from armillary.model.values import UNDEFINED
-from armillary.partition.log import ITEM_WRITTEN, Change, Head, unpack_change
+from armillary.partition.history.log import ITEM_WRITTEN, Change, Head, unpack_change
 from armillary.partition.operations import Document, Operation, Outcome, Result, Verb, draft
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
-from armillary.partition.uniqueness import has_unique
-from armillary.partition.writer import PathPrefixes, Writer
+from armillary.partition.writing.uniqueness import has_unique
+from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.query import cursor as cursors
-from armillary.query.access import Index, Scope
+from armillary.query.access.access_path import Index, Scope
 from armillary.query.cursor import Cursor
 from armillary.query.execution import Execution, Position, Progress
 from armillary.query.execution import Page as ExecutionPage

@@ -1,7 +1,8 @@
 """`armillary check DIR`: opens a data directory, has its account verify itself, and prints what is wrong. With
 `--repair` items that lie in another partition than their key says are moved first.
 
-What must hold is known to `account/check.py` and `partition/check.py`, how items are moved to `account/misplaced.py`.
+What must hold is known to `account/check.py` and `partition/check.py`, how items are moved to
+`account/misplaced_items.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import orjson
 
 from armillary.account.check import check_account
-from armillary.account.misplaced import drop_versions, find_misplaced, move, partitions_with_stray_versions
+from armillary.account.misplaced_items import drop_versions, find_misplaced, move, partitions_with_stray_versions
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
 from armillary.storage.private import Permissions, open_file

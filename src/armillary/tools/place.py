@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from armillary.account.account import Account, AccountSettings
-from armillary.account.catalog import Catalog
+from armillary.account.catalog.catalog import Catalog
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType

@@ -18,7 +18,7 @@ import uvloop
 
 from armillary import __version__
 from armillary.account.account import Account, AccountSettings
-from armillary.account.credentials import Credentials
+from armillary.account.security.credentials import Credentials
 from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.doors.control.door import OPEN_TARGETS, ControlDoor
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
@@ -26,12 +26,12 @@ from armillary.doors.gremlin.authentication import Keys as GremlinKeys
 from armillary.doors.gremlin.connection import PLAIN_REFUSAL
 from armillary.doors.gremlin.connection import Connection as GremlinConnection
 from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
-from armillary.doors.mongo.connection import Connection as MongoConnection
 from armillary.doors.mongo.door import MongoDoor, MongoSettings
-from armillary.doors.sql.authentication import AccountKeys
+from armillary.doors.mongo.wire.connection import Connection as MongoConnection
+from armillary.doors.sql.access.authentication import AccountKeys
+from armillary.doors.sql.access.resource_tokens import TokenAuthority
 from armillary.doors.sql.door import SqlDoor
-from armillary.doors.sql.tokens import TokenAuthority
-from armillary.doors.table.authentication import Keys as TableKeys
+from armillary.doors.table.access.authentication import Keys as TableKeys
 from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from armillary.account.reshape import Reshape
-from armillary.partition import reshape as transfers
-from armillary.partition.adoption import Adopter
+from armillary.account.reshaping.split_and_merge import Reshape
 from armillary.partition.partition import Partition
-from armillary.partition.reshape import Transfer
+from armillary.partition.reshaping import copying as transfers
+from armillary.partition.reshaping.adoption import Adopter
+from armillary.partition.reshaping.copying import Transfer
 
 
 def last_changes_forgotten(patch: pytest.MonkeyPatch) -> None:

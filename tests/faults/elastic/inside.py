@@ -10,16 +10,17 @@ from typing import Any
 import orjson
 from faults.elastic.port import Document, Refused, Reply, Step, Unanswered
 
-from armillary.account import feeds, items
 from armillary.account.account import Account
-from armillary.account.bulk import run_bulk
-from armillary.account.changes import ChangePage, read_changes
+from armillary.account.changes.change_feed import ChangePage, read_changes
 from armillary.account.container import Container
-from armillary.account.feeds import FeedOptions, PageAnswer
-from armillary.account.gather import gather
-from armillary.account.items import ItemOptions, Member
+from armillary.account.items import items
+from armillary.account.items.bulk import run_bulk
+from armillary.account.items.items import ItemOptions, Member
+from armillary.account.queries import item_pages
+from armillary.account.queries.item_pages import FeedOptions, PageAnswer
+from armillary.account.queries.merged_queries import gather
 from armillary.errors import Failure, Kind
-from armillary.languages.sql.compile import compile_query
+from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.encoding import payload_of
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
 from armillary.model.patch import parse_patch
@@ -129,7 +130,7 @@ class InsidePort:
 
             async def page(account: Account, container: Container, options: FeedOptions = options) -> PageAnswer:
                 bound = compile_query(text).bind({}, container.query_context())
-                return await feeds.query(account, container, bound, text.encode(), options)
+                return await item_pages.query(account, container, bound, text.encode(), options)
 
             # Who has begun to read pages is not told in the middle to merge them himself.
             passed = (Kind.CROSS_PARTITION,) if continuation is None else ()
@@ -180,7 +181,7 @@ class InsidePort:
                 options.epk_range = (low, high)
 
             async def page(account: Account, container: Container, options: FeedOptions = options) -> PageAnswer:
-                return await feeds.read_feed(account, container, options)
+                return await item_pages.read_feed(account, container, options)
 
             try:
                 answer = await self._ask(page, (Kind.RANGE_GONE,))

@@ -21,14 +21,15 @@ from faults.elastic.simulation import TICK_S_MAX
 from faults.elastic.world import World
 from faults.ledger import Violation
 
-from armillary.account import containers, items
+from armillary.account import containers
 from armillary.account.check import check_account
-from armillary.account.items import BatchAnswer, ItemOptions, Member
+from armillary.account.items import items
+from armillary.account.items.items import BatchAnswer, ItemOptions, Member
 from armillary.errors import Failure, Kind
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
-from armillary.partition.upkeep import Look
+from armillary.partition.upkeep.upkeep import Look
 
 CLIENTS = 4
 KEYS = ("k0", "k1", "k2")

@@ -18,7 +18,7 @@ from faults.ledger import Violation
 from armillary.account import containers
 from armillary.account.account import Account, AccountSettings
 from armillary.account.check import check_account
-from armillary.account.throughput import Throughput
+from armillary.account.throughput.provisioning import Throughput
 
 DEFINITION = {"id": "items", "partitionKey": {"paths": ["/key"], "kind": "Hash", "version": 2}}
 ACTORS, FOLLOWERS = 6, 2

@@ -6,7 +6,7 @@ import asyncio
 from urllib.parse import quote
 
 from armillary import audit
-from armillary.account.credentials import Credentials
+from armillary.account.security.credentials import Credentials
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind
 from armillary.net.http import Response

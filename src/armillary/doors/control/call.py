@@ -16,7 +16,7 @@ from armillary.account.container import Container
 from armillary.doors.control.errors import HEADERS
 from armillary.doors.control.fields import Fields
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.shapes import shown
+from armillary.model.json_members import shown
 from armillary.net.http import BareResponse, Request, Response
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 
 from armillary import limits
-from armillary.account.change_rows import change_row
-from armillary.account.changes import read_changes
+from armillary.account.changes.change_feed import read_changes
+from armillary.account.changes.feed_rows import change_row
 from armillary.account.container import Container
-from armillary.account.feeds import FeedOptions
+from armillary.account.queries.item_pages import FeedOptions
 from armillary.doors.control.call import Call
 from armillary.errors import bad_request
-from armillary.model.shapes import shown
+from armillary.model.json_members import shown
 from armillary.net.http import Response
 
 _MODES = ("latest", "all-versions")

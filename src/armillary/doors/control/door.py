@@ -12,17 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from armillary.account.account import Account
-from armillary.account.credentials import Credentials
-from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.account.security.credentials import Credentials
+from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import MovableClock
 from armillary.doors.control import (
     account_keys,
     changes,
-    faults,
     metrics,
     migrations,
-    moving,
     partitions,
     reshapes,
     resources,
@@ -32,6 +30,7 @@ from armillary.doors.control import (
 from armillary.doors.control.authentication import ControlGuard
 from armillary.doors.control.call import Action, Call, Routes, read_target
 from armillary.doors.control.errors import error_response
+from armillary.doors.control.testing import clock_control, faults
 from armillary.errors import Failure, Kind
 from armillary.net.hosts import HostNames
 from armillary.net.http import HANG_UP, Request, Response
@@ -182,8 +181,8 @@ _ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("DELETE", "restores/{}", snapshots.cancel_restore),
     ("POST", "checkpoints", snapshots.make_checkpoint),
     ("DELETE", "checkpoints/{}", snapshots.delete_checkpoint),
-    ("GET", "clock", moving.show_clock),
-    ("POST", "clock", moving.move_clock),
+    ("GET", "clock", clock_control.show_clock),
+    ("POST", "clock", clock_control.move_clock),
 )
 REQUESTS = tuple((method, path) for method, path, _ in _ACTIONS)
 _ROUTES = Routes(_ACTIONS)

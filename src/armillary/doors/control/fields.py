@@ -8,7 +8,7 @@ from typing import Any
 
 from armillary.errors import Failure, bad_request
 from armillary.model.items import parse_json
-from armillary.model.shapes import shown
+from armillary.model.json_members import shown
 
 
 class Fields:

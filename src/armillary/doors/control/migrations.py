@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.account import migration
-from armillary.account.migration import Migration, Plan
+from armillary.account.migration import migration
+from armillary.account.migration.migration import Migration, Plan
 from armillary.doors.control.call import Call
 from armillary.doors.control.resources import read_throughput
 from armillary.errors import Failure, Kind, bad_request

@@ -1,5 +1,5 @@
 """Splits and merges over the control API: begin them, watch them, stop them at a point and let them go on, take them
-back. What happens at each point is in `account/reshape.py`.
+back. What happens at each point is in `account/reshaping/split_and_merge.py`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from armillary.account.container import Container
-from armillary.account.reshape import POINTS, Reshape
+from armillary.account.reshaping.split_and_merge import POINTS, Reshape
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.shapes import shown
+from armillary.model.json_members import shown
 from armillary.net.http import Response
 
 _RANGE_MAX = 2**31 - 1

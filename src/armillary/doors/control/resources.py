@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from armillary import limits
-from armillary.account import containers, offers, throughput
-from armillary.account.budgets import MODES, buckets_of
-from armillary.account.catalog import Record
+from armillary.account import containers
+from armillary.account.catalog.catalog import Record
 from armillary.account.container import Container
-from armillary.account.throughput import Throughput
+from armillary.account.throughput import offers, provisioning
+from armillary.account.throughput.budgets import MODES, buckets_of
+from armillary.account.throughput.provisioning import Throughput
 from armillary.doors.control.call import Call
 from armillary.doors.control.fields import Fields
 from armillary.errors import bad_request
@@ -190,7 +191,7 @@ def _offer(call: Call, owner: Record) -> dict[str, Any] | None:
     offer = offers.offer_of(call.account, owner)
     if offer is None:
         return None
-    present = throughput.throughput_of(offer.body)
+    present = provisioning.throughput_of(offer.body)
     return {
         "ru": present.ru,
         "autoscale": present.is_autoscale,

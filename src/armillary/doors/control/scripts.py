@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from armillary.account import procedures, scripts
-from armillary.account.catalog import Record
+from armillary.account.catalog.catalog import Record
 from armillary.account.container import Container
+from armillary.account.items import procedures, scripts
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.keys import KEY_MISSING, NO_KEY, Key

@@ -12,10 +12,10 @@ from itertools import count
 from typing import Any
 
 from armillary import audit, limits
-from armillary.account import restoring
-from armillary.account.arrivals import Arrival
-from armillary.account.snapshot_files import parts
-from armillary.account.snapshots import Snapshot
+from armillary.account.snapshots import restore
+from armillary.account.snapshots.snapshot_files import parts
+from armillary.account.snapshots.snapshot_import import Arrival
+from armillary.account.snapshots.snapshots import Snapshot
 from armillary.doors.control.call import Call
 from armillary.doors.control.errors import HEADERS
 from armillary.errors import Failure, Kind, bad_request
@@ -81,7 +81,7 @@ async def restore_snapshot(call: Call) -> Response:
     call.fields("a restoration").end()
     await asyncio.sleep(0)  # a request is started without a task, and locks of the account are a task's
     snapshot = call.account.snapshots.find(call.names[0])
-    outcome = await restoring.restore(call.account, snapshot)
+    outcome = await restore.restore(call.account, snapshot)
     return call.answer({**_shown(snapshot), "containersUndone": outcome.rewound, "containersCopied": outcome.copied})
 
 

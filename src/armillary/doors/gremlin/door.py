@@ -1,6 +1,6 @@
 """The Gremlin door: a message is read, its sender authenticated, and the one function called that answers it.
 
-The door translates and nothing else: traversals run on `account/graphs.py`. Here is the only place that catches
+The door translates and nothing else: traversals run on `account/graphs/graph.py`. Here is the only place that catches
 everything, so that no client waits for an answer that never comes.
 """
 
@@ -16,11 +16,12 @@ from typing import Any, Final
 from websockets.frames import CloseCode
 
 from armillary import limits
-from armillary.account import access, containers
+from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.graphs import StoredGraph, check_key_path
-from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.account.graphs.graph import StoredGraph, check_key_path
+from armillary.account.security import permissions
+from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.doors.gremlin import traversals
 from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate, is_sealed
@@ -199,7 +200,7 @@ class GremlinDoor:
         if any(rid not in ("", now) for rid, now in zip(principal.rids, rids, strict=True)):
             raise Failure(Kind.UNAUTHORIZED, "Unauthorized: the resource token is for an earlier graph of this name.")
         mode = "Read" if principal.is_read_only else "All"
-        if not access.is_in_force(self.account, principal.permission_rid, mode, None, principal.grant):
+        if not permissions.is_in_force(self.account, principal.permission_rid, mode, None, principal.grant):
             raise Failure(
                 Kind.UNAUTHORIZED,
                 "Unauthorized: the permission of the resource token was deleted, or allows less by now; read it again.",

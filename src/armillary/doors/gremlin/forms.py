@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, Protocol
 import orjson
 
 from armillary import limits
-from armillary.languages.gremlin import graphbinary, graphbinary_write, graphson
-from armillary.languages.gremlin.allowance import Allowance
 from armillary.languages.gremlin.errors import malformed, not_serializable
-from armillary.languages.gremlin.graphson_write import Writer
+from armillary.languages.gremlin.formats import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.formats.allowance import Allowance
+from armillary.languages.gremlin.formats.graphson_write import Writer
 from armillary.languages.gremlin.traversers import Traverser
 
 AUTHENTICATION: Final = "authentication"

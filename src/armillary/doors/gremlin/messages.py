@@ -1,7 +1,7 @@
 """Requests as they come, in any of the forms that drivers send, and answers in the form of the request.
 
 A binary message begins with the length and the name of its form; a text message is JSON. Values inside are written and
-read by `languages/gremlin/graphson.py` and `graphbinary.py`; here is what is around them.
+read by `languages/gremlin/formats/graphson.py` and `graphbinary.py`; here is what is around them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from armillary.doors.gremlin import errors
 from armillary.doors.gremlin.client import Line
 from armillary.doors.gremlin.forms import FORMS, TEXT_FORM, Form, form_named
 from armillary.errors import Failure, Kind
-from armillary.languages.gremlin.elements import Long
 from armillary.languages.gremlin.errors import malformed
+from armillary.languages.gremlin.values.elements import Long
 
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
 OK, NO_CONTENT, PARTIAL, AUTHENTICATE = 200, 204, 206, 407

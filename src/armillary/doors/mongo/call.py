@@ -11,23 +11,23 @@ from bson.timestamp import Timestamp
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.past import Past
+from armillary.account.snapshots.snapshot_reads import Past
 from armillary.clock import Clock
-from armillary.doors.mongo.answers import Elements, Reply
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.fields import Fields
-from armillary.doors.mongo.wire import Request
+from armillary.doors.mongo.wire.answers import Elements, Reply
+from armillary.doors.mongo.wire.messages import Request
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson_values import Document, type_name
+from armillary.model.bson.bson_values import Document, type_name
 from armillary.model.keys import Key
-from armillary.query.access import Counters
+from armillary.query.access.access_path import Counters
 
 if TYPE_CHECKING:
     from armillary.doors.mongo.door import MongoDoor
-    from armillary.doors.mongo.numbered import Numbering
-    from armillary.doors.mongo.sessions import Session
-    from armillary.doors.mongo.transactions import Transaction
+    from armillary.doors.mongo.sessions.sessions import Session
+    from armillary.doors.mongo.sessions.transactions import Transaction
+    from armillary.doors.mongo.writing.retryable_writes import Numbering
 
 __all__ = ["Call", "Elements", "Reply"]
 

@@ -14,7 +14,7 @@ from armillary import limits
 from armillary.audit import Actor
 
 if TYPE_CHECKING:
-    from armillary.doors.mongo.scram import Conversation
+    from armillary.doors.mongo.sessions.scram import Conversation
 
 
 class Grant(IntEnum):

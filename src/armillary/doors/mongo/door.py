@@ -20,28 +20,31 @@ from bson.objectid import ObjectId
 from armillary import limits, work
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.audit import ACTOR
 from armillary.clock import Clock
-from armillary.doors.mongo import answers, concerns, namespaces, numbered, points, short
-from armillary.doors.mongo.authentication import Authenticator, unauthorized
+from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, check_database, read_only
-from armillary.doors.mongo.change_streams import ChangeStream
 from armillary.doors.mongo.client import Client, Grant, Line, Statistics
-from armillary.doors.mongo.cluster_time import ClusterTime
-from armillary.doors.mongo.commands import COMMANDS, Command
-from armillary.doors.mongo.compression import NEVER_COMPRESSED
-from armillary.doors.mongo.cursors import Cursors
+from armillary.doors.mongo.commands import short_commands
+from armillary.doors.mongo.commands.command_table import COMMANDS, Command
+from armillary.doors.mongo.commands.fail_points import FailPoints
+from armillary.doors.mongo.commands.hello import topology_of
+from armillary.doors.mongo.commands.profiler import Profiler
 from armillary.doors.mongo.errors import RESUMABLE, STATE_CHANGES, code_of, labels_of
-from armillary.doors.mongo.fail_points import FailPoints
 from armillary.doors.mongo.fields import GENERIC
-from armillary.doors.mongo.hello import topology_of
-from armillary.doors.mongo.profiler import Profiler
-from armillary.doors.mongo.refusals import Hopeless
-from armillary.doors.mongo.sessions import Sessions, session_id_of
-from armillary.doors.mongo.snapshots import Snapshots
-from armillary.doors.mongo.transactions import Transaction
-from armillary.doors.mongo.wire import (
+from armillary.doors.mongo.reading import point_reads
+from armillary.doors.mongo.reading.change_streams import ChangeStream
+from armillary.doors.mongo.reading.cursors import Cursors
+from armillary.doors.mongo.reading.snapshots import Snapshots
+from armillary.doors.mongo.sessions import concerns
+from armillary.doors.mongo.sessions.authentication import Authenticator, unauthorized
+from armillary.doors.mongo.sessions.cluster_time import ClusterTime
+from armillary.doors.mongo.sessions.sessions import Sessions, session_id_of
+from armillary.doors.mongo.sessions.transactions import Transaction
+from armillary.doors.mongo.wire import answers
+from armillary.doors.mongo.wire.compression import NEVER_COMPRESSED
+from armillary.doors.mongo.wire.messages import (
     MORE_TO_COME,
     OP_MSG,
     Envelope,
@@ -51,9 +54,11 @@ from armillary.doors.mongo.wire import (
     plain_answer,
     read_request,
 )
+from armillary.doors.mongo.wire.refusals import Hopeless
+from armillary.doors.mongo.writing import retryable_writes
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson_values import Document
+from armillary.model.bson.bson_values import Document
 
 log = logging.getLogger(__name__)
 
@@ -271,7 +276,7 @@ class MongoDoor:
         if self.fail_points.are_set or self.profiler.is_on:
             return None
         begun_s = self.machine.elapsed_s()
-        found = points.answer(self, client, frame)
+        found = point_reads.answer(self, client, frame)
         if found is None:
             return None
         document, charge_ru = found
@@ -296,7 +301,7 @@ class MongoDoor:
             name = next(iter(request.body), "")
             call = Call(self, client, name, request)
             running = self._run(call, begun_s)
-            document = await (running if short.is_short(call) else work.drive(running, call.check_work))
+            document = await (running if short_commands.is_short(call) else work.drive(running, call.check_work))
         except Hopeless:
             raise
         except Failure as failure:
@@ -358,7 +363,7 @@ class MongoDoor:
             if call.reads_past:
                 await self.snapshots.enter(call)
             extra = await self.fail_points.meet(call) if self.fail_points.are_set else None
-            reply = await (command.run(call) if call.txn_number is None else numbered.run(call, command))
+            reply = await (command.run(call) if call.txn_number is None else retryable_writes.run(call, command))
         finally:
             del self._running[id(call)]
         if command.writes:

@@ -15,8 +15,8 @@ from typing import Final
 
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import code_name
-from armillary.model.bson_values import Document
-from armillary.partition.refusals import TRANSACTION_TOO_LARGE
+from armillary.model.bson.bson_values import Document
+from armillary.partition.writing.write_refusals import TRANSACTION_TOO_LARGE
 
 CODES: Final[dict[Kind, int]] = {
     Kind.BAD_REQUEST: 2,

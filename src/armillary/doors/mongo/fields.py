@@ -10,7 +10,7 @@ from bson.int64 import Int64
 
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import TYPE_MISMATCH, refusal
-from armillary.model.bson_values import Document, type_name
+from armillary.model.bson.bson_values import Document, type_name
 
 _INT64_MAX: Final = (1 << 63) - 1
 

@@ -9,15 +9,16 @@ from typing import Any, Final
 
 from bson.binary import UUID_SUBTYPE, Binary
 
-from armillary.account import containers, indexes
-from armillary.account.catalog import Body, Record
+from armillary.account import containers
+from armillary.account.catalog.catalog import Body, Record
+from armillary.account.collections import indexes
 from armillary.account.container import CAP, IMAGES, MONGO, WATCHED, Container
-from armillary.account.throughput import Throughput
+from armillary.account.throughput.provisioning import Throughput
 from armillary.doors.mongo.call import Call
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson_json import field_name, member_name
-from armillary.model.bson_values import MISSING, Document, decode, encode
+from armillary.model.bson.bson_json import field_name, member_name
+from armillary.model.bson.bson_values import MISSING, Document, decode, encode
 from armillary.model.resources import ResourceType
 
 SYSTEM: Final = "system."

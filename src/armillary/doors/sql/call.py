@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from armillary.account.account import Account
-from armillary.account.catalog import Record
+from armillary.account.catalog.catalog import Record
 from armillary.account.container import Container
-from armillary.account.explanations import EXPLAIN, charge_header, explain_metadata
+from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_metadata
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.authorization import Principal
+from armillary.doors.sql.access.authorization import Principal
 from armillary.doors.sql.routes import Route
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part, consistency_factor, render_charge

@@ -12,21 +12,22 @@ from functools import partial
 from typing import Any
 
 from armillary import limits, work
-from armillary.account import access
 from armillary.account.account import Account
-from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
-from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.account.security import permissions
+from armillary.account.security.sign_in_throttle import SignInThrottle
+from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_failure
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import Clock
-from armillary.doors.sql import account_document, batches, control, documents, feeds, lists, procedures
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.authentication import AccountKeys, Authenticator, credential_kind
-from armillary.doors.sql.authorization import MASTER, authorize, check_incarnation
+from armillary.doors.sql.access.authentication import AccountKeys, Authenticator, credential_kind
+from armillary.doors.sql.access.authorization import MASTER, authorize, check_incarnation
+from armillary.doors.sql.access.resource_tokens import Claims, TokenAuthority
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import error_response
 from armillary.doors.sql.headers import PostMeaning
+from armillary.doors.sql.items import batches, documents, feeds, procedures
+from armillary.doors.sql.resources import account_document, lists, resources
 from armillary.doors.sql.routes import RouteKind, resolve
-from armillary.doors.sql.tokens import Claims, TokenAuthority
 from armillary.errors import Failure, Kind
 from armillary.net.http import HANG_UP, Request, Response
 
@@ -121,7 +122,7 @@ class SqlDoor:
             if principal is not MASTER:
                 authorize(principal, route, method)
         if principal.claims is not None:
-            check_incarnation(principal.claims, route, partial(access.rid_of, self.account))
+            check_incarnation(principal.claims, route, partial(permissions.rid_of, self.account))
         return action, Call(self, request, route, principal, activity_id)
 
     def _refuse(self, failure: Failure, activity_id: str, *, explains: bool = False) -> Response:
@@ -159,7 +160,7 @@ class SqlDoor:
 
 def _check_permission(account: Account, claims: Claims) -> None:
     """A token ends with its permission, and when that allows less."""
-    if not access.is_in_force(account, claims.permission_rid, claims.mode, claims.partition_key, claims.grant):
+    if not permissions.is_in_force(account, claims.permission_rid, claims.mode, claims.partition_key, claims.grant):
         raise Failure(
             Kind.UNAUTHORIZED,
             "The input authorization token can't serve the request. The permission of the resource token was deleted, "
@@ -205,21 +206,21 @@ _ACTIONS: dict[tuple[RouteKind, str, str], Action] = {
     (RouteKind.RESOURCE, "docs", "DELETE"): documents.delete_item,
     (RouteKind.FEED, "docs", "GET"): feeds.read_feed,
     (RouteKind.FEED, "pkranges", "GET"): lists.list_ranges,
-    (RouteKind.RESOURCE, "dbs", "GET"): control.read_resource,
-    (RouteKind.RESOURCE, "dbs", "DELETE"): control.delete_resource,
-    (RouteKind.RESOURCE, "colls", "GET"): control.read_resource,
-    (RouteKind.RESOURCE, "colls", "PUT"): control.replace_container,
-    (RouteKind.RESOURCE, "colls", "DELETE"): control.delete_resource,
-    (RouteKind.RESOURCE, "offers", "GET"): control.read_resource,
-    (RouteKind.RESOURCE, "offers", "PUT"): control.replace_offer,
-    (RouteKind.RESOURCE, "conflicts", "GET"): control.no_such_conflict,
-    (RouteKind.RESOURCE, "conflicts", "DELETE"): control.no_such_conflict,
+    (RouteKind.RESOURCE, "dbs", "GET"): resources.read_resource,
+    (RouteKind.RESOURCE, "dbs", "DELETE"): resources.delete_resource,
+    (RouteKind.RESOURCE, "colls", "GET"): resources.read_resource,
+    (RouteKind.RESOURCE, "colls", "PUT"): resources.replace_container,
+    (RouteKind.RESOURCE, "colls", "DELETE"): resources.delete_resource,
+    (RouteKind.RESOURCE, "offers", "GET"): resources.read_resource,
+    (RouteKind.RESOURCE, "offers", "PUT"): resources.replace_offer,
+    (RouteKind.RESOURCE, "conflicts", "GET"): resources.no_such_conflict,
+    (RouteKind.RESOURCE, "conflicts", "DELETE"): resources.no_such_conflict,
     (RouteKind.EXECUTE, "sprocs", "POST"): procedures.execute_procedure,
 }
 for _type in CONTROL_TYPES:
-    _ACTIONS[(RouteKind.RESOURCE, _type, "GET")] = control.read_resource
-    _ACTIONS[(RouteKind.RESOURCE, _type, "PUT")] = control.replace_resource
-    _ACTIONS[(RouteKind.RESOURCE, _type, "DELETE")] = control.delete_resource
+    _ACTIONS[(RouteKind.RESOURCE, _type, "GET")] = resources.read_resource
+    _ACTIONS[(RouteKind.RESOURCE, _type, "PUT")] = resources.replace_resource
+    _ACTIONS[(RouteKind.RESOURCE, _type, "DELETE")] = resources.delete_resource
 for _type in ("dbs", "colls", "offers", "conflicts", *CONTROL_TYPES):
     _ACTIONS[(RouteKind.FEED, _type, "GET")] = lists.list_resources
 _ACTIONS.update(
@@ -236,12 +237,12 @@ _POSTS: dict[tuple[str, PostMeaning], Action] = {
     ("docs", PostMeaning.QUERY): feeds.query_items,
     ("docs", PostMeaning.UPSERT): documents.upsert_item,
     ("docs", PostMeaning.CREATE): documents.create_item,
-    ("dbs", PostMeaning.CREATE): control.create_database,
-    ("colls", PostMeaning.CREATE): control.create_container,
+    ("dbs", PostMeaning.CREATE): resources.create_database,
+    ("colls", PostMeaning.CREATE): resources.create_container,
 }
 for _type in CONTROL_TYPES:
-    _POSTS[(_type, PostMeaning.CREATE)] = control.create_resource
-    _POSTS[(_type, PostMeaning.UPSERT)] = control.create_resource
+    _POSTS[(_type, PostMeaning.CREATE)] = resources.create_resource
+    _POSTS[(_type, PostMeaning.UPSERT)] = resources.create_resource
 for _type in ("dbs", "colls", "offers", "conflicts", *CONTROL_TYPES):
     _POSTS[(_type, PostMeaning.QUERY)] = lists.query_resources
 
@@ -251,5 +252,5 @@ _DRIVEN = frozenset([documents.patch_item, batches.run_batch, feeds.plan_query, 
 _METADATA = frozenset(
     action
     for action in (*_ACTIONS.values(), *_POSTS.values())
-    if getattr(action, "__module__", "") in (control.__name__, lists.__name__)
+    if getattr(action, "__module__", "") in (resources.__name__, lists.__name__)
 )

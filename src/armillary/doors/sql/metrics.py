@@ -11,16 +11,16 @@ from urllib.parse import quote
 import orjson
 
 from armillary.account.container import Container
-from armillary.account.feeds import FeedOptions, PageAnswer
+from armillary.account.queries.item_pages import FeedOptions, PageAnswer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import HeaderList
-from armillary.languages.sql import tree
-from armillary.languages.sql.advice import advice_of
-from armillary.languages.sql.compile import BoundQuery
-from armillary.languages.sql.plan import key_index_paths
+from armillary.languages.sql.compiling.compile import BoundQuery
+from armillary.languages.sql.planning.advice import advice_of
+from armillary.languages.sql.planning.plan import key_index_paths
+from armillary.languages.sql.syntax import tree
 from armillary.model import charges
-from armillary.query.access import Index
-from armillary.query.index_use import CompositePath, IndexUse, index_use
+from armillary.query.access.access_path import Index
+from armillary.query.access.index_use import CompositePath, IndexUse, index_use
 
 
 class Asked(NamedTuple):

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.explanations import EXPLAIN, charge_header, explain_metadata
-from armillary.doors.table import storage_rules
+from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_metadata
+from armillary.doors.table.access.grants import Action, Grant
 from armillary.doors.table.addresses import Address, check_table
-from armillary.doors.table.entities import Form, quoted
-from armillary.doors.table.grants import Action, Grant
+from armillary.doors.table.entities.entities import Form, quoted
 from armillary.doors.table.refusals import refused
+from armillary.doors.table.service import storage_rules
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part, render_charge
 from armillary.model.edm import PARTITION_KEY

@@ -11,18 +11,21 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from armillary.account.account import Account
-from armillary.account.explanations import EXPLAIN, charge_header, explain_failure
-from armillary.account.sign_in_throttle import SignInThrottle
+from armillary.account.security.sign_in_throttle import SignInThrottle
+from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_failure
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import Clock
-from armillary.doors.table import addresses, batches, cors, policies, queries, rows, service, tables
+from armillary.doors.table import addresses
+from armillary.doors.table.access import cors, policies
+from armillary.doors.table.access.authentication import Authenticator, Keys, credential_kind, is_secondary
+from armillary.doors.table.access.grants import Grant
 from armillary.doors.table.addresses import Address, Place
-from armillary.doors.table.authentication import Authenticator, Keys, credential_kind, is_secondary
 from armillary.doors.table.call import VERSION, Call, HeaderList, TableSettings, check_version
+from armillary.doors.table.entities import batches, operations, queries
+from armillary.doors.table.entities.rendered import Rendered
 from armillary.doors.table.errors import refusal_headers, refusal_of
-from armillary.doors.table.grants import Grant
 from armillary.doors.table.refusals import bad_url, refused
-from armillary.doors.table.rendered import Rendered
+from armillary.doors.table.service import service_properties, tables
 from armillary.errors import Failure, Kind
 from armillary.model.edm import full_moment_text, ticks_of_s
 from armillary.net.http import HANG_UP, Request, Response
@@ -66,7 +69,7 @@ class TableDoor:
         try:
             check_version(request.headers)
             if request.method == "OPTIONS":
-                granted = cors.preflight(request.headers, service.cors_rules(self.account))
+                granted = cors.preflight(request.headers, service_properties.cors_rules(self.account))
                 return Response(200, [*self.shared_headers(request.headers, request_id), *granted])
             address = addresses.parse(request.target, self.accounts_of(request.headers))
             try:
@@ -80,7 +83,7 @@ class TableDoor:
         except Failure as failure:
             response = self._refuse(request, failure, request_id)
         if b"origin" in request.headers and response is not HANG_UP:
-            added = cors.added_headers(request.headers, request.method, service.cors_rules(self.account))
+            added = cors.added_headers(request.headers, request.method, service_properties.cors_rules(self.account))
             response.headers = [*response.headers, *added]
         return response
 
@@ -133,7 +136,7 @@ class TableDoor:
     def allows_origin(self, method: str, headers: dict[bytes, bytes]) -> bool:
         """Whether the service's properties let a page of this origin send a request. A preflight is answered by
         them in any case."""
-        return method == "OPTIONS" or cors.allows(headers, method, service.cors_rules(self.account))
+        return method == "OPTIONS" or cors.allows(headers, method, service_properties.cors_rules(self.account))
 
     # What answers share.
 
@@ -206,7 +209,7 @@ _KIND_OF_STATUS: Final = {
 
 def _action(request: Request, address: Address) -> Action:
     """The function that answers, by the place and the verb that is meant."""
-    method = rows.meant_method(request.method, request.headers)
+    method = operations.meant_method(request.method, request.headers)
     comp = address.query.get("comp")
     kind = address.query.get("restype")
     found = _ACTIONS.get((address.place, method, comp))
@@ -233,22 +236,22 @@ def _action(request: Request, address: Address) -> Action:
 
 
 _ACTIONS: Final[dict[tuple[Place, str, str | None], Action]] = {
-    (Place.SERVICE, "GET", "properties"): service.read_properties,
-    (Place.SERVICE, "PUT", "properties"): service.write_properties,
-    (Place.SERVICE, "GET", "stats"): service.read_statistics,
+    (Place.SERVICE, "GET", "properties"): service_properties.read_properties,
+    (Place.SERVICE, "PUT", "properties"): service_properties.write_properties,
+    (Place.SERVICE, "GET", "stats"): service_properties.read_statistics,
     (Place.TABLES, "GET", None): tables.list_tables,
     (Place.TABLES, "POST", None): tables.create_table,
     (Place.TABLE_ENTRY, "GET", None): tables.read_table,
     (Place.TABLE_ENTRY, "DELETE", None): tables.delete_table,
     (Place.TABLE, "GET", None): queries.query_entities,
-    (Place.TABLE, "POST", None): rows.write_entity,
+    (Place.TABLE, "POST", None): operations.write_entity,
     (Place.TABLE, "GET", "acl"): policies.read_policies,
     (Place.TABLE, "HEAD", "acl"): policies.read_policies,
     (Place.TABLE, "PUT", "acl"): policies.write_policies,
-    (Place.ENTITY, "GET", None): rows.read_one,
-    (Place.ENTITY, "PUT", None): rows.write_entity,
-    (Place.ENTITY, "PATCH", None): rows.write_entity,
-    (Place.ENTITY, "MERGE", None): rows.write_entity,
-    (Place.ENTITY, "DELETE", None): rows.write_entity,
+    (Place.ENTITY, "GET", None): operations.read_one,
+    (Place.ENTITY, "PUT", None): operations.write_entity,
+    (Place.ENTITY, "PATCH", None): operations.write_entity,
+    (Place.ENTITY, "MERGE", None): operations.write_entity,
+    (Place.ENTITY, "DELETE", None): operations.write_entity,
     (Place.BATCH, "POST", None): batches.run_batch,
 }

@@ -9,11 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from armillary.languages.gremlin.errors import compilation, unsupported
-from armillary.languages.gremlin.graph import Reference
-from armillary.languages.gremlin.instructions import Instruction, Traversal
-from armillary.languages.gremlin.names import STEPS
+from armillary.languages.gremlin.graph_seam import Reference
 from armillary.languages.gremlin.pipeline import Pipeline, Step
-from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.registry import FACTORIES, Arguments
 from armillary.languages.gremlin.steps import (  # noqa: F401 -- they register their builders
     branching,
@@ -61,7 +58,10 @@ from armillary.languages.gremlin.steps.writing import (
     make_assignments,
 )
 from armillary.languages.gremlin.strategies import Settings
-from armillary.languages.gremlin.tokens import Direction
+from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
+from armillary.languages.gremlin.syntax.names import STEPS
+from armillary.languages.gremlin.syntax.tokens import Direction
+from armillary.languages.gremlin.values.predicates import P
 from armillary.work import spend
 
 STARTS: Final = frozenset("V E addV addE mergeV mergeE inject union call io".split())

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.elements import Edge, Entry, Property, Set, Tree, Vertex, VertexProperty, pairs
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, Step
 from armillary.languages.gremlin.registry import Arguments, Builder
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.tokens import Column, Order, T
+from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.syntax.tokens import Column, Order, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import kind_of, shown
+from armillary.languages.gremlin.values.comparing import kind_of, shown
+from armillary.languages.gremlin.values.elements import Edge, Entry, Property, Set, Tree, Vertex, VertexProperty, pairs
 
 
 class By:

@@ -4,14 +4,14 @@ on are not looked at, and steps before a limit() hurry instead of filling batche
 
 from __future__ import annotations
 
-from armillary.languages.gremlin.graph import Condition, Reference
+from armillary.languages.gremlin.graph_seam import Condition, Reference
 from armillary.languages.gremlin.pipeline import WHOLE_PATH, Pipeline, Step
 from armillary.languages.gremlin.steps.filters import ConnectiveFilter, HasStep, IdPredicate, TraversalFilter
 from armillary.languages.gremlin.steps.mapping import IdentityStep
 from armillary.languages.gremlin.steps.moving import EndStep, GraphStep, OtherEndStep, VertexStep
 from armillary.languages.gremlin.steps.repeating import RepeatStep
 from armillary.languages.gremlin.steps.slicing import RangeStep
-from armillary.languages.gremlin.tokens import Direction, T
+from armillary.languages.gremlin.syntax.tokens import Direction, T
 
 
 def optimise(pipeline: Pipeline, needs_path: int, *, is_short: bool = False) -> None:

@@ -14,17 +14,13 @@ from typing import Any, NamedTuple
 
 from armillary import limits, work
 from armillary.languages.gremlin.build import TraversalBuilder
-from armillary.languages.gremlin.dice import SeededDice
-from armillary.languages.gremlin.elements import BulkSet, Edge, Vertex
 from armillary.languages.gremlin.errors import compilation, execution, too_much
-from armillary.languages.gremlin.grammar import Statement
-from armillary.languages.gremlin.graph import Environment, Graph, Reference, Wanted
-from armillary.languages.gremlin.instructions import Traversal, check_size
-from armillary.languages.gremlin.numbers import OPERATIONS
+from armillary.languages.gremlin.graph_seam import Environment, Graph, Reference, Wanted
 from armillary.languages.gremlin.optimise import needs_whole_path, optimise
 from armillary.languages.gremlin.pipeline import LABELLED_PATH, WHOLE_PATH, Batch, Pipeline, Scope, Step, once
 from armillary.languages.gremlin.profile import Profile
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.seeded_random import SeededDice
 from armillary.languages.gremlin.steps.collecting import StoreStep
 from armillary.languages.gremlin.steps.merging import MergeStep
 from armillary.languages.gremlin.steps.moving import VOID, GraphStep
@@ -32,8 +28,12 @@ from armillary.languages.gremlin.steps.selecting import SelectStep, WherePredica
 from armillary.languages.gremlin.steps.slicing import RangeStep
 from armillary.languages.gremlin.steps.writing import DropStep, WritingStep
 from armillary.languages.gremlin.strategies import Settings, read_settings
+from armillary.languages.gremlin.syntax.grammar import Statement
+from armillary.languages.gremlin.syntax.instructions import Traversal, check_size
 from armillary.languages.gremlin.traversers import NO_SACK, Traverser
-from armillary.languages.gremlin.values import shown, unique
+from armillary.languages.gremlin.values.comparing import shown, unique
+from armillary.languages.gremlin.values.elements import BulkSet, Edge, Vertex
+from armillary.languages.gremlin.values.numbers import OPERATIONS
 
 _REPORTS = ("profile", "executionProfile", "explain")
 

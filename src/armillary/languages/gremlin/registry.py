@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from armillary.languages.gremlin.elements import Set
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.graph import Reference
-from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.graph_seam import Reference
 from armillary.languages.gremlin.pipeline import Pipeline, Step
-from armillary.languages.gremlin.predicates import P
-from armillary.languages.gremlin.tokens import Scope, Token
-from armillary.languages.gremlin.values import shown
+from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.syntax.tokens import Scope, Token
+from armillary.languages.gremlin.values.comparing import shown
+from armillary.languages.gremlin.values.elements import Set
+from armillary.languages.gremlin.values.predicates import P
 
 Kind = TypeVar("Kind", bound=Token)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from armillary.languages.gremlin.errors import compilation, unsupported
-from armillary.languages.gremlin.instructions import Instruction, Strategy, Traversal
-from armillary.languages.gremlin.names import STRATEGIES
 from armillary.languages.gremlin.registry import Arguments
-from armillary.languages.gremlin.tokens import Operator
+from armillary.languages.gremlin.syntax.instructions import Instruction, Strategy, Traversal
+from armillary.languages.gremlin.syntax.names import STRATEGIES
+from armillary.languages.gremlin.syntax.tokens import Operator
 from armillary.languages.gremlin.traversers import NO_SACK
-from armillary.languages.gremlin.values import shown
+from armillary.languages.gremlin.values.comparing import shown
 
 _REFUSED: Final = frozenset(
     """ElementIdStrategy EventStrategy VertexProgramStrategy GraphFilterStrategy ComputerFinalizationStrategy

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from armillary.errors import Failure
 from armillary.languages.gremlin.build import TraversalBuilder
-from armillary.languages.gremlin.elements import Long, Uuid
-from armillary.languages.gremlin.grammar import Statement, parse
-from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.program import Program
 from armillary.languages.gremlin.steps.moving import GraphStep
 from armillary.languages.gremlin.strategies import Settings
+from armillary.languages.gremlin.syntax.grammar import Statement, parse
+from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.values.elements import Long, Uuid
 
 _STARTS: Final = ("V", "E")
 _IDS: Final = frozenset({str, int, Long, Uuid})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from armillary.languages.gremlin.elements import Path
+from armillary.languages.gremlin.values.elements import Path
 
 MISSING: Final = object()  # nothing there: a label, a key, a result of by()
 NO_SACK: Final = object()

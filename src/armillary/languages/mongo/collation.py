@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from armillary.languages.mongo.elements import number_of
 from armillary.languages.mongo.errors import bad_value, refusal
-from armillary.model import bson_values
-from armillary.model.bson_values import CLASS_ARRAY, CLASS_OBJECT, CLASS_STRING, Key
+from armillary.languages.mongo.filters.value_types import number_of
+from armillary.model.bson import bson_values
+from armillary.model.bson.bson_values import CLASS_ARRAY, CLASS_OBJECT, CLASS_STRING, Key
 from armillary.work import make, spend
 
 _UNKNOWN_FIELD, _MISSING_FIELD, _OTHER_VERSION = 40415, 40414, 161

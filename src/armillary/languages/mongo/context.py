@@ -13,7 +13,7 @@ from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
 
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson_values import Document, Key, order_key
+from armillary.model.bson.bson_values import Document, Key, order_key
 
 Scope = list[Any]  # 0: $$CURRENT, 1: $$ROOT, then the variables that expressions bind, each in its place
 Expression = Callable[[Scope], Any]

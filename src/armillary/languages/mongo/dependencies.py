@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from armillary.model.bson_values import Document
+from armillary.model.bson.bson_values import Document
 
 Fields = frozenset[str] | None
 

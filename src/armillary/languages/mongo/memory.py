@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson_values import Document, encode
+from armillary.model.bson.bson_values import Document, encode
 from armillary.work import made, release, spend
 
 EXCEEDED, TOO_LARGE = 292, 10334

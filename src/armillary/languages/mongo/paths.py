@@ -13,7 +13,7 @@ from typing import Any
 
 from bson.dbref import DBRef
 
-from armillary.model.bson_values import MISSING
+from armillary.model.bson.bson_values import MISSING
 from armillary.work import make, spend
 
 _STRIDE = 256  # elements between two turns of the meter

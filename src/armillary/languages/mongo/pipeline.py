@@ -15,7 +15,8 @@ from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.dependencies import pipeline_fields
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
 from armillary.languages.mongo.expressions.compiling import weight
-from armillary.languages.mongo.matching import Matcher, compile_filter
+from armillary.languages.mongo.filters.matching import Matcher, compile_filter
+from armillary.languages.mongo.filters.text import TextIndex, TextQuery
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.stages import (
     buckets,
@@ -31,8 +32,7 @@ from armillary.languages.mongo.stages import (
 )
 from armillary.languages.mongo.stages.sorting import Sorting
 from armillary.languages.mongo.stages.stage import Batches, Piecewise, Run, Stage, Stream, chained, each, of_list
-from armillary.languages.mongo.text import TextIndex, TextQuery
-from armillary.model.bson_values import Document
+from armillary.model.bson.bson_values import Document
 
 Transform = Callable[[Document], Document]
 Compiled = Stage | Stream

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from armillary.languages.mongo.context import Context
-from armillary.languages.mongo.elements import truth, whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import check_path, compile_over_documents, is_operator
-from armillary.languages.mongo.matching import Matcher, compile_filter
+from armillary.languages.mongo.filters.matching import Matcher, compile_filter
+from armillary.languages.mongo.filters.value_types import truth, whole_number
 from armillary.languages.mongo.paths import Parts, split, with_value
-from armillary.model.bson_values import MISSING, Document, is_number, shell_text
+from armillary.model.bson.bson_values import MISSING, Document, is_number, shell_text
 from armillary.work import spend
 
 Projection = Callable[[Document], Document]

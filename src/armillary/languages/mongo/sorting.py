@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation, key_function
-from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import bad_value, refusal
+from armillary.languages.mongo.filters.text import TextQuery
+from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.paths import split
-from armillary.languages.mongo.text import TextQuery
-from armillary.model.bson_values import (
+from armillary.model.bson.bson_values import (
     CLASS_EMPTY_ARRAY,
     CLASS_NULL,
     MISSING,
@@ -26,7 +26,7 @@ from armillary.model.bson_values import (
     order_key,
     shell_text,
 )
-from armillary.model.field_indexes import EMPTY, Parts, rows_of
+from armillary.model.indexes.field_indexes import EMPTY, Parts, rows_of
 from armillary.model.sorting import sorted_values
 from armillary.work import spend
 

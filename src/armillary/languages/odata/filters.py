@@ -9,7 +9,7 @@ import math
 
 from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Literal, Not, Or
 from armillary.model import edm
-from armillary.model.index_paths import path_text
+from armillary.model.indexes.index_paths import path_text
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value
 from armillary.query import conditions
 from armillary.query.conditions import ALL, NOTHING, Condition, Defined, Equal, In, Range, both, either

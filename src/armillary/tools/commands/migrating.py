@@ -1,5 +1,5 @@
 """`armillary migrate`: has the server move a live container to another partition key, and shows how far it is. How that
-is done, and what switching means, is known to `account/migration.py`.
+is done, and what switching means, is known to `account/migration/migration.py`.
 """
 
 from __future__ import annotations

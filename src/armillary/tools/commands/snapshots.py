@@ -1,5 +1,5 @@
 """`armillary snapshot` and `armillary restore`: a database or container to a file and back, through a running server or
-on its data directory. What is in the file is known to `account/snapshot_files.py`.
+on its data directory. What is in the file is known to `account/snapshots/snapshot_files.py`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from armillary.account.account import Account
-from armillary.account.arrivals import Arrival
-from armillary.account.snapshot_files import parts
-from armillary.account.snapshots import take
+from armillary.account.snapshots.snapshot_files import parts
+from armillary.account.snapshots.snapshot_import import Arrival
+from armillary.account.snapshots.snapshots import take
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
 from armillary.storage.private import open_file

@@ -22,9 +22,9 @@ from armillary.tools.screen import Screen, count, counted, units
 from armillary.tools.settings import Settings
 from armillary.tools.transfer.arguments import PARALLEL
 from armillary.tools.transfer.checkpoint import Checkpoint
-from armillary.tools.transfer.cosmos import ContainerLink, CosmosEndpoint
-from armillary.tools.transfer.cosmos_sink import CosmosSink
-from armillary.tools.transfer.cosmos_source import CosmosSource
+from armillary.tools.transfer.endpoints.cosmos import ContainerLink, CosmosEndpoint
+from armillary.tools.transfer.endpoints.cosmos_sink import CosmosSink
+from armillary.tools.transfer.endpoints.cosmos_source import CosmosSource
 from armillary.tools.transfer.pipeline import BadRows, Pipeline, Totals
 from armillary.tools.transfer.places import Reading, sink_of, source_of
 from armillary.tools.transfer.rows import Document, Sink, Source

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from armillary.errors import bad_request
 from armillary.tools.transfer.checkpoint import Checkpoint
-from armillary.tools.transfer.json_files import FileWriting
+from armillary.tools.transfer.files.json_files import FileWriting
 from armillary.tools.transfer.rows import BadRow, Page, Row, Sink, Source, Written
 from armillary.tools.transfer.transforms import Transforms
 

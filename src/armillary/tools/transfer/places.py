@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from armillary.errors import bad_request
-from armillary.tools.transfer.bson_files import BsonSink, BsonSource, bson_file
-from armillary.tools.transfer.cosmos import ContainerLink, CosmosEndpoint
-from armillary.tools.transfer.cosmos_sink import CosmosSink
-from armillary.tools.transfer.cosmos_source import CosmosSource
-from armillary.tools.transfer.csv_files import CsvSink, CsvSource
-from armillary.tools.transfer.json_files import JsonArraySource, JsonLinesSource, JsonSink
-from armillary.tools.transfer.parquet_files import ParquetSink, ParquetSource
+from armillary.tools.transfer.endpoints.cosmos import ContainerLink, CosmosEndpoint
+from armillary.tools.transfer.endpoints.cosmos_sink import CosmosSink
+from armillary.tools.transfer.endpoints.cosmos_source import CosmosSource
+from armillary.tools.transfer.endpoints.table_endpoint import TableEndpoint, TableSink, TableSource
+from armillary.tools.transfer.files.bson_files import BsonSink, BsonSource, bson_file
+from armillary.tools.transfer.files.csv_files import CsvSink, CsvSource
+from armillary.tools.transfer.files.json_files import JsonArraySource, JsonLinesSource, JsonSink
+from armillary.tools.transfer.files.parquet_files import ParquetSink, ParquetSource
 from armillary.tools.transfer.rows import Sink, Source
-from armillary.tools.transfer.table_endpoint import TableEndpoint, TableSink, TableSource
 
 _ENDINGS: Final = {
     ".json": "json",
@@ -48,7 +48,7 @@ def source_of(place: str, how: Reading) -> Source:
     if place.startswith(_TABLE):
         return TableSource(TableEndpoint(place.removeprefix(_TABLE), _key(place, how), how.certificate))
     if place.startswith(_MONGO):
-        from armillary.tools.transfer.mongo_endpoint import MongoSource  # loading the driver takes a while
+        from armillary.tools.transfer.endpoints.mongo_endpoint import MongoSource  # loading the driver takes a while
 
         return MongoSource(place, is_exact=how.is_exact)
     path = None if place == "-" else Path(place)
@@ -72,7 +72,7 @@ def sink_of(place: str, how: Reading) -> Sink:
         endpoint_of_table = TableEndpoint(place.removeprefix(_TABLE), _key(place, how), how.certificate)
         return TableSink(endpoint_of_table, how.parallel)
     if place.startswith(_MONGO):
-        from armillary.tools.transfer.mongo_endpoint import MongoSink
+        from armillary.tools.transfer.endpoints.mongo_endpoint import MongoSink
 
         return MongoSink(place, how.parallel, is_exact=how.is_exact)
     path = None if place == "-" else Path(place)

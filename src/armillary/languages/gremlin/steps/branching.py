@@ -9,7 +9,6 @@ from typing import Any
 
 from armillary.languages.gremlin.by import By, make_by
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.instructions import Instruction, Traversal
 from armillary.languages.gremlin.pipeline import (
     Batch,
     Flow,
@@ -20,12 +19,13 @@ from armillary.languages.gremlin.pipeline import (
     chunks,
     drain,
 )
-from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.tokens import Column, Pick, T
+from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
+from armillary.languages.gremlin.syntax.tokens import Column, Pick, T
 from armillary.languages.gremlin.traversers import MISSING
-from armillary.languages.gremlin.values import equal
+from armillary.languages.gremlin.values.comparing import equal
+from armillary.languages.gremlin.values.predicates import P
 
 
 class RoutingStep(Step):

@@ -15,7 +15,7 @@ from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.selecting import scope_value
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import is_number, kind_of, shown
+from armillary.languages.gremlin.values.comparing import is_number, kind_of, shown
 
 _WORD: Final = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)|([A-Za-z_][A-Za-z0-9_]*)|([-+*/%^(),]))")
 FUNCTIONS: Final[dict[str, Callable[[float], float]]] = {

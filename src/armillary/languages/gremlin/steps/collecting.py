@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.languages.gremlin import numbers
 from armillary.languages.gremlin.by import IDENTITY, By, OneBy
-from armillary.languages.gremlin.elements import BulkSet, Set
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     Batch,
@@ -21,10 +19,12 @@ from armillary.languages.gremlin.pipeline import (
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.grouping import as_value, side_effect
-from armillary.languages.gremlin.tokens import Barrier, Operator
-from armillary.languages.gremlin.tokens import Scope as ScopeToken
+from armillary.languages.gremlin.syntax.tokens import Barrier, Operator
+from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, NO_SACK
-from armillary.languages.gremlin.values import identity
+from armillary.languages.gremlin.values import numbers
+from armillary.languages.gremlin.values.comparing import identity
+from armillary.languages.gremlin.values.elements import BulkSet, Set
 from armillary.work import spend
 
 

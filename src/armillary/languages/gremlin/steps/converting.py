@@ -9,16 +9,16 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from armillary import limits
-from armillary.languages.gremlin.dates import from_milliseconds, milliseconds, parse_date
-from armillary.languages.gremlin.elements import BigInt, Byte, Float32, Long, Short, Uuid
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.instructions import Traversal
-from armillary.languages.gremlin.lexer import integer
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.tokens import DT, GType
-from armillary.languages.gremlin.values import is_number, kind_of, text_of
+from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.syntax.lexer import integer
+from armillary.languages.gremlin.syntax.tokens import DT, GType
+from armillary.languages.gremlin.values.comparing import is_number, kind_of, text_of
+from armillary.languages.gremlin.values.dates import from_milliseconds, milliseconds, parse_date
+from armillary.languages.gremlin.values.elements import BigInt, Byte, Float32, Long, Short, Uuid
 
 
 class ConvertStep(PlainStep):

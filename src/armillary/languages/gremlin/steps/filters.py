@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from armillary.languages.gremlin.elements import Edge, Path, Property, Vertex, VertexProperty
 from armillary.languages.gremlin.errors import compilation, fail_step
-from armillary.languages.gremlin.graph import ANYWHERE, Condition, Reference
-from armillary.languages.gremlin.instructions import Instruction, Traversal
+from armillary.languages.gremlin.graph_seam import ANYWHERE, Condition, Reference
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep
-from armillary.languages.gremlin.predicates import P, as_predicate, within
 from armillary.languages.gremlin.registry import Arguments, Builder, builds, flattened
 from armillary.languages.gremlin.run import Run, vertex_key
 from armillary.languages.gremlin.steps.moving import VertexStep
-from armillary.languages.gremlin.tokens import T
+from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
+from armillary.languages.gremlin.syntax.tokens import T
 from armillary.languages.gremlin.traversers import Traverser
-from armillary.languages.gremlin.values import shown
+from armillary.languages.gremlin.values.comparing import shown
+from armillary.languages.gremlin.values.elements import Edge, Path, Property, Vertex, VertexProperty
+from armillary.languages.gremlin.values.predicates import P, as_predicate, within
 from armillary.model.key_values import same_component
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.languages.gremlin.by import IDENTITY, By, ByTraversal, OneBy, make_by
-from armillary.languages.gremlin.elements import Long
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, after, chunks, drain
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.reducing import CountStep
 from armillary.languages.gremlin.traversers import MISSING
-from armillary.languages.gremlin.values import map_key
+from armillary.languages.gremlin.values.comparing import map_key
+from armillary.languages.gremlin.values.elements import Long
 from armillary.work import spend
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.languages.gremlin.by import ManyBys
-from armillary.languages.gremlin.elements import Entry, Path, Subgraph, Tree, pairs
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.tokens import CONSTANTS
+from armillary.languages.gremlin.syntax.tokens import CONSTANTS
 from armillary.languages.gremlin.traversers import MISSING
+from armillary.languages.gremlin.values.elements import Entry, Path, Subgraph, Tree, pairs
 
 
 class IdentityStep(PlainStep):

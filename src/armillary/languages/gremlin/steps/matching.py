@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from armillary import limits
-from armillary.languages.gremlin.elements import Vertex
 from armillary.languages.gremlin.errors import compilation, too_much
-from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Pipeline, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
@@ -17,8 +15,10 @@ from armillary.languages.gremlin.steps.mapping import IdentityStep
 from armillary.languages.gremlin.steps.moving import EndStep, VertexStep
 from armillary.languages.gremlin.steps.reading import ValuesStep
 from armillary.languages.gremlin.steps.selecting import WherePredicateStep, WhereStart
+from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.traversers import MISSING, Place, Traverser
-from armillary.languages.gremlin.values import equal
+from armillary.languages.gremlin.values.comparing import equal
+from armillary.languages.gremlin.values.elements import Vertex
 
 Bindings = dict[str, Any]
 # What patterns led to from a vertex: they are asked the same again for every combination of the other names.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.elements import Edge, Vertex
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.graph import (
+from armillary.languages.gremlin.graph_seam import (
     AddEdge,
     AddVertex,
     Condition,
@@ -16,9 +15,7 @@ from armillary.languages.gremlin.graph import (
     ReplaceVertex,
     Wanted,
 )
-from armillary.languages.gremlin.instructions import CardinalityValue, Traversal
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, Scope, Step, WaitingStep
-from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.filters import meets
@@ -31,9 +28,12 @@ from armillary.languages.gremlin.steps.writing import (
     set_property,
     stored_vertex,
 )
-from armillary.languages.gremlin.tokens import Cardinality, Direction, Merge, T
+from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Traversal
+from armillary.languages.gremlin.syntax.tokens import Cardinality, Direction, Merge, T
 from armillary.languages.gremlin.traversers import Traverser
-from armillary.languages.gremlin.values import equal, kind_of, shown
+from armillary.languages.gremlin.values.comparing import equal, kind_of, shown
+from armillary.languages.gremlin.values.elements import Edge, Vertex
+from armillary.languages.gremlin.values.predicates import P
 
 _INCOMING: Any = object()
 Map = dict[Any, Any]

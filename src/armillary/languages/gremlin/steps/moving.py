@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from armillary import limits
-from armillary.languages.gremlin.elements import Edge, Subgraph, Vertex
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.graph import Condition, Reference, Wanted
-from armillary.languages.gremlin.instructions import Traversal
+from armillary.languages.gremlin.graph_seam import Condition, Reference, Wanted
 from armillary.languages.gremlin.pipeline import (
     WHOLE_PATH,
     Batch,
@@ -20,12 +18,14 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     WaitingStep,
 )
-from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.tokens import Direction
+from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.syntax.tokens import Direction
 from armillary.languages.gremlin.traversers import Traverser
-from armillary.languages.gremlin.values import kind_of, shown
+from armillary.languages.gremlin.values.comparing import kind_of, shown
+from armillary.languages.gremlin.values.elements import Edge, Subgraph, Vertex
+from armillary.languages.gremlin.values.predicates import P
 
 _SLICE: Final = 64  # vertices whose edges are gone over between two looks at the clock
 

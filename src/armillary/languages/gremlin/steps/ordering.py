@@ -7,7 +7,6 @@ from operator import itemgetter
 from typing import Any
 
 from armillary.languages.gremlin.by import IDENTITY, By, ManyBys, make_by
-from armillary.languages.gremlin.elements import Edge, Entry, Path, Set, Vertex, pairs
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
     Batch,
@@ -20,10 +19,11 @@ from armillary.languages.gremlin.pipeline import (
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
 from armillary.languages.gremlin.steps.selecting import scope_value
-from armillary.languages.gremlin.tokens import Order
-from armillary.languages.gremlin.tokens import Scope as ScopeToken
+from armillary.languages.gremlin.syntax.tokens import Order
+from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import identity, map_key, order_key, unique
+from armillary.languages.gremlin.values.comparing import identity, map_key, order_key, unique
+from armillary.languages.gremlin.values.elements import Edge, Entry, Path, Set, Vertex, pairs
 from armillary.model.sorting import sorted_values
 from armillary.work import spend
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from armillary.languages.gremlin.by import Bys, make_by
-from armillary.languages.gremlin.elements import Path, Tree
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     WHOLE_PATH,
@@ -20,7 +19,8 @@ from armillary.languages.gremlin.pipeline import (
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import identity
+from armillary.languages.gremlin.values.comparing import identity
+from armillary.languages.gremlin.values.elements import Path, Tree
 from armillary.work import make, spend
 
 _STOP_BYTES = 16  # of a path, for each of its stops

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from armillary.languages.gremlin.by import Bys, make_by
-from armillary.languages.gremlin.elements import Edge, Entry, Property, Vertex, VertexProperty
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.tokens import CONSTANTS, Direction, T
+from armillary.languages.gremlin.syntax.tokens import CONSTANTS, Direction, T
 from armillary.languages.gremlin.traversers import MISSING
-from armillary.languages.gremlin.values import kind_of, shown
+from armillary.languages.gremlin.values.comparing import kind_of, shown
+from armillary.languages.gremlin.values.elements import Edge, Entry, Property, Vertex, VertexProperty
 
 
 class TokenStep(PlainStep):

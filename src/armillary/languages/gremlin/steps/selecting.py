@@ -7,9 +7,7 @@ from typing import Any
 
 from armillary.errors import Failure
 from armillary.languages.gremlin.by import ManyBys, column_value
-from armillary.languages.gremlin.elements import Tree
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
     Batch,
@@ -19,15 +17,17 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     WaitingStep,
 )
-from armillary.languages.gremlin.predicates import P
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.filters import ConnectiveFilter, IsStep, TraversalFilter
 from armillary.languages.gremlin.steps.grouping import as_value, side_effect
 from armillary.languages.gremlin.steps.mapping import IdentityStep
-from armillary.languages.gremlin.tokens import Column, Pop, T
+from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.syntax.tokens import Column, Pop, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import equal, map_key, text_of
+from armillary.languages.gremlin.values.comparing import equal, map_key, text_of
+from armillary.languages.gremlin.values.elements import Tree
+from armillary.languages.gremlin.values.predicates import P
 
 
 async def scope_value(traverser: Traverser, name: Any, run: Run, pop: Pop = Pop.last, *, is_kept: bool = False) -> Any:

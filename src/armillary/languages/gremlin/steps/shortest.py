@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from armillary.languages.gremlin.by import By, make_by
-from armillary.languages.gremlin.elements import Edge, Path, Vertex
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.instructions import Instruction, Traversal
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.tokens import CONSTANTS, Direction
+from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
+from armillary.languages.gremlin.syntax.tokens import CONSTANTS, Direction
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import is_number, kind_of
+from armillary.languages.gremlin.values.comparing import is_number, kind_of
+from armillary.languages.gremlin.values.elements import Edge, Path, Vertex
 
 _OPTIONS: Final = {
     CONSTANTS[f"ShortestPath.{name}"]: name for name in ("target", "edges", "distance", "maxDistance", "includeEdges")

@@ -6,7 +6,6 @@ from collections import deque
 from typing import Any
 
 from armillary.languages.gremlin.by import IDENTITY, OneBy
-from armillary.languages.gremlin.elements import Entry, Path, Set, pairs
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.pipeline import (
     Batch,
@@ -19,9 +18,10 @@ from armillary.languages.gremlin.pipeline import (
 )
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.tokens import Scope as ScopeToken
+from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING
-from armillary.languages.gremlin.values import map_key
+from armillary.languages.gremlin.values.comparing import map_key
+from armillary.languages.gremlin.values.elements import Entry, Path, Set, pairs
 
 
 class RangeStep(Step):

@@ -8,13 +8,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.by import ManyBys, property_value
-from armillary.languages.gremlin.elements import (
-    ATTRIBUTED,
-    Path,
-    Uuid,
-)
 from armillary.languages.gremlin.errors import compilation, execution, too_much
-from armillary.languages.gremlin.instructions import Traversal
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
     Batch,
@@ -27,9 +21,11 @@ from armillary.languages.gremlin.pipeline import (
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.selecting import scope_value
-from armillary.languages.gremlin.tokens import Scope as ScopeToken
+from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import kind_of, shown, text_of
+from armillary.languages.gremlin.values.comparing import kind_of, shown, text_of
+from armillary.languages.gremlin.values.elements import ATTRIBUTED, Path, Uuid
 from armillary.work import make, spend
 
 _COUNTED: Final = 256  # characters of a text that is worth counting

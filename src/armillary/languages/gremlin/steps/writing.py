@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.elements import Edge, Property, Vertex, VertexProperty
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.graph import (
+from armillary.languages.gremlin.graph_seam import (
     AddEdge,
     AddVertex,
     DropEdge,
@@ -20,15 +19,16 @@ from armillary.languages.gremlin.graph import (
     Wanted,
     Write,
 )
-from armillary.languages.gremlin.instructions import CardinalityValue, Traversal
 from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Pipeline, Scope, Step, WaitingStep
 from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.moving import VOID
 from armillary.languages.gremlin.steps.selecting import scope_value
-from armillary.languages.gremlin.tokens import Cardinality, T
+from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Traversal
+from armillary.languages.gremlin.syntax.tokens import Cardinality, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser
-from armillary.languages.gremlin.values import equal, is_number, kind_of, shown, text_of
+from armillary.languages.gremlin.values.comparing import equal, is_number, kind_of, shown, text_of
+from armillary.languages.gremlin.values.elements import Edge, Property, Vertex, VertexProperty
 
 
 class Assignment:

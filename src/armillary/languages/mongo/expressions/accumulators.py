@@ -29,7 +29,7 @@ from armillary.languages.mongo.expressions.numbers import (
 from armillary.languages.mongo.expressions.objects import merge_objects
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.sorting import Descending
-from armillary.model.bson_values import MISSING
+from armillary.model.bson.bson_values import MISSING
 from armillary.model.sorting import sorted_values
 from armillary.work import spend
 

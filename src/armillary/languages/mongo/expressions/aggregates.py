@@ -41,7 +41,7 @@ from armillary.languages.mongo.expressions.compiling import (
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.sorting import compile_sort_by
-from armillary.model.bson_values import shell_text
+from armillary.model.bson.bson_values import shell_text
 
 Begin = Callable[[Scope, Budget], Accumulator]
 _STRIDE: Final = 512  # values between two turns of the meter

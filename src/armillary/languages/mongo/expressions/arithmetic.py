@@ -35,7 +35,7 @@ from armillary.languages.mongo.expressions.numbers import (
     quotient,
     sum_in_order,
 )
-from armillary.model.bson_values import INT64_MAX, INT64_MIN, shell_text, to_decimal, type_name
+from armillary.model.bson.bson_values import INT64_MAX, INT64_MIN, shell_text, to_decimal, type_name
 
 OVERFLOW: Final = 15
 

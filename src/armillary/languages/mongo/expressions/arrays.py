@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from armillary import limits, work
 from armillary.languages.mongo.context import Context, Expression, Scope
-from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
@@ -25,9 +24,10 @@ from armillary.languages.mongo.expressions.compiling import (
 )
 from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, is_nullish
 from armillary.languages.mongo.expressions.strings import bound
+from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.memory import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
 from armillary.languages.mongo.sorting import element_key
-from armillary.model.bson_values import MISSING, is_number, list_keys, shell_text, type_name
+from armillary.model.bson.bson_values import MISSING, is_number, list_keys, shell_text, type_name
 from armillary.model.sorting import sorted_values
 
 KeyOf = Callable[[Any], Any]

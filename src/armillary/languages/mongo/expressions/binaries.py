@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from bson.binary import UUID_SUBTYPE, Binary
 
-from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.numbers import RANKS
-from armillary.model.bson_values import shell_text, type_name
+from armillary.languages.mongo.filters.value_types import whole_number
+from armillary.model.bson.bson_values import shell_text, type_name
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")

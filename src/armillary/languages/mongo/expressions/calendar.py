@@ -13,7 +13,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson_values import type_name
+from armillary.model.bson.bson_values import type_name
 
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1000, 60_000, 3_600_000, 86_400_000
 UNIT_MS: Final = {

@@ -14,7 +14,7 @@ from bson.dbref import DBRef
 from armillary.languages.mongo.context import CURRENT, Context, Expression, Scope
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
 from armillary.languages.mongo.memory import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
-from armillary.model.bson_values import MISSING, Document, shell_text
+from armillary.model.bson.bson_values import MISSING, Document, shell_text
 from armillary.work import make, spend
 
 UNKNOWN_EXPRESSION: Final = 168

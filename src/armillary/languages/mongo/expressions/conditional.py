@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from armillary.languages.mongo.context import ROOT, Context, Expression, Scope
-from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
@@ -22,7 +21,8 @@ from armillary.languages.mongo.expressions.compiling import (
     named_arguments,
 )
 from armillary.languages.mongo.expressions.numbers import is_nullish
-from armillary.model.bson_values import order_key, shell_text
+from armillary.languages.mongo.filters.value_types import truth
+from armillary.model.bson.bson_values import order_key, shell_text
 
 KeyOf = Callable[[Any], Any]
 

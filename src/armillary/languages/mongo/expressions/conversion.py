@@ -20,7 +20,6 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from armillary.languages.mongo.context import Context, Expression, Scope
-from armillary.languages.mongo.elements import truth, whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, bad_value, refusal
 from armillary.languages.mongo.expressions.binaries import (
     binary_of_uuid,
@@ -43,7 +42,8 @@ from armillary.languages.mongo.expressions.compiling import (
 from armillary.languages.mongo.expressions.date_texts import NoDate, iso_text, parse_date
 from armillary.languages.mongo.expressions.dates import CONVERSION_FAILURE, instant_of
 from armillary.languages.mongo.expressions.numbers import RANKS, decimal128, double_text, is_nullish
-from armillary.model.bson_values import (
+from armillary.languages.mongo.filters.value_types import truth, whole_number
+from armillary.model.bson.bson_values import (
     INT32_MAX,
     INT32_MIN,
     INT64_MAX,

@@ -13,7 +13,6 @@ from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
 from armillary.languages.mongo.context import Context, Expression, Scope
-from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.calendar import (
     DAY_MS,
@@ -57,7 +56,8 @@ from armillary.languages.mongo.expressions.date_texts import (
     week_of_year,
 )
 from armillary.languages.mongo.expressions.numbers import is_nullish
-from armillary.model.bson_values import INT64_MAX, INT64_MIN, MISSING, shell_text, type_name
+from armillary.languages.mongo.filters.value_types import whole_number
+from armillary.model.bson.bson_values import INT64_MAX, INT64_MIN, MISSING, shell_text, type_name
 
 CONVERSION_FAILURE: Final = 241
 

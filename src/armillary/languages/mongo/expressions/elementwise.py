@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from armillary import limits, work
 from armillary.languages.mongo.context import Context, Expression, Scope
-from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.arrays import LONG, NUMBER_BYTES, concat_arrays
 from armillary.languages.mongo.expressions.compiling import (
@@ -23,8 +22,9 @@ from armillary.languages.mongo.expressions.compiling import (
 )
 from armillary.languages.mongo.expressions.numbers import as_int32, is_nullish
 from armillary.languages.mongo.expressions.strings import check_length, concat
+from armillary.languages.mongo.filters.value_types import truth
 from armillary.languages.mongo.memory import LIST_BYTES, check_growth, settle
-from armillary.model.bson_values import INT64_MAX, MISSING, shell_text, type_name
+from armillary.model.bson.bson_values import INT64_MAX, MISSING, shell_text, type_name
 
 _WORTH_CHECKING_BYTES: Final = 64 * limits.KB
 _SHORT: Final = 16  # elements that are spent for together

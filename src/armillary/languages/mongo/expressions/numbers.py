@@ -13,8 +13,8 @@ from typing import Any, Final
 from bson.decimal128 import Decimal128, create_decimal128_context
 from bson.int64 import Int64
 
-from armillary.languages.mongo.elements import whole_number
-from armillary.model.bson_values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, MISSING, to_decimal
+from armillary.languages.mongo.filters.value_types import whole_number
+from armillary.model.bson.bson_values import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, MISSING, to_decimal
 
 INT, LONG, DOUBLE, DECIMAL = range(4)
 RANKS: Final[dict[type, int]] = {int: INT, Int64: LONG, float: DOUBLE, Decimal128: DECIMAL}

@@ -17,7 +17,7 @@ from armillary.languages.mongo.expressions.compiling import (
 )
 from armillary.languages.mongo.expressions.numbers import is_nullish
 from armillary.languages.mongo.memory import DOCUMENT_BYTES, MEMBER_BYTES
-from armillary.model.bson_values import MISSING, Document, shell_text, type_name
+from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_name
 
 
 def merge_objects(*values: Any) -> Document:

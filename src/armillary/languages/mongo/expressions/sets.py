@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from armillary import work
-from armillary.languages.mongo.elements import truth
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import Function, Operator
 from armillary.languages.mongo.expressions.numbers import is_nullish
-from armillary.model.bson_values import list_keys, type_name
+from armillary.languages.mongo.filters.value_types import truth
+from armillary.model.bson.bson_values import list_keys, type_name
 
 _ELEMENT_BYTES: Final = 150  # of a key and its place
 

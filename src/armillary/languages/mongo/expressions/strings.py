@@ -20,9 +20,9 @@ from armillary.languages.mongo.expressions.calendar import date_of
 from armillary.languages.mongo.expressions.compiling import Function, Named, Operator
 from armillary.languages.mongo.expressions.date_texts import MONTHS, iso_text
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double, as_int32, double_text, is_nullish
-from armillary.languages.mongo.regexes import INVALID_PATTERN, regex_matcher
-from armillary.model.bson_values import MISSING, regex_options, shell_text, type_name
-from armillary.query.pattern_matching import Matcher
+from armillary.languages.mongo.filters.regexes import INVALID_PATTERN, regex_matcher
+from armillary.model.bson.bson_values import MISSING, regex_options, shell_text, type_name
+from armillary.query.text.pattern_matching import Matcher
 
 _COUNTED: Final = 256  # characters of a string that is worth counting
 _PIECE: Final = 16 * limits.KB

@@ -14,7 +14,7 @@ from bson.decimal128 import Decimal128
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import Function, Operator
 from armillary.languages.mongo.expressions.numbers import CONTEXT, RANKS, as_double, decimal128, double_text, is_nullish
-from armillary.model.bson_values import shell_text, to_decimal, type_name
+from armillary.model.bson.bson_values import shell_text, to_decimal, type_name
 
 _PI: Final = Decimal("3.141592653589793238462643383279502884")
 _BOUNDS: Final = 50989

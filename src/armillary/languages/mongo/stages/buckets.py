@@ -19,7 +19,7 @@ from armillary.languages.mongo.expressions.numbers import RANKS, as_double, as_i
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.stages.grouping import COUNT, check_group_by, compile_outputs
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
-from armillary.model.bson_values import MISSING, Document, shell_text, type_name
+from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_name
 from armillary.model.sorting import sorted_values
 
 _SERIES: Final[dict[str, tuple[float, ...]]] = {

@@ -10,10 +10,10 @@ from bson.int64 import Int64
 
 from armillary import work
 from armillary.languages.mongo.context import RANDOM, Context
-from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import check_path
 from armillary.languages.mongo.expressions.numbers import INT, integer
+from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.shaping import redact as redact_document
@@ -28,7 +28,7 @@ from armillary.languages.mongo.stages.stage import (
     Waiting,
     batches_of,
 )
-from armillary.model.bson_values import MISSING, Document, shell_text, type_name
+from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_name
 
 # $limit and $skip.
 

@@ -19,7 +19,7 @@ from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.sorting import compile_sort_by
 from armillary.languages.mongo.stages.sorting import Sorting
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
-from armillary.model.bson_values import MISSING, Document, shell_text, type_class
+from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_class
 from armillary.model.sorting import sorted_values
 
 _DOCUMENT_UNITS = 10

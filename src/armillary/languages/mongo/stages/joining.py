@@ -13,7 +13,6 @@ from bson.regex import Regex
 
 from armillary import limits, work
 from armillary.languages.mongo.context import Context, Expression
-from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
 from armillary.languages.mongo.expressions.compiling import (
     check_path,
@@ -22,11 +21,12 @@ from armillary.languages.mongo.expressions.compiling import (
     value_at,
 )
 from armillary.languages.mongo.expressions.numbers import RANKS
-from armillary.languages.mongo.matching import compile_filter
+from armillary.languages.mongo.filters.matching import compile_filter
+from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.memory import Budget
 from armillary.languages.mongo.paths import index_of, predicate, values_at, with_value
 from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, collected, of_list, over
-from armillary.model.bson_values import MISSING, Document, order_key, shell_text, type_name
+from armillary.model.bson.bson_values import MISSING, Document, order_key, shell_text, type_name
 from armillary.model.sorting import sorted_values
 
 _PORTION_BYTES: Final = 8 * limits.MB  # of lists of what was found, that are handed on at once

@@ -12,7 +12,7 @@ from armillary.languages.mongo.context import Context, Values
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression
 from armillary.languages.mongo.stages.stage import over
-from armillary.model.bson_values import Document, type_name
+from armillary.model.bson.bson_values import Document, type_name
 
 Transform = Callable[[Document], Document]
 CompileTransform = Callable[[list[Any], Context], Transform]

@@ -11,7 +11,7 @@ from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.projection import compile_projection
-from armillary.model.bson_values import MISSING, Document, is_number, shell_text, type_name
+from armillary.model.bson.bson_values import MISSING, Document, is_number, shell_text, type_name
 from armillary.work import spend
 
 Transform = Callable[[Document], Document]

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from armillary import limits, work
 from armillary.languages.mongo.context import Context, Expression
 from armillary.languages.mongo.memory import Budget
-from armillary.model.bson_values import Document
+from armillary.model.bson.bson_values import Document
 
 _DOCUMENT_UNITS = 20  # of handing on one document
 _FIRST_PORTION = 4

@@ -13,13 +13,13 @@ from bson.datetime_ms import DatetimeMS
 
 from armillary import work
 from armillary.languages.mongo.context import Context
-from armillary.languages.mongo.elements import whole_number
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
 from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
 from armillary.languages.mongo.expressions.compiling import Constant, compile_expression
 from armillary.languages.mongo.expressions.dates import unit_of
 from armillary.languages.mongo.expressions.numbers import RANKS, total
-from armillary.model.bson_values import order_key, shell_text, type_name
+from armillary.languages.mongo.filters.value_types import whole_number
+from armillary.model.bson.bson_values import order_key, shell_text, type_name
 
 Span = tuple[int, int]  # from the first to before the last
 _NAMED: Final = ("unbounded", "current")

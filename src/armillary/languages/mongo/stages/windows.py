@@ -15,7 +15,7 @@ from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.sorting import Sort, compile_sort_by
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
 from armillary.languages.mongo.stages.window_functions import Compute, Order, Partition, compile_function
-from armillary.model.bson_values import MISSING, Document
+from armillary.model.bson.bson_values import MISSING, Document
 from armillary.model.sorting import sorted_values
 
 _FIELDS: Final = ("partitionBy", "sortBy", "output")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from armillary.clock import Clock, SystemClock
-from armillary.model.search_policies import FULL_TEXT_LANGUAGES, FullTextPolicy, VectorPolicy
+from armillary.model.indexes.search_policies import FULL_TEXT_LANGUAGES, FullTextPolicy, VectorPolicy
 
 _LANGUAGE_DEFAULT = FULL_TEXT_LANGUAGES[0]
 _DISTANCE_DEFAULT = "cosine"

@@ -1,5 +1,5 @@
-"""Full-text search in a text: a phrase occurs where its words (`query/words.py`) do, one after the other. Scores are in
-`ranking.py`.
+"""Full-text search in a text: a phrase occurs where its words (`query/text/words.py`) do, one after the other. Scores
+are in `ranking.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from armillary import limits
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.numbers import whole
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.words import words_of
+from armillary.query.text.words import words_of
 from armillary.work import spend
 
 _DISTANCE_MAX: Final = 2

@@ -9,8 +9,8 @@ from typing import Any
 
 from armillary import limits
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.pattern_matching import Matcher
-from armillary.query.patterns import InvalidPattern, parse_pattern
+from armillary.query.text.pattern_matching import Matcher
+from armillary.query.text.patterns import InvalidPattern, parse_pattern
 from armillary.work import spend
 
 _COMPILE_UNITS = 40  # of work for each character of a pattern

@@ -13,7 +13,7 @@ from armillary.languages.sql.library.numbers import ABSENT
 from armillary.languages.sql.library.ranking import Statistics, bm25
 from armillary.languages.sql.library.vectors import is_similarity, vector_distance
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.words import words_of
+from armillary.query.text.words import words_of
 
 _NUMBERS = (int, float)
 

@@ -1,6 +1,6 @@
 """Functions of GeoJSON shapes: distance, area, within, intersects, validity. A shape that is not valid makes the result
 undefined where something is measured. No geometry library: those that are there compute in the plane, and the earth
-is none; what they would save is the few hundred lines in `model/geometries.py`.
+is none; what they would save is the few hundred lines in `model/spatial/geometries.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.numbers import number
-from armillary.model import relations
-from armillary.model.geodesy import AUTHALIC_RADIUS_M, area_left
-from armillary.model.geometries import InvalidShape, Ring, Shape, TooComplex, parse_shape
+from armillary.model.spatial import relations
+from armillary.model.spatial.geodesy import AUTHALIC_RADIUS_M, area_left
+from armillary.model.spatial.geometries import InvalidShape, Ring, Shape, TooComplex, parse_shape
 from armillary.model.values import UNDEFINED, Value
 
 

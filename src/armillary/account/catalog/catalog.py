@@ -1,0 +1,500 @@
+"""The account's resources other than items: databases, containers, offers, scripts, users, permissions, keys.
+
+All of them are kept in store 0 and in memory, so that finding a container costs a dictionary look-up. Changes are rare
+and go one at a time: check in memory, one durable transaction, then the memory. What a body may contain is decided by
+the callers; the catalog knows names, owners, rids, etags and counters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import orjson
+
+from armillary.account.catalog.allocation import UNFINISHED, Reservation, count, new_rid, new_store_number, store_key
+from armillary.account.catalog.catalog_events import report_changes
+from armillary.account.catalog.unknown_outcomes import Decisions
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model import items, resources
+from armillary.model.resources import ResourceType, rid_text
+from armillary.storage.engine import Engine, Store, Txn, View
+
+_log = logging.getLogger(__name__)
+
+CATALOG_STORE = 0
+_RECORDS, _GARBAGE, _SETTINGS = b"r", b"g", b"s"
+
+Body = dict[str, Any]
+NewStore = Callable[[], int]
+Reserved = TypeVar("Reserved")
+
+
+@dataclass(slots=True)
+class Record:
+    type: ResourceType
+    rid: bytes
+    owner: bytes  # rid of the owner, b"" for databases and offers
+    name: str
+    body: Body  # what the user gave and gets back, without system properties
+    state: Body  # what only we know
+    ts: int
+    etag: str
+    self_link: str
+
+    @property
+    def rid_text(self) -> str:
+        return rid_text(self.rid)
+
+    def to_json(self) -> Body:
+        """The resource as it is answered."""
+        return {
+            **self.body,
+            "_rid": self.rid_text,
+            "_self": self.self_link,
+            "_etag": self.etag,
+            "_ts": self.ts,
+            **_CHILD_LINKS.get(self.type, {}),
+        }
+
+    def pack(self) -> bytes:
+        return orjson.dumps(
+            [
+                self.type.value,
+                self.rid.hex(),
+                self.owner.hex(),
+                self.name,
+                self.body,
+                self.state,
+                self.ts,
+                self.etag,
+                self.self_link,
+            ]
+        )
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Record:
+        type_word, rid, owner, *rest = orjson.loads(packed)
+        return cls(ResourceType(type_word), bytes.fromhex(rid), bytes.fromhex(owner), *rest)
+
+
+_CHILD_LINKS: Mapping[ResourceType, Body] = {
+    ResourceType.DATABASE: {"_colls": "colls/", "_users": "users/"},
+    ResourceType.CONTAINER: {
+        "_docs": "docs/",
+        "_sprocs": "sprocs/",
+        "_triggers": "triggers/",
+        "_udfs": "udfs/",
+        "_conflicts": "conflicts/",
+    },
+    ResourceType.USER: {"_permissions": "permissions/"},
+}
+
+_OWNERS = (ResourceType.DATABASE, ResourceType.CONTAINER, ResourceType.USER)
+_SCRIPTS = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
+
+
+class Catalog:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._store: Store = engine.store(CATALOG_STORE)
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._decisions: Decisions[Record] = Decisions(self._store, _entries)
+        self._records: dict[tuple[ResourceType, bytes], Record] = {}
+        self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
+        self._offers: dict[str, Record] = {}  # by the rid of what they are for
+
+    async def open(self) -> None:
+        def load(view: View) -> list[bytes]:
+            return [packed for _, packed in view.scan(_RECORDS, _after(_RECORDS))]
+
+        for packed in await self._store.read(load):
+            self._enter(Record.unpack(packed))
+        await self.abandon()
+
+    async def check_readable(self) -> None:
+        """Raises if storage cannot be read now."""
+        await self._store.read(lambda view: None)
+
+    # Looking up.
+
+    def find(self, resource_type: ResourceType, owner: bytes, name: str) -> Record | None:
+        """By name, or else by rid: both forms are valid in links, and a name may look like a rid."""
+        siblings = self._names.get((resource_type, owner))
+        if siblings is None:
+            return None
+        record = siblings.get(name)
+        if record is None:
+            rid = resources.rid_bytes(name)
+            record = self._records.get((resource_type, rid)) if rid is not None else None
+            if record is not None and record.owner != owner:
+                return None
+        return record
+
+    def get(self, resource_type: ResourceType, rid: bytes) -> Record | None:
+        return self._records.get((resource_type, rid))
+
+    def children(self, resource_type: ResourceType, owner: bytes) -> list[Record]:
+        """In the order of their creation."""
+        return sorted(self._names.get((resource_type, owner), {}).values(), key=_creation_order)
+
+    def of_type(self, resource_type: ResourceType) -> list[Record]:
+        return sorted((r for (t, _), r in self._records.items() if t is resource_type), key=_creation_order)
+
+    def offer_of(self, owner: Record) -> Record | None:
+        """The offer of a database or container, if it has one of its own."""
+        return self._offers.get(owner.rid_text)
+
+    # Changing.
+
+    async def close(self) -> None:
+        await self._decisions.close()
+
+    async def create(
+        self,
+        resource_type: ResourceType,
+        owner: Record | None,
+        name: str | None,
+        body: Body,
+        state: Callable[[bytes, NewStore], Body] | None = None,
+        companions: Callable[[Record], Iterable[tuple[ResourceType, Body, Body]]] | None = None,
+        prepare: Callable[[Record], Awaitable[None]] | None = None,
+        on_created: Callable[[], None] | None = None,
+    ) -> Record:
+        """Make a resource. `state` is called with the new rid and a source of new store numbers; `companions` makes
+        resources that come into being with it (an offer beside its container), in the same transaction. Without a
+        name the rid is the name. `prepare` is run once it is stored and before it can be found, and `on_created` when
+        it can, though the client may have gone by then."""
+        self._decisions.check()
+        async with self._lock:
+            owner_rid = owner.rid if owner is not None else b""
+            if owner is not None and self.get(owner.type, owner.rid) is not owner:
+                raise Failure(Kind.OWNER_NOT_FOUND, f"The owner of '{name}' was deleted meanwhile.")
+            if name is not None and name in self._names.get((resource_type, owner_rid), {}):
+                raise Failure(
+                    Kind.CONFLICT,
+                    f"Resource with specified id or name already exists: {resource_type.value} '{name}'.",
+                )
+
+            def run(txn: Txn) -> list[Record]:
+                made = [self._make(txn, resource_type, owner, name, body, state)]
+                for companion_type, companion_body, companion_state in companions(made[0]) if companions else ():
+                    made.append(
+                        self._make(txn, companion_type, None, None, companion_body, lambda *_, s=companion_state: s)
+                    )
+                return made
+
+            async def enter(made: list[Record]) -> None:
+                try:
+                    if prepare is not None:
+                        await prepare(made[0])
+                finally:
+                    self._put_in_place((), made)
+                if on_created is not None:
+                    on_created()
+
+            return (await self._decisions.write(run, enter))[0]
+
+    async def reserve(self, fn: Callable[[Reservation], Reserved]) -> Reserved:
+        """Numbers that nothing else will get, for what is put together first and entered with `rewrite` then."""
+        self._decisions.check()
+        async with self._lock:
+            self._decisions.check()
+            return await self._store.write(lambda txn: fn(Reservation(txn, self._stamp)))
+
+    async def rewrite(
+        self,
+        removed: Sequence[Record],
+        added: Sequence[Record],
+        *,
+        finished: Sequence[int] = (),
+        garbage: Sequence[int] = (),
+    ) -> None:
+        """Put records in the place of others, as they are, in one transaction. `finished`: reserved stores that are
+        theirs now. `garbage`: stores for `collect_garbage`."""
+        self._decisions.check()
+        async with self._lock:
+            if any(self.get(record.type, record.rid) is not record for record in removed):
+                raise Failure(Kind.CONFLICT, "Something was changed or deleted meanwhile; nothing was done. Try again.")
+            owners = {record.rid for record in added}
+            for record in added:
+                if record.owner and record.owner not in owners and not any(self.get(t, record.owner) for t in _OWNERS):
+                    raise Failure(Kind.OWNER_NOT_FOUND, f"The owner of '{record.name}' was deleted meanwhile.")
+            left = set(map(id, removed))
+            for record in added:
+                taken = self._names.get((record.type, record.owner), {}).get(record.name)
+                if taken is not None and id(taken) not in left:
+                    raise Failure(Kind.CONFLICT, f"There is a {record.type.value} '{record.name}' already.")
+
+            def run(txn: Txn) -> list[Record]:
+                for record in removed:
+                    txn.delete(_record_key(record))
+                for record in added:
+                    txn.put(_record_key(record), record.pack())
+                for number in finished:
+                    txn.delete(store_key(UNFINISHED, number))
+                for number in garbage:
+                    txn.put(store_key(_GARBAGE, number), b"")
+                return list(added)
+
+            async def enter(made: list[Record]) -> None:
+                self._put_in_place(removed, made)
+
+            await self._decisions.write(run, enter, removed, waits=True)  # who asked has more to do then
+
+    def _put_in_place(self, removed: Sequence[Record], added: Sequence[Record]) -> None:
+        report_changes(removed, added, self.get)
+        for record in removed:
+            self._leave(record)
+        for record in added:
+            self._enter(record)
+
+    async def abandon(self, stores: Sequence[int] | None = None) -> None:
+        """Reserved stores are not wanted after all; None: all that there are, when nobody fills any."""
+
+        def run(txn: Txn) -> None:
+            numbers = [int.from_bytes(key[1:], "big") for key, _ in txn.scan(UNFINISHED, _after(UNFINISHED))]
+            for number in numbers if stores is None else stores:
+                txn.delete(store_key(UNFINISHED, number))
+                txn.put(store_key(_GARBAGE, number), b"")
+
+        has_any = await self._store.read(lambda view: any(True for _ in view.scan(UNFINISHED, _after(UNFINISHED))))
+        if has_any:
+            await self._store.write(run)
+        await self.collect_garbage()
+
+    def _make(
+        self,
+        txn: Txn,
+        resource_type: ResourceType,
+        owner: Record | None,
+        name: str | None,
+        body: Body,
+        state: Callable[[bytes, NewStore], Body] | None,
+    ) -> Record:
+        owner_rid = owner.rid if owner is not None else b""
+        rid = new_rid(txn, resource_type, owner_rid)
+        text = rid_text(rid)
+        etag, ts = self._stamp(txn)
+        record = Record(
+            type=resource_type,
+            rid=rid,
+            owner=owner_rid,
+            name=name if name is not None else text,
+            body=body if name is not None else {**body, "id": text},
+            state=state(rid, lambda: new_store_number(txn)) if state is not None else {},
+            ts=ts,
+            etag=etag,
+            self_link=resources.self_link(owner.self_link if owner is not None else "", resource_type, rid),
+        )
+        txn.put(_record_key(record), record.pack())
+        return record
+
+    async def replace(
+        self,
+        record: Record,
+        body: Body,
+        *,
+        name: str | None = None,
+        state: Callable[[Body], Body] | None = None,
+        if_match: str | None = None,
+        on_replaced: Callable[[Record], None] | None = None,
+    ) -> Record:
+        """Store a new body (and name, and what `state` makes of the present state). The rid stays; the etag is new.
+        Returns the new record. `on_replaced` is told of it first: what lives by the record follows it there, and not
+        after this call, which fails where the outcome is known only later."""
+        self._decisions.check()
+        async with self._lock:
+            present = self.get(record.type, record.rid)
+            if present is None:
+                raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
+            check_etag(present, if_match)
+            new_name = name if name is not None else present.name
+            if new_name != present.name and new_name in self._names.get((record.type, record.owner), {}):
+                raise Failure(Kind.CONFLICT, f"Resource with specified id or name already exists: '{new_name}'.")
+
+            def run(txn: Txn) -> list[Record]:
+                etag, ts = self._stamp(txn)
+                changed = replace(present, name=new_name, body=body, ts=ts, etag=etag)
+                if state is not None:
+                    changed.state = state(present.state)
+                txn.put(_record_key(changed), changed.pack())
+                return [changed]
+
+            async def enter(made: list[Record]) -> None:
+                self._put_in_place((present,), made)
+                if on_replaced is not None:
+                    on_replaced(made[0])
+
+            return (await self._decisions.write(run, enter))[0]
+
+    async def change_state(
+        self,
+        record: Record,
+        change: Callable[[Body, NewStore], Body],
+        *,
+        garbage: Iterable[int] = (),
+        on_changed: Callable[[], None] | None = None,
+        is_freeing: bool = False,
+        waits: bool = False,
+    ) -> None:
+        """Change what only we know; the resource's etag and timestamp stay. `change` makes the new state of the present
+        one, with a source of new store numbers, and may refuse by raising. `garbage`: stores that are not needed any
+        more, for `collect_garbage`. `on_changed` as `replace` has it; `waits`: after a failure nothing was changed,
+        however long it takes to find that out."""
+        self._decisions.check()
+        async with self._lock:
+            present = self.get(record.type, record.rid)
+            if present is None:
+                raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
+
+            def run(txn: Txn) -> list[Record]:
+                changed = replace(present, state=change(present.state, lambda: new_store_number(txn)))
+                txn.put(_record_key(changed), changed.pack())
+                for number in garbage:
+                    txn.put(store_key(_GARBAGE, number), b"")
+                return [changed]
+
+            async def enter(made: list[Record]) -> None:
+                present.state = made[0].state
+                if on_changed is not None:
+                    on_changed()
+
+            await self._decisions.write(run, enter, is_freeing=is_freeing, waits=waits)
+
+    async def delete(
+        self, record: Record, *, if_match: str | None = None, on_deleted: Callable[[list[Record]], None] | None = None
+    ) -> None:
+        """Delete a resource with all below it and their offers. The stores of its ranges are emptied."""
+        self._decisions.check()
+        async with self._lock:
+            present = self.get(record.type, record.rid)
+            if present is None:
+                raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' does not exist.")
+            check_etag(present, if_match)
+            doomed = self.tree(present)
+
+            def run(txn: Txn) -> list[Record]:
+                for each in doomed:
+                    txn.delete(_record_key(each))
+                    for number in stores_of(each):
+                        txn.put(store_key(_GARBAGE, number), b"")
+                return []
+
+            async def forget(_: list[Record]) -> None:
+                self._put_in_place(doomed, ())
+                if on_deleted is not None:
+                    on_deleted(doomed)  # before their stores are emptied: nobody may write there any more
+
+            await self._decisions.write(run, forget, doomed, is_freeing=True)
+        try:
+            await self.collect_garbage()
+        except Failure as failure:  # the deletion is done and durable: only the room comes back later
+            _log.warning("what was deleted still takes room: %s", failure.message)
+
+    # Account-wide settings (secrets made once).
+
+    async def setting(self, name: str, make: Callable[[], bytes]) -> bytes:
+        key = _SETTINGS + name.encode()
+
+        def run(txn: Txn) -> bytes:
+            value = txn.get(key)
+            if value is None:
+                value = make()
+                txn.put(key, value)
+            return value
+
+        present = await self._store.read(lambda view: view.get(key))
+        return present if present is not None else await self._store.write(run)
+
+    async def kept_setting(self, name: str) -> bytes | None:
+        return await self._store.read(lambda view: view.get(_SETTINGS + name.encode()))
+
+    async def keep_setting(self, name: str, value: bytes) -> None:
+        await self._store.write(lambda txn: txn.put(_SETTINGS + name.encode(), value))
+
+    # Inside.
+
+    def _stamp(self, txn: Txn) -> tuple[str, int]:
+        ts = int(self._clock.now_s())
+        return items.etag(0, count(txn, b"etag"), 0, ts), ts
+
+    def tree(self, root: Record) -> list[Record]:
+        """A resource with all below it, and their offers."""
+        doomed, waiting = [], [root]
+        while waiting:
+            record = waiting.pop()
+            doomed.append(record)
+            for (_, owner), children in self._names.items():
+                if owner == record.rid and owner:
+                    waiting.extend(children.values())
+        rids = {record.rid_text for record in doomed}
+        doomed.extend(self._offers[rid] for rid in sorted(rids & self._offers.keys()))
+        return doomed
+
+    def _enter(self, record: Record) -> None:
+        self._records[(record.type, record.rid)] = record
+        self._names.setdefault((record.type, record.owner), {})[record.name] = record
+        if record.type is ResourceType.OFFER:
+            self._offers[record.state["owner"]] = record
+
+    def _leave(self, record: Record) -> None:
+        self._records.pop((record.type, record.rid), None)
+        if record.type is ResourceType.OFFER:
+            self._offers.pop(record.state["owner"], None)
+        siblings = self._names.get((record.type, record.owner))
+        if siblings is not None:
+            siblings.pop(record.name, None)
+            if not siblings:
+                del self._names[(record.type, record.owner)]
+
+    async def collect_garbage(self) -> None:
+        """Empty the stores that nobody needs any more; resumed at the next start if we die in between."""
+        marks = await self._store.read(lambda view: [key for key, _ in view.scan(_GARBAGE, _after(_GARBAGE))])
+        for mark in marks:
+            await self._engine.drop(int.from_bytes(mark[1:], "big"))
+            await self._store.write(lambda txn, key=mark: txn.delete(key), is_freeing=True)  # type: ignore[misc]
+
+
+def stores_of(record: Record) -> list[int]:
+    """All that hold something of a container: its ranges, those that they are being copied to, and those that were
+    copied from and are not emptied yet."""
+    state = record.state
+    children = [child for reshape in state.get("reshapes", ()) for child in reshape["children"]]
+    return [each["store"] for each in (*state.get("ranges", ()), *children, *state.get("retired", ()))]
+
+
+def check_etag(record: Record, if_match: str | None) -> None:
+    if if_match is not None and if_match not in ("*", record.etag):
+        raise Failure(
+            Kind.PRECONDITION_FAILED,
+            f"One of the specified pre-condition is not met: '{record.name}' has another etag. Read it again.",
+        )
+
+
+def _entries(removed: Sequence[Record], added: Sequence[Record]) -> dict[bytes, bytes | None]:
+    """What is stored when these were removed and those added."""
+    return {_record_key(record): None for record in removed} | {_record_key(each): each.pack() for each in added}
+
+
+def _record_key(record: Record) -> bytes:
+    return _RECORDS + record.type.value.encode() + b"/" + record.rid
+
+
+def creation_order(resource_type: ResourceType, rid: bytes) -> bytes:
+    """Sorts resources of one type by when they were made."""
+    # Scripts carry a little-endian number, as all children of containers do.
+    return rid[:8] + rid[:7:-1] if resource_type in _SCRIPTS else rid
+
+
+def _creation_order(record: Record) -> bytes:
+    return creation_order(record.type, record.rid)
+
+
+def _after(space: bytes) -> bytes:
+    return bytes([space[0] + 1])

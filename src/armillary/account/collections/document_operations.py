@@ -1,0 +1,289 @@
+"""What can be done to documents of the MongoDB door: insert, find by key and id, change, delete; one by one or many in
+few transactions. They are items like all others and go the same way; here is what is different: BSON in and out, and
+changes that are made where nobody comes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from armillary.account.collections.write_pipeline import Ahead, RecordOf, portion
+from armillary.account.container import Container
+from armillary.account.items import items
+from armillary.account.items.items import Answer
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model import charges, documents, layout
+from armillary.model.bson.bson_ids import id_text
+from armillary.model.bson.bson_values import Document
+from armillary.model.keys import Key
+from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
+from armillary.partition.history.answered_writes import Record, Repeated
+from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb, bson_draft
+
+Change = Callable[[Document], Document | None]
+Match = Callable[[Document], bool]
+
+
+# One document.
+
+
+@dataclass(slots=True)
+class Found:
+    document: bytes | None  # BSON; None: there is none
+    charge_ru: float
+    lsn: int
+
+
+async def find(container: Container, key: Key, id_value: Any, ask: Ask | None = None, read_factor: int = 1) -> Found:
+    """The document with this `_id` and this shard key: a point read."""
+    epk = container.effective_key(key)
+    if container.faults is not None:
+        await container.faults.at_key("read", container, epk)
+    partition = container.partition_for(epk)
+    ticket = partition.admit(READ_DEPOSIT, ask)
+    try:
+        stored = await partition.read_item(epk, id_text(id_value))
+    except Failure as failure:
+        raise partition.meter.charge(failure, epk, ticket, ask) from None
+    if partition.is_moved:  # while storage was waited for: its children know better
+        partition.meter.release(ticket, ask)
+        return await find(container, key, id_value, ask, read_factor)
+    if stored is None:
+        return Found(None, partition.spend(charges.failed_read_ru(read_factor), epk, ticket, ask), partition.lsn)
+    document = documents.bson_bytes(stored)
+    charge_ru = partition.spend(charges.read_ru(len(document), read_factor), epk, ticket, ask)
+    return Found(document, charge_ru, partition.lsn)
+
+
+async def peek(container: Container, key: Key, id_value: Any) -> bytes | None:
+    """The document's BSON, for a write that looks at it and is charged for what it does. Nothing is counted."""
+    epk = container.effective_key(key)
+    while True:
+        partition = container.partition_for(epk)
+        stored = await partition.read_item(epk, id_text(id_value))
+        if not partition.is_moved:
+            return None if stored is None else documents.bson_bytes(stored)
+
+
+def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
+    """The same without waiting and without refusals; None: ask `find`. Nothing is counted then."""
+    if container.faults is not None:
+        return None
+    epk = container.effective_key(key)
+    partition = container.partition_for(epk)
+    view = partition.at_hand()
+    if view is None or partition.meter.is_closed(None):
+        return None
+    try:
+        stored = partition.item_in(view, epk, id_text(id_value))
+    except Failure:
+        return None
+    ticket = partition.admit(READ_DEPOSIT)
+    if stored is None:
+        return Found(None, partition.spend(charges.failed_read_ru(), epk, ticket), partition.lsn)
+    document = documents.bson_bytes(stored)
+    return Found(document, partition.spend(charges.read_ru(len(document)), epk, ticket), partition.lsn)
+
+
+async def number_of(container: Container, key: Key, id_value: Any) -> int | None:
+    """The number that a document is stored under; None: there is none."""
+    epk = container.effective_key(key)
+    name = layout.id_key(epk, id_text(id_value))
+    found = await container.partition_for(epk).read(lambda view: view.get(name))
+    return int.from_bytes(found, "big") if found is not None else None
+
+
+def inserting(container: Container, document: Document, encoded: bytes, clock: Clock) -> Operation:
+    """The operation that stores a new document, which has an `_id`. `encoded` is its BSON as it came."""
+    made = bson_draft(container.schema, document, encoded, int(clock.now_s()))
+    key = container.key_of_bson(document)
+    return Operation(Verb.CREATE, container.effective_key(key), key, made.item_id, draft=made)
+
+
+def replacing(container: Container, document: Document, encoded: bytes, clock: Clock, *, upserts: bool) -> Operation:
+    """The operation that stores a document in place of the one with its key and `_id`."""
+    operation = inserting(container, document, encoded, clock)
+    operation.verb = Verb.UPSERT if upserts else Verb.REPLACE
+    return operation
+
+
+def changing(container: Container, key: Key, id_value: Any, change: Change) -> Operation:
+    """The operation that makes another document of one. `change` is told what is there at that moment, and gives None
+    to leave it. It may run more than once, and must keep `_id` and shard key."""
+    return Operation(Verb.CHANGE, container.effective_key(key), key, id_text(id_value), change=change)
+
+
+def deleting(container: Container, key: Key, id_value: Any, matches: Match) -> Operation:
+    """The operation that deletes a document if it still matches."""
+    return Operation(Verb.DELETE, container.effective_key(key), key, id_text(id_value), matches=matches)
+
+
+async def write(
+    container: Container, operation: Operation, ask: Ask | None = None, record: Record | None = None
+) -> Answer:
+    """Do it; what was there before is in the answer's `outcome`. NOT_FOUND if it is about nothing, CONFLICT if the id
+    or a unique value is taken. With a record it is done once: REPEATED, with what was recorded, if it was before."""
+    return await items.write(container, operation, ask, record)
+
+
+def recorded(container: Container, session: bytes, number: int) -> dict[int, bytes]:
+    """What was answered to statements of a numbered write, in any partition."""
+    answers: dict[int, bytes] = {}
+    for partition in container.partitions.values():
+        answers |= partition.records.find(session, number)
+    return answers
+
+
+def last_number(container: Container, session: bytes) -> int:
+    """The last number of a session that is known of here; -1: none."""
+    return max([partition.records.last_number(session) for partition in container.partitions.values()], default=-1)
+
+
+# Many.
+
+
+@dataclass(slots=True)
+class ManyAnswer:
+    outcomes: list[Outcome | Failure] = field(default_factory=list)  # for each operation, as far as they were run
+    charge_ru: float = 0.0
+    has_failed: bool = False
+
+    def add(self, outcomes: list[Outcome]) -> None:
+        self.outcomes += outcomes
+        self.charge_ru += sum([each.charge_ru for each in outcomes])
+
+
+async def write_many(
+    container: Container,
+    operations: Sequence[Operation],
+    *,
+    stops: bool,
+    at_once: bool = False,
+    is_mixed: bool = False,
+    ask: Ask | None = None,
+    record_of: RecordOf | None = None,
+) -> ManyAnswer:
+    """Independent operations in the order given, many in one transaction: each succeeds or fails for itself, and the
+    first to fail is the last to run if it `stops`. Throttling and whatever ends all raises only if nothing was done;
+    otherwise it is the outcome of those that were not. `record_of` numbers operations, named by their places: each is
+    then done once, and REPEATED if it was before. `at_once`: several transactions may be under way at a time, and if
+    it `stops` and `is_mixed` one may be about several partitions."""
+    answer = ManyAnswer()
+    if not at_once or container.faults is not None or len(operations) <= 1:
+        await _write_in_turn(container, operations, answer, len(operations), stops, ask, record_of)
+        return answer
+    is_mixed = is_mixed and stops
+    ahead = Ahead(container, operations, ask, record_of, is_chained=stops, is_mixed=is_mixed)
+    if record_of is not None and is_mixed:
+        record_of = _scattered(record_of)
+    try:
+        while len(answer.outcomes) < len(operations) and not (stops and answer.has_failed):
+            end, outcomes = await ahead.take()
+            try:
+                if isinstance(outcomes, Failure):
+                    raise outcomes
+                if outcomes is None:
+                    await _write_in_turn(container, operations, answer, end, stops, ask, record_of)
+                else:
+                    answer.add(outcomes)
+            except Failure as failure:
+                if not answer.outcomes and not await ahead.has_done():
+                    raise
+                answer.charge_ru += failure.charge_ru
+                answer.outcomes += [failure] * (1 if stops else end - len(answer.outcomes))
+                answer.has_failed = True
+    finally:
+        await ahead.end()
+    return answer
+
+
+def _scattered(record_of: RecordOf) -> RecordOf:
+    """For those that were not done together: who asked before may have done them together with others."""
+    return lambda places: replace(record_of(places), is_scattered=True)
+
+
+async def _write_in_turn(
+    container: Container,
+    operations: Sequence[Operation],
+    answer: ManyAnswer,
+    end: int,
+    stops: bool,
+    ask: Ask | None,
+    record_of: RecordOf | None,
+) -> None:
+    """One transaction after the other, from the first that has no answer yet up to `end`."""
+    while (at := len(answer.outcomes)) < end:
+        try:
+            if container.faults is not None:
+                record = record_of(range(at, at + 1)) if record_of is not None else None
+                done, failure = await _write_one(container, operations[at], ask, record)
+            else:
+                batch = portion(container, operations, at, end)
+                done, failure = await _write_portion(container, batch, ask, at, record_of)
+        except Failure as failed:
+            if not answer.outcomes:
+                raise
+            done, failure = [], failed
+        answer.add(done)
+        if failure is not None:
+            answer.outcomes.append(failure)
+            answer.charge_ru += failure.charge_ru
+            answer.has_failed = True
+            if stops:
+                break
+
+
+async def _write_portion(
+    container: Container, batch: Sequence[Operation], ask: Ask | None, at: int, record_of: RecordOf | None
+) -> tuple[list[Outcome], Failure | None]:
+    """Those that were done, and why the next one was not."""
+    failure: Failure | None = None
+    while batch:
+        owned = portion(container, batch, 0, len(batch))
+        if len(owned) < len(batch):  # a partition was split while one was waited for
+            batch, failure = owned, None
+        partition = container.partition_for(batch[0].epk)
+        ticket = partition.admit(WRITE_DEPOSIT, ask)
+        record = record_of(range(at, at + len(batch))) if record_of is not None else None
+        try:
+            outcomes = await partition.write_all(batch, record)
+        except Repeated as repeated:
+            assert record is not None
+            partition.meter.release(ticket, ask)
+            # Perhaps not all of them were: what is not known is done one by one.
+            known = [each for each in record.statements if each in repeated.answers]
+            if len(known) < len(batch):
+                batch = batch[: max(1, len(known))]
+                continue
+            return [items.repeated_outcome(repeated, each) for each in known], failure
+        except MemberFailed as failed:
+            # Nothing was done. Those before it can be.
+            failure = partition.meter.charge(failed.failure, batch[failed.index].epk, ticket, ask)
+            batch = batch[: failed.index]
+            continue
+        except Failure as failed:
+            if failed.kind is not Kind.RANGE_BUSY:
+                raise partition.meter.charge(failed, batch[0].epk, ticket, ask) from None
+            partition.meter.release(ticket, ask)
+            await partition.released()  # and on to whoever owns the keys then, perhaps not all of them
+            continue
+        for operation, outcome in zip(batch, outcomes, strict=True):
+            outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
+            ticket = min(ticket, 0)  # the deposit was one for all
+        return outcomes, failure
+    return [], failure
+
+
+async def _write_one(
+    container: Container, operation: Operation, ask: Ask | None, record: Record | None
+) -> tuple[list[Outcome], Failure | None]:
+    """Where rules of faults look at every write."""
+    try:
+        answer = await items.write(container, operation, ask, record)
+    except Failure as failure:
+        return [], failure
+    assert answer.outcome is not None
+    return [answer.outcome], None

@@ -1,0 +1,186 @@
+"""Everything that is done to the documents of a container, in order, for whoever watches: from a position on, which is
+a place for each stretch of keys and so outlives splits, merges and restarts.
+
+Inside a partition events come in the order of its log; those of several are put together by the time they were done at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.catalog.catalog import Body
+from armillary.account.container import WATCHED, Container
+from armillary.errors import Failure, Kind
+from armillary.model import documents, layout
+from armillary.model.encoding import unpack_header
+from armillary.model.keys import SPACE_HIGH, SPACE_LOW
+from armillary.partition.history import document_events, log
+from armillary.partition.history.document_events import Event
+from armillary.partition.partition import Partition
+from armillary.storage.engine import View
+
+HISTORY_LOST = 286
+
+
+class Stretch(NamedTuple):
+    low: bytes
+    high: bytes
+    place: bytes  # everything up to here was told
+
+
+Position = tuple[Stretch, ...]
+
+
+class Told(NamedTuple):
+    event: Event
+    position: Position  # behind it
+
+
+async def watch(account: Account, container: Container) -> None:
+    """See to it that what is done is kept from now on."""
+    if container.are_events_begun:
+        return
+
+    def change(state: Body, _new_store: object) -> Body:
+        return {**state, WATCHED: True}
+
+    def keep() -> None:
+        container.schema.keeps_events = True
+
+    if not container.schema.keeps_events:
+        async with account.control:
+            await account.catalog.change_state(container.record, change, on_changed=keep)
+    # Also where the record says so: the server may have stopped, or storage failed, before the partitions knew.
+    partitions = list(container.partitions.values())
+    for partition in partitions:
+        await partition.keep_events()
+    container.are_events_begun = partitions == list(container.partitions.values())
+
+
+def now(container: Container) -> Position:
+    """Behind everything that was done so far."""
+    return tuple(
+        [
+            Stretch(
+                partition.range.low if container.key is not None else SPACE_LOW,
+                partition.range.high if container.key is not None else SPACE_HIGH,
+                document_events.place_after(partition.lsn),
+            )
+            for partition in container.partitions.values()
+        ]
+    )
+
+
+def beginning() -> Position:
+    """Before everything that is still there."""
+    return (Stretch(SPACE_LOW, SPACE_HIGH, b""),)
+
+
+async def read(
+    container: Container, position: Position, most: int, since_ms: int | None
+) -> tuple[list[Told], Position]:
+    """The next events, and where that leads to. `since_ms`: only what was done then or later."""
+    pieces: list[Stretch] = []
+    found: list[tuple[int, int, Event]] = []  # with when it is told, and the number of its piece
+    ends: list[bytes] = []
+    for stretch in position:
+        for key_range in container.map.overlapping(stretch.low, stretch.high):
+            piece = Stretch(max(stretch.low, key_range.low), min(stretch.high, key_range.high), stretch.place)
+            events_of, end = await _read_one(container.partitions[key_range.id], piece, most, since_ms)
+            found += [(when, len(pieces), each) for when, each in in_turn(events_of)]
+            pieces.append(piece)
+            ends.append(end)
+    found.sort(key=lambda each: each[:2])
+    told = []
+    for _, number, event in found[:most]:
+        pieces[number] = pieces[number]._replace(place=event.place)
+        told.append(Told(event, tuple(pieces)))
+    if len(found) <= most:
+        pieces = [piece._replace(place=max(piece.place, end)) for piece, end in zip(pieces, ends, strict=True)]
+    return told, tuple(pieces)
+
+
+def in_turn(events_of: Iterable[Event]) -> Iterator[tuple[int, Event]]:
+    """Events of one partition with when they are to be told among others: never before those that they follow, even if
+    the clock was set back."""
+    when = 0
+    for event in events_of:
+        when = max(when, event.wall_us)
+        yield when, event
+
+
+async def _read_one(partition: Partition, piece: Stretch, most: int, since_ms: int | None) -> tuple[list[Event], bytes]:
+    """Of one partition: some events, and how far it was looked."""
+
+    def look(view: View) -> tuple[list[Event], bytes]:
+        known_since = document_events.since(view)
+        if known_since is None or (piece.place and document_events.is_lost(view, piece.place, known_since)):
+            raise lost()
+        last_lsn = partition.lsn_in(view)
+        found: list[Event] = []
+        end = piece.place
+        for key, value in islice(document_events.after(view, piece.place, last_lsn), limits.MONGO_EVENTS_MAX):
+            event = document_events.unpack_event(key, value)
+            end = event.place
+            if piece.low <= event.epk < piece.high and (since_ms is None or event.wall_ms >= since_ms):
+                found.append(event)
+                if len(found) > most:
+                    return found, end
+        return found, max(end, document_events.place_after(last_lsn))
+
+    return await partition.read(look)
+
+
+async def remembered(container: Container, since_ms: int) -> list[Event]:
+    """What is known of changes before anybody watched: documents as they are now that were written since, as if they
+    had been inserted then."""
+    found: list[Event] = []
+    for partition in container.partitions.values():
+
+        def look(view: View) -> list[Event]:
+            noted: list[Event] = []
+            for transaction in log.transactions(view, 0, document_events.since(view) or 0):
+                for stored in transaction.items:
+                    header = unpack_header(stored)
+                    if header.ts * 1000 + 999 >= since_ms:
+                        document = documents.bson_document(stored)
+                        key = documents.document_key(container.key, document)
+                        place = layout.event_key(header.lsn, header.step)[1:]
+                        wall_ms = max(since_ms, header.ts * 1000)
+                        noted.append(
+                            Event(place, document_events.INSERT, header.epk, wall_ms, key, document, None, None)
+                        )
+            return noted
+
+        found += await partition.read(look)
+    found.sort(key=lambda each: (each.wall_ms, each.place))
+    return found[-limits.MONGO_EVENTS_MAX :]
+
+
+def has_news(container: Container, position: Position) -> bool:
+    """Whether anything may have been done since, at little cost."""
+    for stretch in position:
+        for key_range in container.map.overlapping(stretch.low, stretch.high):
+            if document_events.place_after(container.partitions[key_range.id].lsn) > stretch.place:
+                return True
+    return False
+
+
+def lost() -> Failure:
+    return Failure(
+        Kind.BAD_REQUEST,
+        "Resume of change stream was not possible, as the resume point may no longer be kept.",
+        details={"code": HISTORY_LOST, "labels": ("NonResumableChangeStreamError",)},
+    )
+
+
+def packed(position: Position) -> list[list[bytes]]:
+    return [[stretch.low, stretch.high, stretch.place] for stretch in position]
+
+
+def unpacked(given: Sequence[Sequence[bytes]]) -> Position:
+    return tuple([Stretch(*[bytes(part) for part in each]) for each in given])

@@ -1,0 +1,151 @@
+"""Indexes of collections: which there are, making and dropping them. An index is there when all documents are in it;
+one that turns out not to be unique is given up again, whoever asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from armillary.account.account import Account
+from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_rules import FIRST_SLOT, INDEXES, LAST_SLOT, definition_of, new_rules
+from armillary.account.container import MONGO, Container
+from armillary.errors import Failure
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.indexes.index_definitions import CANNOT_CREATE, ID_DEFINITION, added
+from armillary.model.bson.bson_json import field_name, to_json
+from armillary.model.bson.bson_values import Document, shell_text
+
+
+def definitions(container: Container) -> list[Document]:
+    """All indexes of a collection, that of `_id` first."""
+    return [dict(ID_DEFINITION), *[definition_of(entry) for entry in container.record.state.get(INDEXES, ())]]
+
+
+async def create_indexes(account: Account, container: Container, wanted: Sequence[Document]) -> int:
+    """Make the indexes that are not there yet, and return when all documents are in them: how many were made.
+    Definitions come from `read_definition`. CONFLICT, with the name of the index, if documents are not unique by it."""
+    async with account.control:
+        new = added(definitions(container), wanted)
+        if not new:
+            return 0
+        for each in new:
+            _check_unique(container, each)
+        entries = [*container.record.state.get(INDEXES, ()), *_entries(container, new)]
+        await _change(account, container, entries)
+    await account.restated(container)
+    for each in new:
+        failure = container.failed_builds.pop(each["name"], None)
+        if failure is not None:
+            raise Failure(failure.kind, failure.message, details=failure.details)
+    return len(new)
+
+
+async def drop_indexes(account: Account, container: Container, names: Collection[str]) -> None:
+    """Indexes that nobody needs any more; that of `_id` is none of them."""
+    async with account.control:
+        present = container.record.state.get(INDEXES, ())
+        kept = [entry for entry in present if definition_of(entry)["name"] not in names]
+        if len(kept) < len(present):
+            await _change(account, container, kept)
+
+
+async def replace_index(
+    account: Account, container: Container, name: str, change: Callable[[Document], Document]
+) -> None:
+    """Change what may be changed of an index: when it ends lives, and whether it is hidden."""
+    async with account.control:
+        entries = [
+            {**entry, "definition": to_json(change(definition_of(entry)))}
+            if definition_of(entry)["name"] == name
+            else entry
+            for entry in container.record.state.get(INDEXES, ())
+        ]
+        await _change(account, container, entries)
+    await account.restated(container)
+
+
+def _entries(container: Container, new: Sequence[Document]) -> list[Body]:
+    taken = {entry["slot"] for entry in container.record.state.get(INDEXES, ())}
+    # Values under the slot of an index that was dropped a moment ago may still be there.
+    for older in container.record.state.get("older_rules", {}).values():
+        taken |= {entry["slot"] for entry in older.get(INDEXES, ())}
+    entries: list[Body] = []
+    for each in new:
+        slot = 0
+        if each.get("unique"):
+            free = [number for number in range(FIRST_SLOT, LAST_SLOT + 1) if number not in taken]
+            if not free:
+                raise refusal(CANNOT_CREATE, f"A collection has at most {LAST_SLOT - FIRST_SLOT + 1} unique indexes.")
+            slot = free[0]
+            taken.add(slot)
+        entries.append({"definition": to_json(each), "slot": slot})
+    return entries
+
+
+def _check_unique(container: Container, definition: Document) -> None:
+    """Values are unique inside a logical partition; so an index that is to say more must hold the shard key."""
+    if not definition.get("unique") or container.key is None or MONGO not in container.record.state:
+        return
+    shard_key = {".".join([field_name(steps[0]) or "_id", *steps[1:]]): 1.0 for steps in container.key.steps}
+    if not set(shard_key) <= set(definition["key"]):
+        key = {path: float(value) if isinstance(value, int) else value for path, value in definition["key"].items()}
+        raise refusal(
+            CANNOT_CREATE,
+            f"cannot create unique index over {shell_text(key)} with shard key pattern {shell_text(shard_key)}",
+        )
+
+
+async def _change(account: Account, container: Container, entries: Sequence[Body]) -> None:
+    present = container.record
+    body = _body(present.body, [definition_of(entry) for entry in present.state.get(INDEXES, ())], entries)
+
+    def state(before: Body) -> Body:
+        return {**new_rules(before, present.body), INDEXES: list(entries)}
+
+    def adopt(changed: Record) -> None:
+        container.adopt(changed)
+        account.restate(container)
+
+    await account.catalog.replace(present, body, state=state, on_replaced=adopt)
+
+
+def _body(body: Body, before: Sequence[Document], entries: Sequence[Body]) -> Body:
+    """What indexes say that everybody can see: the default time to live, and where shapes are."""
+    now = [definition_of(entry) for entry in entries]
+    changed = dict(body)
+    if _default_ttl(before) != _default_ttl(now):
+        changed.pop("defaultTtl", None)
+        if _default_ttl(now) is not None:
+            changed["defaultTtl"] = _default_ttl(now) or 1  # the service's least
+    old, new = _spatial_paths(before), _spatial_paths(now)
+    if old != new:
+        policy = dict(body["indexingPolicy"])
+        kept = [entry for entry in policy.get("spatialIndexes", ()) if entry["path"] not in old]
+        here = {entry["path"] for entry in kept}
+        policy["spatialIndexes"] = [
+            *kept,
+            *[{"path": path, "types": _SHAPES} for path in new if path not in here],
+        ]
+        changed["indexingPolicy"] = policy
+    return changed
+
+
+_SHAPES = ["Point", "LineString", "Polygon", "MultiPolygon"]
+
+
+def _default_ttl(found: Sequence[Document]) -> int | None:
+    for each in found:
+        if list(each["key"]) == ["_ts"] and "expireAfterSeconds" in each:
+            return int(each["expireAfterSeconds"])
+    return None
+
+
+def _spatial_paths(found: Sequence[Document]) -> list[str]:
+    fields = [path for each in found for path, kind in each["key"].items() if kind == "2dsphere"]
+    return list(dict.fromkeys([index_path(path.split(".")) for path in fields]))
+
+
+def index_path(parts: Sequence[str]) -> str:
+    """As the paths of indexing policies are written."""
+    return "".join(['/"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"' for part in parts]) + "/?"

@@ -1,0 +1,205 @@
+"""Transactions of several requests inside one logical partition, with snapshot isolation. A transaction works on a fork
+of its partition: it reads what was durable when it began and what it wrote itself. Committing does all of it again, in
+one transaction of the partition, unless somebody else has written one of the items meanwhile: whoever writes first
+wins, and the other one is told at once, or when it commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import NoReturn
+from weakref import WeakKeyDictionary
+
+from armillary import limits
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model import layout
+from armillary.model.encoding import lsn_of
+from armillary.model.keys import Key
+from armillary.partition.history.answered_writes import Record, Repeated
+from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb
+from armillary.partition.partition import Done, Guard, Partition
+from armillary.partition.writing.write_refusals import too_many_changes
+from armillary.storage.engine import View
+from armillary.storage.forked import ForkedStore
+
+WRITE_CONFLICT, ELSEWHERE, SNAPSHOT_GONE = 112, 263, 246
+
+
+class _Fork(Partition):
+    """A partition as one transaction sees it."""
+
+    def __init__(self, store: ForkedStore, real: Partition, container: Container, epk: bytes, clock: Clock) -> None:
+        super().__init__(store, container.schema, real.range, clock, container.record.state["first_lsn"])
+        self.meter, self.admit, self.spend = real.meter, real.admit, real.spend
+        self._real = container
+        self._epk = epk
+        self._forked = store
+        self.operations: list[Operation] = []
+        self._change_count = 0
+        self.found: dict[str, int | None] = {}  # the lsns of items that were written, as they were; None: not there
+
+    async def write(self, operation: Operation) -> Outcome:
+        try:
+            [outcome] = await self.write_all([operation])
+        except MemberFailed as failed:
+            raise failed.failure from None
+        return outcome
+
+    async def write_all(
+        self,
+        operations: Sequence[Operation],
+        record: Record | None = None,
+        guard: Guard | None = None,
+        on_run: Callable[[], None] | None = None,
+    ) -> list[Outcome]:
+        assert record is None and guard is None and on_run is None, "what it does is recorded when it commits"
+        for operation in operations:
+            if operation.epk != self._epk:
+                raise elsewhere()
+            await self._claim(operation.item_id)
+        outcomes = await super().write_all(operations)
+        if self._change_count > limits.TRANSACTION_CHANGES_MAX:
+            # What is evicted and what has expired counts too: committing does all of it in one transaction.
+            raise too_many_changes()
+        self.operations += [each for each in operations if each.verb is not Verb.READ]
+        return outcomes
+
+    def joined(self, done: Done, record: Record | None) -> list[Outcome]:
+        self._change_count += done[1].change_count
+        return super().joined(done, record)
+
+    async def _claim(self, item_id: str) -> None:
+        """Whoever wrote an item since the transaction began has won."""
+        if item_id not in self.found:
+            claims = _claims.setdefault(self._real, {})
+            if claims.setdefault((self._epk, item_id), self) is not self:
+                raise conflict()  # an open one has written it
+            self.found[item_id] = _lsn(self._forked.pinned, self._epk, item_id)
+        present = self._real.partition_for(self._epk)
+        if await present.read(lambda view: _lsn(view, self._epk, item_id)) != self.found[item_id]:
+            raise conflict()
+
+    def release(self) -> None:
+        """Others may write its items now."""
+        claims = _claims.get(self._real, {})
+        for item_id in self.found:
+            claims.pop((self._epk, item_id), None)
+
+    def check(self, view: View) -> None:
+        """That nobody has written any of the items, in the transaction that is to write them."""
+        for item_id, lsn in self.found.items():
+            if _lsn(view, self._epk, item_id) != lsn:
+                raise conflict()
+
+
+# What open transactions have written, by key and id, of each container.
+_claims: WeakKeyDictionary[Container, dict[tuple[bytes, str], _Fork]] = WeakKeyDictionary()
+
+
+class _One(dict[int, Partition]):
+    """The partitions of a container of which a transaction sees one."""
+
+    def __missing__(self, _range_id: int) -> NoReturn:
+        raise elsewhere()
+
+
+class Transaction:
+    """Made by `begin`. While it is open, `within` is the container that everything is done to."""
+
+    def __init__(self, container: Container, key: Key, epk: bytes, fork: _Fork, store: ForkedStore) -> None:
+        self._container = container
+        self._rules_number = container.schema.rules.number
+        self._epk = epk
+        self._fork = fork
+        self._store = store
+        self._inside = copy(container)
+        self._inside.partitions = _One({fork.range.id: fork})
+        self.key = key
+        self.is_open = True
+
+    @classmethod
+    async def begin(cls, container: Container, key: Key, clock: Clock) -> Transaction:
+        """On the logical partition of a key, as it is now."""
+        epk = container.effective_key(key)
+        real = container.partition_for(epk)
+        store = ForkedStore(await real.store.pin())
+        fork = _Fork(store, real, container, epk, clock)
+        await fork.open()
+        return cls(container, key, epk, fork, store)
+
+    def within(self, container: Container, key: Key | None) -> Container:
+        """The container as the transaction sees it. `key`: what a request is about; None: it does not say."""
+        assert self.is_open
+        if self._container.is_retired and container is not self._container:
+            raise conflict()  # it was moved to another shard key: the next attempt finds the new one
+        is_here = container is self._container and (key is None or container.effective_key(key) == self._epk)
+        if not is_here or (key is None and container.key is not None):
+            raise elsewhere()
+        if container.schema.rules.number != self._rules_number:
+            raise Failure(
+                Kind.RETRY_WITH,
+                "Unable to read from a snapshot due to pending collection catalog changes; please retry the operation.",
+                details={"code": SNAPSHOT_GONE},
+            )
+        return self._inside
+
+    async def commit(self, record: Record | None = None) -> None:
+        """Do it all, durably, or nothing. With a record it is done once, if it is asked for again."""
+        assert self.is_open
+        self.is_open = False
+        try:
+            if self._fork.operations:
+                await self._write(record)
+        finally:
+            self._fork.release()
+            self._store.release()
+
+    async def _write(self, record: Record | None) -> None:
+        while True:
+            partition = self._container.partition_for(self._epk)
+            try:
+                await partition.write_all(self._fork.operations, record, self._fork.check)
+                return
+            except Repeated:
+                return
+            except MemberFailed as failed:
+                raise failed.failure from None
+            except Failure as failure:
+                if failure.kind is Kind.STALE_CONTAINER:
+                    raise conflict() from None
+                if failure.kind is not Kind.RANGE_BUSY:
+                    raise
+            await partition.released()  # and on to whoever owns the key then
+
+    async def abort(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._fork.release()
+            self._store.release()
+
+
+def _lsn(view: View, epk: bytes, item_id: str) -> int | None:
+    rid = view.get(layout.id_key(epk, item_id))
+    stored = view.get(layout.ITEMS + rid) if rid is not None else None
+    return lsn_of(stored) if stored is not None else None
+
+
+def conflict() -> Failure:
+    return Failure(
+        Kind.RETRY_WITH,
+        "Write conflict during plan execution and yielding is disabled. Please retry your operation or multi-document "
+        "transaction.",
+        details={"code": WRITE_CONFLICT},
+    )
+
+
+def elsewhere() -> Failure:
+    return Failure(
+        Kind.BAD_REQUEST,
+        "A transaction is about one collection, and in a sharded one about one value of the shard key, which every "
+        "command must name.",
+        details={"code": ELSEWHERE},
+    )

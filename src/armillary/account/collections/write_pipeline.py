@@ -1,0 +1,190 @@
+"""Operations of one request in several transactions that are under way at a time, so that they are made durable
+together: nobody waits for one sync after the other. Where the first failure is to be the last thing that happens, each
+transaction makes sure that the one before it went well; engines run them in the order they come. Neighbours that belong
+to different partitions are then one transaction over all of these, which is done or not as a whole.
+
+What did not go well here was not done, and is left to `document_operations.py`, which does it in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from armillary import limits
+from armillary.account.container import Container
+from armillary.errors import Failure, Kind
+from armillary.partition.budget import WRITE_DEPOSIT, Ask
+from armillary.partition.history.answered_writes import Record, Repeated
+from armillary.partition.operations import MemberFailed, Operation, Outcome
+from armillary.partition.partition import Partition
+from armillary.partition.writing.multi_partition_write import Share, write_together
+
+RecordOf = Callable[[Sequence[int]], Record]  # of operations by their places
+
+
+def portion(
+    container: Container, operations: Sequence[Operation], at: int, end: int, *, is_mixed: bool = False
+) -> Sequence[Operation]:
+    """The next operations that go to one partition, or to any if `is_mixed`, as many as a transaction takes."""
+    partition = container.partition_for(operations[at].epk)
+    end = min(end, at + limits.MANY_OPERATIONS_MAX)
+    place, size_bytes = at, 0
+    while place < end and size_bytes < limits.MANY_BYTES_MAX:
+        operation = operations[place]
+        if not is_mixed and place > at and container.partition_for(operation.epk) is not partition:
+            break
+        size_bytes += len(operation.draft.text) if operation.draft is not None else 0
+        place += 1
+    return operations[at:place]
+
+
+class _Broken(Exception):
+    """What was to happen before did not."""
+
+
+class _UnderWay(NamedTuple):
+    end: int  # of its operations
+    task: asyncio.Task[list[Outcome] | None]
+
+
+class Ahead:
+    def __init__(
+        self,
+        container: Container,
+        operations: Sequence[Operation],
+        ask: Ask | None,
+        record_of: RecordOf | None,
+        *,
+        is_chained: bool,
+        is_mixed: bool,
+    ) -> None:
+        self._container = container
+        self._operations = operations
+        self._ask = ask
+        self._record_of = record_of
+        self._is_chained = is_chained
+        self._is_mixed = is_mixed
+        self._run_to = 0  # everything before it was run, if chained
+        self._next = 0  # the first operation that nobody has begun
+        self._taken = 0
+        self._most = limits.MANY_AHEAD_MAX  # operations under way
+        self._under_way: deque[_UnderWay] = deque()
+
+    async def take(self) -> tuple[int, list[Outcome] | Failure | None]:
+        """The next transaction: up to which place it goes, and what became of it. None: it was not done."""
+        self._fill()
+        end, task = self._under_way.popleft()
+        try:
+            outcomes = await task
+        except Failure as failure:
+            await self._give_up_chain(end)
+            return end, failure if failure.kind is not Kind.THROTTLED else None
+        if outcomes is None:
+            await self._give_up_chain(end)
+        else:
+            self._taken = end
+            self._most = min(2 * self._most, limits.MANY_AHEAD_MAX)
+        return end, outcomes
+
+    async def has_done(self) -> bool:
+        """Whether any of those that were not taken yet went well."""
+        found = await asyncio.gather(*[each.task for each in self._under_way], return_exceptions=True)
+        return any(isinstance(each, list) for each in found)
+
+    async def end(self) -> None:
+        for each in self._under_way:
+            each.task.cancel()
+        await self.has_done()
+
+    async def _give_up_chain(self, end: int) -> None:
+        """All behind a failure are broken. Whoever takes them goes on behind `end`, if at all."""
+        self._taken = end
+        if self._is_chained:
+            await self.has_done()
+            self._under_way.clear()
+            self._next = self._run_to = end
+            self._most = 1  # where one was not done, the next may not be either: not so many in vain
+
+    def _fill(self) -> None:
+        loop = asyncio.get_running_loop()
+        operations = self._operations
+        while self._next < len(operations) and self._next - self._taken < self._most:
+            batch = portion(self._container, operations, self._next, len(operations), is_mixed=self._is_mixed)
+            # Who owns them now: by the time that the task runs it may be several.
+            places: dict[Partition, list[int]] = {}
+            for place, operation in enumerate(batch):
+                places.setdefault(self._container.partition_for(operation.epk), []).append(place)
+            task = loop.create_task(self._attempt(places, batch, self._next))
+            self._next += len(batch)
+            self._under_way.append(_UnderWay(self._next, task))
+
+    async def _attempt(
+        self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int
+    ) -> list[Outcome] | None:
+        ask, end = self._ask, at + len(batch)
+        tickets = _admitted(places, ask)
+        try:
+            found = await self._written(places, batch, at, end)
+        except (MemberFailed, Repeated, _Broken):
+            _release(tickets, ask)
+            return None
+        except Failure as failure:
+            if failure.kind is Kind.RANGE_BUSY:
+                _release(tickets, ask)
+                return None
+            first = next(iter(places))
+            ticket = tickets.pop(first)
+            _release(tickets, ask)
+            raise first.meter.charge(failure, batch[0].epk, ticket, ask) from None
+        outcomes: list[Outcome | None] = [None] * len(batch)
+        for (partition, own), done in zip(places.items(), found, strict=True):
+            ticket = tickets[partition]
+            for place, outcome in zip(own, done, strict=True):
+                outcome.charge_ru = partition.spend(outcome.charge_ru, batch[place].epk, ticket, ask)
+                ticket = min(ticket, 0)  # the deposit was one for all
+                outcomes[place] = outcome
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    async def _written(
+        self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int, end: int
+    ) -> list[list[Outcome]]:
+        """What became of those of each partition."""
+
+        def guard() -> None:
+            if self._run_to < at:
+                raise _Broken
+
+        def note() -> None:
+            self._run_to = end
+
+        record_of = self._record_of
+        if len(places) > 1:
+            shares = []
+            for partition, own in places.items():
+                record = None if record_of is None else record_of([at + place for place in own])
+                shares.append(Share(partition, [batch[place] for place in own], record))
+            return await write_together(shares, guard, note)
+        (partition,) = places
+        record = None if record_of is None else record_of(range(at, end))
+        if not self._is_chained:
+            return [await partition.write_all(batch, record)]
+        return [await partition.write_all(batch, record, lambda _view: guard(), note)]
+
+
+def _admitted(partitions: Iterable[Partition], ask: Ask | None) -> dict[Partition, int]:
+    tickets: dict[Partition, int] = {}
+    try:
+        for partition in partitions:
+            tickets[partition] = partition.admit(WRITE_DEPOSIT, ask)
+    except Failure:
+        _release(tickets, ask)
+        raise
+    return tickets
+
+
+def _release(tickets: dict[Partition, int], ask: Ask | None) -> None:
+    for partition, ticket in tickets.items():
+        partition.meter.release(ticket, ask)

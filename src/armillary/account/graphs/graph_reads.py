@@ -1,0 +1,399 @@
+"""Readings of a container that graphs need and nobody else: many items by key and id at once, and the items that name
+any of many ids, one visit to each partition for all of them. Each visit is admitted and paid for at its partition's
+gate, and works in slices of time on fresh snapshots. What the items mean is `graph_documents.py`'s part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar
+
+import orjson
+
+from armillary import limits
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind, computed_too_large
+from armillary.model import charges, documents, layout
+from armillary.model.charges import QueryWork
+from armillary.model.encoding import encode_term, unpack_header
+from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT
+from armillary.partition.partition import Partition
+from armillary.query.access.access_path import WHOLE, Counters, Index, candidates, path_prefix
+from armillary.query.conditions import ALL, Equal
+from armillary.storage.engine import View
+
+Point = tuple[bytes, str]  # effective key, id
+_LOOK_AT_CLOCK_EVERY = 32
+_POINTS_AT_ONCE = 1024
+_LOADED_AT_ONCE = 256
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one reading came to, over all partitions."""
+
+    charge_ru: float = 0.0
+    fanout: int = 0
+    count: int = 0
+    size_bytes: int = 0
+
+    def add(self, texts: Sequence[bytes]) -> None:
+        self.count += len(texts)
+        self.size_bytes += sum(map(len, texts))
+
+
+async def read_points(container: Container, points: Sequence[Point], tally: Tally, clock: Clock) -> list[bytes | None]:
+    """The JSON of the items at these points, in their order; None where there is none."""
+    if len(points) == 1:
+        return [await _read_point(container, *points[0], tally)]
+    found: list[bytes | None] = [None] * len(points)
+    left = list(range(len(points)))
+    while left:
+        left = await _read_points(container, points, left, found, tally, clock)
+    return found
+
+
+async def _read_point(container: Container, epk: bytes, item_id: str, tally: Tally) -> bytes | None:
+    """One alone, as most are asked for."""
+    if container.faults is not None:
+        await container.faults.at_key("read", container, epk)
+    tally.fanout = 1
+    while True:
+        partition = container.partition_for(epk)
+        ticket = partition.admit(READ_DEPOSIT)
+        try:
+            stored = await partition.read_item(epk, item_id)
+        except Failure as failure:
+            raise partition.meter.charge(failure, epk, ticket) from None
+        if not partition.is_moved:
+            break
+        partition.meter.release(ticket)
+    if stored is None:
+        tally.charge_ru += partition.spend(charges.failed_read_ru(1), epk, ticket)
+        return None
+    text = documents.json_text(stored, container.schema)
+    tally.charge_ru += partition.spend(charges.read_ru(len(text)), epk, ticket)
+    tally.add((text,))
+    return text
+
+
+async def _read_points(
+    container: Container,
+    points: Sequence[Point],
+    places: Sequence[int],
+    found: list[bytes | None],
+    tally: Tally,
+    clock: Clock,
+) -> list[int]:
+    """Those that must be asked for again: their partition was split or merged meanwhile."""
+    by_partition: dict[int, list[int]] = {}
+    for place in places:
+        by_partition.setdefault(container.map.find(points[place][0]).id, []).append(place)
+    again: list[int] = []
+    tally.fanout = max(tally.fanout, len(by_partition))
+    for range_id, own in by_partition.items():
+        partition = container.partitions.get(range_id)
+        if partition is None:
+            again += own
+            continue
+        for begin in range(0, len(own), _POINTS_AT_ONCE):
+            some = own[begin : begin + _POINTS_AT_ONCE]
+            if container.faults is not None:
+                for epk in {points[place][0] for place in some}:
+                    await container.faults.at_key("read", container, epk)
+            if not await _read_some(container, partition, points, some, found, tally, clock):
+                again += some
+    return again
+
+
+async def _read_some(
+    container: Container,
+    partition: Partition,
+    points: Sequence[Point],
+    places: Sequence[int],
+    found: list[bytes | None],
+    tally: Tally,
+    clock: Clock,
+) -> bool:
+    epk = points[places[0]][0]
+    ticket = partition.admit(READ_DEPOSIT)
+    keys = [layout.id_key(*points[place]) for place in places]
+    try:
+        stored = await partition.read(lambda view: _at(view, keys))
+    except Failure as failure:
+        if failure.kind is Kind.RANGE_GONE:
+            partition.meter.release(ticket)
+            return False
+        raise partition.meter.charge(failure, epk, ticket) from None
+    if partition.is_moved:
+        partition.meter.release(ticket)
+        return False
+    is_live = liveness(container, clock)
+    texts = []
+    for place, each in zip(places, stored, strict=True):
+        if each is not None and is_live(each):
+            found[place] = text = documents.json_text(each, container.schema)
+            texts.append(text)
+    cost_ru = sum([charges.read_ru(len(text)) for text in texts])
+    cost_ru += (len(places) - len(texts)) * charges.failed_read_ru(1)
+    tally.charge_ru += partition.spend(cost_ru, epk, ticket)
+    tally.add(texts)
+    return True
+
+
+def _at(view: View, keys: list[bytes]) -> list[bytes | None]:
+    numbers = view.get_many(keys)
+    stored = iter(view.get_many([layout.ITEMS + number for number in numbers if number is not None]))
+    return [next(stored) if number is not None else None for number in numbers]
+
+
+def liveness(container: Container, clock: Clock) -> Callable[[bytes], bool]:
+    """Whether a stored item has not expired."""
+    schema = container.schema
+    if schema.rules.default_ttl is None:
+        return lambda stored: True
+    now_s = clock.now_s()
+    return lambda stored: schema.is_live(unpack_header(stored), now_s)
+
+
+# Items that name an id.
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Items whose property at `path` is `value`: of one logical partition if `epk` is given. The place is for whoever
+    asks for many."""
+
+    place: int
+    value: str
+    epk: bytes | None
+
+
+Found = TypeVar("Found")
+Make = Callable[[int, bytes], Found | None]  # what is made of an item, for a place; None: it is not wanted
+
+
+class NamingWalk(Generic[Found]):
+    """Through one partition for many values, a slice of time after the other."""
+
+    def __init__(self, path: str, asked: Sequence[Naming], index: Index, make: Make[Found], limit: int | None) -> None:
+        self._path = path
+        self._asked = asked
+        self._index = index
+        self._make = make
+        self._limit = limit
+        self._at = 0  # which of those asked for
+        self._after_rid = -1
+        self._kept = 0  # of that one
+        self.counters = Counters()
+        self.found: list[tuple[int, Found]] = []
+        self.sizes_bytes: list[int] = []  # of the items of these
+        self.loaded_bytes = 0  # of the others
+
+    @property
+    def is_done(self) -> bool:
+        return self._at >= len(self._asked)
+
+    def step(
+        self,
+        view: View,
+        is_live: Callable[[bytes], bool],
+        text: Callable[[bytes], bytes],
+        is_due: Callable[[], bool],
+    ) -> None:
+        """Go on until all are found or time is up."""
+        if not self._index.is_indexed(self._path):
+            self._scan(view, is_live, text, is_due)
+            return
+        if self._limit is None:
+            self._run(view, is_live, text, is_due)
+            return
+        looked = 0
+        while not self.is_done:
+            asked = self._asked[self._at]
+            for rid, stored in self._candidates(view, asked):
+                self._after_rid = rid
+                looked += 1
+                if (asked.epk is None or unpack_header(stored).epk == asked.epk) and is_live(stored):
+                    self._take(asked.place, text(stored))
+                if self._limit is not None and self._kept >= self._limit:
+                    break
+                if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
+                    return
+            self._at, self._after_rid, self._kept = self._at + 1, -1, 0
+            looked += 1
+            if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
+                return
+
+    def _run(
+        self,
+        view: View,
+        is_live: Callable[[bytes], bool],
+        text: Callable[[bytes], bytes],
+        is_due: Callable[[], bool],
+    ) -> None:
+        """All that the index has, loaded together for many values."""
+        prefix = path_prefix(view, self._path)
+        while not self.is_done:
+            places = self._places(view, prefix)
+            stored = view.get_many([layout.item_key(rid) for _, rid in places])
+            for (at, _), each in zip(places, stored, strict=True):
+                asked = self._asked[at]
+                if each is None or (asked.epk is not None and unpack_header(each).epk != asked.epk):
+                    continue
+                if is_live(each):
+                    self._take(asked.place, text(each))
+            if len(places) < _LOADED_AT_ONCE:
+                self._at = len(self._asked)
+            else:
+                self._at, self._after_rid = places[-1]
+            if is_due():
+                return
+
+    def _places(self, view: View, prefix: bytes) -> list[tuple[int, int]]:
+        """The next that the index has: which of those asked for, and the rid of an item. Few: there are no more."""
+        places: list[tuple[int, int]] = []
+        after_rid = self._after_rid
+        for at in range(self._at, len(self._asked)):
+            term = prefix + encode_term(self._asked[at].value)
+            low = term + (after_rid + 1).to_bytes(layout.RID_BYTES, "big")
+            rows = islice(view.scan(low, layout.prefix_end(term)), _LOADED_AT_ONCE - len(places))
+            places += [(at, int.from_bytes(key[-layout.RID_BYTES :], "big")) for key, _ in rows]
+            if len(places) >= _LOADED_AT_ONCE:
+                break
+            after_rid = -1
+        return places
+
+    def _take(self, place: int, content: bytes) -> None:
+        made = self._make(place, content)
+        if made is None:
+            self.loaded_bytes += len(content)
+        else:
+            self.found.append((place, made))
+            self.sizes_bytes.append(len(content))
+            self._kept += 1
+
+    def _scan(
+        self,
+        view: View,
+        is_live: Callable[[bytes], bool],
+        text: Callable[[bytes], bytes],
+        is_due: Callable[[], bool],
+    ) -> None:
+        """Without an index: all items once, for all values together."""
+        by_value: dict[str, list[Naming]] = {}
+        for each in self._asked:
+            by_value.setdefault(each.value, []).append(each)
+        name = self._path[1:]
+        rows = candidates(view, ALL, WHOLE, self._index, self._after_rid, limits.PAGE_ITEMS_DEFAULT, self.counters)
+        for looked, (_, rid, stored) in enumerate(rows, 1):
+            self._after_rid = rid
+            assert stored is not None, "a scan gives items"
+            content = text(stored)
+            value = orjson.loads(content).get(name)
+            for asked in by_value.get(value, ()) if type(value) is str else ():
+                is_here = asked.epk is None or unpack_header(stored).epk == asked.epk
+                if is_here and is_live(stored):
+                    self._take(asked.place, content)
+            self.loaded_bytes += len(content)
+            if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
+                return
+        self._at = len(self._asked)
+
+    def _candidates(self, view: View, asked: Naming) -> Iterator[tuple[int, bytes]]:
+        condition = Equal(self._path, asked.value)
+        most = limits.PAGE_ITEMS_DEFAULT if self._limit is None else self._limit
+        for _, rid, stored in candidates(view, condition, WHOLE, self._index, self._after_rid, most, self.counters):
+            if stored is not None:
+                yield rid, stored
+
+
+async def read_naming(
+    container: Container,
+    path: str,
+    asked: Sequence[Naming],
+    make: Make[Found],
+    tally: Tally,
+    clock: Clock,
+    limit: int | None = None,
+) -> list[tuple[int, Found]]:
+    """What is made of the items that name what is asked for, with the places of those that they are for."""
+    while True:
+        before = container.map
+        found = await _read_naming(container, path, asked, make, tally, clock, limit)
+        if found is not None and container.map is before:
+            return found
+        # A split or merge came in between; what was read of the parents may miss what was written to the children.
+
+
+async def _read_naming(
+    container: Container,
+    path: str,
+    asked: Sequence[Naming],
+    make: Make[Found],
+    tally: Tally,
+    clock: Clock,
+    limit: int | None,
+) -> list[tuple[int, Found]] | None:
+    by_partition: dict[int, list[Naming]] = {}
+    for each in asked:
+        ranges = container.map.ranges if each.epk is None else (container.map.find(each.epk),)
+        for key_range in ranges:
+            by_partition.setdefault(key_range.id, []).append(each)
+    tally.fanout = max(tally.fanout, len(by_partition))
+    found: list[tuple[int, Found]] = []
+    index = Index(container.schema.rules.indexing, is_complete=not container.is_restating)
+    if container.faults is not None:
+        ranges_asked = [container.partitions[range_id].range for range_id in by_partition]
+        low, high = container.stretch(None, None, None)
+        await container.faults.over("query", container, low, high, ranges_asked)
+    for range_id, own in by_partition.items():
+        partition = container.partitions.get(range_id)
+        if partition is None:
+            return None
+        walk = NamingWalk(path, own, index, make, limit)
+        if not await _walk(container, partition, walk, tally, clock):
+            return None
+        found += walk.found
+        if len(found) > limits.GREMLIN_HELD_MAX:
+            raise computed_too_large(
+                f"One step reads more than {limits.GREMLIN_HELD_MAX} edges at once. Filter or limit() before it.",
+                x_ms_status_code=1003,
+            )
+    return found
+
+
+async def _walk(
+    container: Container, partition: Partition, walk: NamingWalk[Found], tally: Tally, clock: Clock
+) -> bool:
+    """False: the partition was split or merged, a while ago."""
+    ticket = partition.admit(QUERY_DEPOSIT)
+    is_live = liveness(container, clock)
+    schema = container.schema
+
+    def text(stored: bytes) -> bytes:
+        return documents.json_text(stored, schema)
+
+    try:
+        while not walk.is_done:
+            slice_end_s = clock.elapsed_s() + limits.SLICE_SECONDS
+            await partition.read(
+                lambda view: walk.step(view, is_live, text, lambda: clock.elapsed_s() > slice_end_s)  # noqa: B023
+            )
+            if not walk.is_done:
+                await asyncio.sleep(0)
+    except Failure as failure:
+        if failure.kind is Kind.RANGE_GONE:
+            partition.meter.release(ticket)
+            return False
+        raise partition.meter.charge(failure, None, ticket) from None
+    work = QueryWork(partitions_begun=1, seeks=1, loaded_bytes=walk.loaded_bytes)
+    work.returned_ru = sum([charges.read_ru(size_bytes) for size_bytes in walk.sizes_bytes])
+    tally.charge_ru += partition.spend(charges.query_page_ru(work), None, ticket)
+    tally.count += len(walk.sizes_bytes)
+    tally.size_bytes += sum(walk.sizes_bytes)
+    return True

@@ -1,0 +1,108 @@
+"""Bulk requests: independent operations on one physical partition, as clients send them that have much to write. Each
+succeeds or fails for itself; where none fails, all are written in one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import groupby
+
+from armillary.account.container import Container
+from armillary.account.items import items
+from armillary.account.items.items import NOT_RUN, Answer, BatchAnswer, Member, check_owner, metered_here, operation_of
+from armillary.account.items.patch_conditions import with_conditions
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.partition.budget import WRITE_DEPOSIT, Ask
+from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb
+from armillary.partition.partition import Partition
+
+
+async def run_bulk(
+    container: Container, range_id: str, members: Sequence[Member], clock: Clock, *, continues: bool = True
+) -> BatchAnswer:
+    """Independent operations on one physical partition. Each succeeds or fails for itself, in the order given, and the
+    first to fail is the last to run unless the request `continues`."""
+    partition = container.partition_by_id(range_id)
+    if continues and len(members) > 1:
+        together = await _bulk_together(container, partition, members, clock)
+        if together is not None:
+            charge_ru = sum(each.charge_ru for each in together)
+            return BatchAnswer(together, True, charge_ru, partition.range.id, partition.lsn)
+
+    async def one(member: Member) -> Outcome | Failure:
+        try:
+            assert member.options is not None and member.options.key is not None
+            operation = operation_of(container, member, member.options.key, clock)
+            check_owner(container, partition, operation)
+            if operation.verb is Verb.READ:
+                return as_outcome(await items.read(container, operation.item_id, member.options))
+            faults = container.faults
+            lost = await faults.at_write(container, operation) if faults is not None else None
+            outcome = await metered_here(container, partition, operation, member.options.ask)
+            if lost is not None:
+                raise lost
+            return outcome
+        except Failure as failure:
+            if failure.kind is Kind.DROPPED:
+                raise  # the connection is that of all of them
+            return failure
+
+    # The partition keeps the order of writes that are handed over together; a read must wait for those before it.
+    answers: list[Outcome | Failure] = []
+    if continues:
+        for _, run in groupby(members, key=lambda member: member.verb is Verb.READ):
+            answers += await asyncio.gather(*[one(member) for member in run])
+    else:
+        for member in members:
+            answers.append(await one(member))
+            if isinstance(answers[-1], Failure):
+                break
+        answers += [Failure(Kind.FAILED_DEPENDENCY, NOT_RUN) for _ in members[len(answers) :]]
+    return BatchAnswer(answers, True, sum(each.charge_ru for each in answers), partition.range.id, partition.lsn)
+
+
+async def _bulk_together(
+    container: Container, partition: Partition, members: Sequence[Member], clock: Clock
+) -> list[Outcome | Failure] | None:
+    """All writes of a bulk request in one transaction, which is several times less work than one for each. None: that
+    did not go, and nothing was done: each has to be tried for itself."""
+    if container.faults is not None or any(member.verb is Verb.READ for member in members):
+        return None
+    if partition.meter.is_enforcing:
+        return None  # what one costs decides whether the next is let in
+    answers: list[Outcome | Failure | None] = []
+    admitted: list[tuple[Operation, int, Ask | None]] = []
+    for member in members:
+        assert member.options is not None and member.options.key is not None
+        ask = member.options.ask
+        try:
+            operation = operation_of(container, member, member.options.key, clock)
+            check_owner(container, partition, operation)
+            admitted.append((operation, partition.admit(WRITE_DEPOSIT, ask), ask))
+            answers.append(None)
+        except Failure as failure:
+            answers.append(failure)
+    try:
+        operations = [operation for operation, _, _ in admitted]
+        outcomes = iter(await with_conditions(operations, lambda: partition.write_all(operations)))
+    except (MemberFailed, Failure) as failure:
+        for _, ticket, ask in admitted:
+            partition.meter.release(ticket, ask)
+        if isinstance(failure, MemberFailed) or failure.kind is Kind.RANGE_BUSY:
+            return None
+        # Storage failed, and may have done it all the same: whoever asked has to find out.
+        return [answer or Failure(failure.kind, failure.message) for answer in answers]
+    paid: list[Outcome | Failure] = []
+    written = iter(admitted)
+    for answer in answers:
+        if answer is None:
+            answer, (operation, ticket, ask) = next(outcomes), next(written)
+            answer.charge_ru = partition.spend(answer.charge_ru, operation.epk, ticket, ask)
+        paid.append(answer)
+    return paid
+
+
+def as_outcome(answer: Answer) -> Outcome:
+    return Outcome(answer.result, answer.payload, answer.etag, answer.item_lsn, answer.charge_ru)

@@ -1,0 +1,360 @@
+"""Moving a live container to another partition key: the items are copied to a new container, every change is followed,
+both are compared, and then the new one takes over the name. Applications go on meanwhile; their writes wait for the
+milliseconds that the last changes and the renaming take.
+
+    copying → following → verifying → following → switched (or caught up, where nobody wants to switch)
+
+Nothing is remembered but that a container is the target of another: whoever dies begins again, and finds what was
+copied. How items get from one to the other is `item_copy.py`'s part, the new container `target.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from armillary import limits
+from armillary.account import containers
+from armillary.account.account import Account
+from armillary.account.catalog.catalog import Body, Record
+from armillary.account.changes.feed_positions import Stretch
+from armillary.account.collections import indexes
+from armillary.account.container import FORMER_KEY, FORMER_RID, VERSIONS, WATCHED, Container
+from armillary.account.migration.item_copy import Copier, Pinned, Sum, pin, release
+from armillary.account.migration.target import MARK, alike, definition_of, found, made, refuse_same_key, refuse_table
+from armillary.account.migration.target import Plan as Plan
+from armillary.account.security import permissions
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.items import validate_name
+from armillary.model.resources import ResourceType
+
+log = logging.getLogger(__name__)
+
+COPYING, FOLLOWING, VERIFYING = "copying", "following", "verifying"
+CAUGHT_UP, SWITCHED, FAILED, STOPPED = "caught up", "switched", "failed", "stopped"
+_ENDED: Final = (CAUGHT_UP, SWITCHED, FAILED, STOPPED)
+_SHORT_TAIL: Final = 50  # changes that may be left when writers are held
+_ROUNDS_MAX: Final = 50  # of following: writers that are faster than we are held a little longer in the end
+_SCRIPTS: Final = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
+
+
+class Migration:
+    def __init__(self, account: Account, source: Container, target: Container, plan: Plan, mark: Body) -> None:
+        self._account = account
+        self._source = source
+        self._target = target
+        self.plan = plan
+        self._adds_policy: bool = mark["adds_policy"]
+        self._like: Body | None = mark.get("like")  # how the source was defined when the target was made
+        self._copier = Copier(source, target, account.clock)
+        self.source_name = source.name
+        self.target_name = target.name
+        self.kept_as = plan.keep_as or f"{source.name}-before"
+        self.stage = COPYING
+        self.total = 0  # items to copy
+        self.verified: Sum | None = None
+        self.failure: Failure | None = None
+        self.held_ms = 0.0  # how long writers waited at most
+        self.permissions_left = 0  # that have to be granted anew
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def copied(self) -> int:
+        return self._copier.copied
+
+    @property
+    def followed(self) -> int:
+        return self._copier.followed
+
+    @property
+    def is_ended(self) -> bool:
+        return self.stage in _ENDED
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Leave both containers as they are."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            await self._move()
+            if not self.plan.switches:
+                await self.end()
+                self.stage = CAUGHT_UP
+        except Failure as failure:
+            await self._fail(failure)
+        except asyncio.CancelledError:
+            self.stage = STOPPED
+            raise
+        except Exception:  # it runs by itself: who asks how far it is must learn that it broke
+            log.exception("the migration of %s broke", self._source.link)
+            await self._fail(Failure(Kind.INTERNAL, "The migration broke. The log has the reason."))
+
+    async def _fail(self, failure: Failure) -> None:
+        self.failure = failure
+        log.warning("the migration of %s stopped: %s", self._source.link, failure.message)
+        try:
+            await self.end()
+        except Failure as another:
+            log.warning("%s goes on keeping versions: %s", self._source.link, another.message)
+        self.stage = FAILED
+
+    async def _move(self) -> None:
+        async with self._held():
+            position: tuple[Stretch, ...] = self._end()
+            pinned = await pin(self._source)
+        self.total = sum(each.head.item_count for each in self._source.partitions.values())
+        try:
+            is_resumed = any(each.head.item_count for each in self._target.partitions.values())
+            if is_resumed:
+                await self._copier.reconcile(pinned)
+            await self._copier.copy(pinned, is_resumed=is_resumed)
+        finally:
+            release(pinned)
+        position = await self._follow(position)
+        position = await self._verify(position)
+        position = await self._follow(position)
+        if self.plan.switches:
+            await self._carry_scripts()
+            await self._carry_definition()
+            await self._switch(position)
+
+    # Holding the source's writers.
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[None]:
+        """Nothing is written to the source, and all that was is durable."""
+        with ExitStack() as stilled:
+            for container in (self._source, self._target):
+                if container.is_retired:
+                    raise Failure(Kind.NOT_FOUND, f"The container '{container.name}' was deleted meanwhile.")
+                stilled.enter_context(await self._account.reshaper.hold_still(container))
+            begun_s = self._account.clock.elapsed_s()
+            held = list(self._source.partitions.values())
+            for partition in held:
+                partition.hold()
+            try:
+                await asyncio.gather(*[partition.store.write(lambda txn: None) for partition in held])
+                yield
+            finally:
+                for partition in held:
+                    if partition.is_held:
+                        partition.release()
+                self.held_ms = max(self.held_ms, 1000 * (self._account.clock.elapsed_s() - begun_s))
+
+    def _end(self) -> tuple[Stretch, ...]:
+        """Behind everything that was done so far."""
+        return tuple([Stretch(each.range.low, each.range.high, each.lsn) for each in self._source.partitions.values()])
+
+    # The stages.
+
+    async def _follow(self, position: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+        self.stage = FOLLOWING
+        for _ in range(_ROUNDS_MAX):
+            position, count = await self._copier.follow(position)
+            if count <= _SHORT_TAIL:
+                break
+        return position
+
+    async def _verify(self, position: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+        """Compare both as they are at one moment, while everybody goes on."""
+        pinned: list[Pinned] = []
+        copied: list[Pinned] = []
+        try:
+            async with self._held():
+                position, _ = await self._copier.follow(position)
+                pinned = await pin(self._source)
+                copied = await pin(self._target)
+            self.stage = VERIFYING
+            now_s = self._account.clock.now_s()
+            wanted = await self._copier.sum(self._source, pinned, now_s)
+            found = await self._copier.sum(self._target, copied, now_s)
+        finally:
+            release(pinned)
+            release(copied)
+        if wanted.items != found.items:
+            raise Failure(
+                Kind.CONFLICT,
+                f"'{self._source.name}' has {wanted.items} items, '{self._target.name}' {found.items}: items that "
+                "share an id and the new partition key cannot both be kept, or somebody else writes to the new one.",
+            )
+        if wanted.digest != found.digest:
+            raise Failure(
+                Kind.CONFLICT,
+                f"The items of '{self._source.name}' and '{self._target.name}' differ, though there are as many: items "
+                "share an id and the new partition key, or somebody else writes to the new one.",
+            )
+        self.verified = found
+        return position
+
+    async def _carry_scripts(self) -> None:
+        catalog = self._account.catalog
+        for kind in _SCRIPTS:
+            present = {each.name: each for each in catalog.children(kind, self._target.record.rid)}
+            for script in catalog.children(kind, self._source.record.rid):
+                if script.name not in present:
+                    await catalog.create(kind, self._target.record, script.name, dict(script.body))
+                elif present[script.name].body != script.body:
+                    await catalog.replace(present[script.name], dict(script.body))
+
+    async def _carry_definition(self) -> None:
+        """Policies and indexes that were changed since the new container was made after them."""
+        account, source, target = self._account, self._source, self._target
+        now = definition_of(source)
+        if self._like is None or now == self._like:
+            return
+        wanted, present = indexes.definitions(source), indexes.definitions(target)
+        await indexes.drop_indexes(account, target, [each["name"] for each in present if each not in wanted])
+        await indexes.create_indexes(account, target, [each for each in wanted if each not in present])
+        await containers.replace_container(account, target, alike(source, target.record.body, target.key), None)
+        await account.restated(target)
+        self._like = now
+
+    async def _switch(self, position: tuple[Stretch, ...]) -> None:
+        account, source, target = self._account, self._source, self._target
+        async with account.control:
+            etag, ts = await account.catalog.reserve(lambda reservation: reservation.stamp())
+            async with self._held():
+                await self._copier.follow(position)
+                self._compare_counts()
+                if self._like not in (None, definition_of(source)):
+                    raise Failure(Kind.CONFLICT, f"The definition of '{source.name}' was changed at the last moment.")
+                # Who has seen the old container's lsns must not find the new one behind them.
+                highest = max(each.lsn for each in source.partitions.values())
+                await asyncio.gather(*[each.raise_lsn(highest) for each in target.partitions.values()])
+                old = _renamed(source.record, self.kept_as, etag, ts)
+                if self._adds_policy:
+                    old.body.pop("changeFeedPolicy", None)
+                new = _renamed(target.record, self.source_name, etag, ts)
+                new.state.pop(MARK, None)
+                new.state[FORMER_KEY] = source.record.body.get("partitionKey")
+                new.state[FORMER_RID] = source.record.rid.hex()
+                granted = permissions.moved_permissions(account, source.record, target.record, self.kept_as)
+                self.permissions_left = granted.left
+                changed = [replace(each, etag=etag, ts=ts) for each in granted.changed]
+                removed = [source.record, target.record, *granted.present]
+                try:
+                    await self._begin_keeping(new)
+                    await account.catalog.rewrite(removed, [old, new, *changed])
+                except Failure:
+                    target.adopt(target.record)  # a later attempt is to keep nothing of what it copies
+                    raise
+                target.adopt(new)
+                account.forget_names()
+                # Requests that have found the old container go to the new one: their clients read the name again.
+                source.retire(_moved(self.source_name))
+                source.record = old
+                self.stage = SWITCHED
+            await account.renew(source)
+
+    async def _begin_keeping(self, new: Record) -> None:
+        """What the source kept beside items the target keeps from the switch on; answers to writes that may come again
+        are taken over."""
+        source, target = self._source, self._target
+        await self._copier.carry_records()
+        if source.schema.keeps_events:
+            new.state[WATCHED] = target.schema.keeps_events = True
+            for partition in target.partitions.values():
+                await partition.keep_events()
+        if not self._adds_policy and "changeFeedPolicy" not in target.record.body:
+            new.body["changeFeedPolicy"] = source.record.body["changeFeedPolicy"]
+            new.state[VERSIONS] = target.schema.versions_number = new.state.get(VERSIONS, 1) + 1
+            target.schema.versions_seconds = source.schema.versions_seconds
+            await target.keep_versions()
+
+    def _compare_counts(self) -> None:
+        """Once more; what has expired is swept at either's own time."""
+        counts = [sum(each.head.item_count for each in one.partitions.values()) for one in (self._source, self._target)]
+        if counts[0] != counts[1] and self._source.schema.rules.default_ttl is None:
+            raise Failure(
+                Kind.CONFLICT, f"'{self._source.name}' has {counts[0]} items now, '{self._target.name}' {counts[1]}."
+            )
+
+    async def end(self) -> None:
+        """Of a migration that did not switch: the source is as it was before."""
+        if self._adds_policy and self.stage != SWITCHED and not self._source.is_retired:
+            body = {name: value for name, value in self._source.record.body.items() if name != "changeFeedPolicy"}
+            await containers.replace_container(self._account, self._source, body, None)
+
+
+class _Beginning:
+    """Stands for a migration that is about to begin."""
+
+    async def stop(self) -> None:
+        """There is nothing to stop yet."""
+
+
+async def begin(account: Account, source: Container, plan: Plan) -> Migration:
+    """Make the new container, unless an earlier attempt has, and have all versions of the source's items kept."""
+    names = source.database.name, source.name
+    running = account.migrations.get(names)
+    if running is not None and not (isinstance(running, Migration) and running.is_ended):
+        if isinstance(running, Migration) and running.plan == plan:
+            return running  # whoever asked was cut off, and asks again
+        raise Failure(Kind.CONFLICT, f"'{source.name}' is being migrated already, in another way.")
+    account.migrations[names] = _Beginning()
+    try:
+        migration = account.migrations[names] = await _begin(account, source, plan)
+    except BaseException:
+        del account.migrations[names]
+        raise
+    migration.start()
+    return migration
+
+
+async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
+    kept_as = validate_name(plan.keep_as or f"{source.name}-before")
+    names = [each.name for each in account.catalog.children(ResourceType.CONTAINER, source.database.rid)]
+    refuse_table(source)
+    if plan.target not in names:
+        refuse_same_key(source, plan)
+    if plan.switches and kept_as in names:
+        raise Failure(
+            Kind.CONFLICT,
+            f"There is a container '{kept_as}' already; say with 'keepAs' what the old one is to be called.",
+        )
+    if plan.target in (source.name, kept_as):
+        raise bad_request("The new container needs a name of its own until it takes over.")
+    is_new = plan.target not in names
+    like = definition_of(source) if is_new else None
+    target = await made(account, source, plan) if is_new else found(account, source, plan)
+    mark: Body | None = target.record.state.get(MARK)
+    if mark is None:
+        adds_policy = "changeFeedPolicy" not in source.record.body
+        own = mark = {"source": source.rid_text, "adds_policy": adds_policy, "like": like}
+        await account.catalog.change_state(target.record, lambda state, _: {**state, MARK: own})
+    if "changeFeedPolicy" not in source.record.body:
+        policy = {"retentionDuration": limits.MIGRATION_VERSION_MINUTES}
+        await containers.replace_container(account, source, {**source.record.body, "changeFeedPolicy": policy}, None)
+    await _begun(source)
+    return Migration(account, source, target, plan, mark)
+
+
+async def _begun(source: Container) -> None:
+    """Wait until every partition keeps versions."""
+    while True:
+        late = [each for each in source.partitions.values() if each.versions_number != source.schema.versions_number]
+        if not late:
+            return
+        for partition in late:
+            await partition.released()
+            await partition.keep_versions()
+
+
+def _renamed(record: Record, name: str, etag: str, ts: int) -> Record:
+    return replace(record, name=name, body={**record.body, "id": name}, state={**record.state}, etag=etag, ts=ts)
+
+
+def _moved(name: str) -> Failure:
+    return Failure(
+        Kind.STALE_CONTAINER,
+        f"The container '{name}' has been moved to another partition key meanwhile. Read it again, and try again.",
+    )

@@ -1,0 +1,195 @@
+"""Queries over a whole container, answered in their final form whatever they ask: for clients that do not merge rows of
+partitions themselves. Reads the partitions in short slices and adds up what they charge; the merging is
+`query/gather.py`'s part.
+
+A Gathering keeps its place in memory, so it serves the cursors and streams of one connection. Pages that survive a
+restart are `item_pages.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.container import Container
+from armillary.account.items.items import check_session
+from armillary.account.queries import item_pages
+from armillary.account.queries.item_pages import FeedOptions, PageAnswer, slices_of
+from armillary.account.queries.partition_slices import Slice, count_rows, count_work, out_of_time, rows_without_items
+from armillary.account.throughput.page_charges import Bill
+from armillary.clock import Clock
+from armillary.errors import Failure, bad_request
+from armillary.languages.sql.compiling.compile import BoundQuery
+from armillary.languages.sql.planning.partials import is_unmergeable
+from armillary.model import charges
+from armillary.model.charges import QueryWork
+from armillary.model.values import Value
+from armillary.partition.budget import QUERY_DEPOSIT
+from armillary.query.access.access_path import Counters
+from armillary.query.aggregates import too_many
+from armillary.query.execution import Page
+from armillary.query.gather import Gather, partial
+from armillary.query.ordering import check_order
+
+
+def gather(account: Account, container: Container, bound: BoundQuery, options: FeedOptions) -> Gathering:
+    """Begin a query over everything that `options` does not leave out. Its pages have no continuation: ask the
+    Gathering for the next."""
+    if options.continuation is not None:
+        raise bad_request("A gathered query goes on where it is; it takes no continuation.")
+    selection = bound.selection
+    if selection.ordering is not None and bound.has_source:
+        check_order(selection.ordering, container.schema.rules.indexing)
+    slices = slices_of(account, container, bound, partial(selection), options) if bound.has_source else []
+    if options.session is not None:
+        for each in slices:
+            try:
+                check_session(each.partition, options.session)
+            except Failure as failure:
+                raise each.partition.meter.charge(failure, None) from None
+    return Gathering(account.clock, container, bound, slices, options)
+
+
+async def query(
+    account: Account, container: Container, bound: BoundQuery, text: bytes, options: FeedOptions
+) -> PageAnswer:
+    """One page of a query, as `feeds.query` gives it. Rows of a grouped or distinct subquery, which clients cannot
+    merge, are merged here; like groups they come in one page, within the limits that groups have."""
+    is_whole = options.range_id is None and options.epk_range is None and options.continuation is None
+    if is_whole and options.is_cross_partition_allowed and bound.has_source and is_unmergeable(bound):
+        gathering = gather(account, container, bound, options)
+        if gathering.has_several:
+            return await gathering.whole()
+    return await item_pages.query(account, container, bound, text, options)
+
+
+class _Source:
+    """A slice, which tells what each page took, and whether it was the first."""
+
+    def __init__(self, clock: Clock, slice_: Slice, tally: Callable[[Page, bool], None]) -> None:
+        self._clock = clock
+        self._slice = slice_
+        self._tally = tally
+        self._is_begun = False
+        self._work = QueryWork()  # not paid for yet
+        self.begun_s: float | None = None  # when the page began, of which rows are read
+
+    async def read(self, max_items: int, max_bytes: int) -> Page:
+        page, _ = await self._slice.read(self._clock, max_items, max_bytes, self.begun_s)
+        self._tally(page, not self._is_begun)
+        self._work.partitions_begun += not self._is_begun
+        count_work(self._work, page.counters)
+        self._work.loaded_bytes += page.counters.bytes_loaded
+        self._is_begun = True
+        await asyncio.sleep(0)
+        return page
+
+    def state(self) -> Value:
+        return self._slice.execution.state
+
+    def take_share(self) -> float:
+        """How much this partition did since it was asked last: its share of what the page costs."""
+        work, self._work = self._work, QueryWork()
+        return charges.query_page_ru(work)
+
+
+class Gathering:
+    """A query at work over several partitions."""
+
+    def __init__(
+        self, clock: Clock, container: Container, bound: BoundQuery, slices: list[Slice], options: FeedOptions
+    ) -> None:
+        self._clock = clock
+        self._container = container
+        self._page_items = options.page_items
+        self._read_factor = options.read_factor
+        self._ask = options.ask
+        self._slices = slices
+        self._work = QueryWork()
+        self._counters = Counters()
+        self._loaded_bytes = 0  # and not returned, so far
+        self._held: list[bytes] | None = None
+        self._bound = bound
+        self._sources = [_Source(clock, each, self._tally) for each in slices]
+        self._gather = Gather(bound.selection, self._sources)
+        self._is_streaming = bound.selection.is_streaming
+        if not slices:
+            self._work.partitions_begun = 1  # what nothing can meet has been looked at all the same
+
+    @property
+    def is_done(self) -> bool:
+        if self._bound.has_source:
+            return self._gather.is_done
+        return self._held is not None and not self._held
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there is anything to merge."""
+        return len(self._slices) > 1
+
+    async def whole(self) -> PageAnswer:
+        """All rows in one page."""
+        answer = await self.page()
+        size_bytes = sum(map(len, answer.rows))
+        while not self.is_done:
+            more = await self.page()
+            size_bytes += sum(map(len, more.rows))
+            if size_bytes > limits.QUERY_HELD_BYTES_MAX:
+                raise too_many("The answer has", limits.QUERY_HELD_BYTES_MAX, "bytes")
+            answer.rows += more.rows
+            answer.charge_ru += more.charge_ru
+            answer.lsns = more.lsns
+            # All items were read for the first row; later pages only return some.
+            answer.work.returned_ru += more.work.returned_ru
+            answer.work.loaded_bytes += more.work.loaded_bytes
+        return answer
+
+    async def page(self) -> PageAnswer:
+        """The next rows, with what they cost. Perhaps none, where many items must be looked at for a row."""
+        if self._container.faults is not None and self._slices:
+            low, high = self._slices[0].low, self._slices[-1].high
+            ranges = [each.partition.range for each in self._slices]
+            await self._container.faults.over("query", self._container, low, high, ranges)
+        bill = Bill(self._ask, None)
+        anyone = next(iter(self._container.partitions.values()))
+        try:
+            for each in self._slices:
+                bill.enter(each.partition, QUERY_DEPOSIT)
+            if not self._bound.has_source:
+                if self._held is None:
+                    self._held = await rows_without_items(self._bound, self._clock)
+                rows, self._held = self._held[: self._page_items], self._held[self._page_items :]
+            else:
+                rows = await self._read()
+        except Failure as failure:
+            raise bill.charge(failure, anyone) from None
+        work, self._work = self._work, QueryWork()
+        counters, self._counters = self._counters, Counters()
+        self._loaded_bytes = count_rows(work, rows, self._loaded_bytes)
+        shares = [each.take_share() for each in self._sources]
+        charge_ru = bill.pay_shares(charges.query_page_ru(work, self._read_factor), shares, anyone)
+        lsns = [(each.partition.range.id, each.partition.lsn) for each in self._slices]
+        return PageAnswer(rows, None, charge_ru, list(dict.fromkeys(lsns)), work, counters)
+
+    async def _read(self) -> list[bytes]:
+        begun_s = self._clock.elapsed_s()
+        for each in self._sources:
+            each.begun_s = begun_s
+        while True:
+            rows = await self._gather.page(self._page_items, is_late=lambda: self._is_late(begun_s))
+            # Half a sum is no answer, so what must see all rows first goes on, within another limit.
+            if rows or self._gather.is_done or self._is_streaming:
+                return rows
+            if self._clock.elapsed_s() - begun_s > limits.QUERY_SECONDS_MAX:
+                raise out_of_time()
+
+    def _is_late(self, begun_s: float) -> bool:
+        return self._clock.elapsed_s() - begun_s > limits.PAGE_SECONDS_MAX
+
+    def _tally(self, page: Page, is_first: bool) -> None:
+        self._work.partitions_begun += is_first
+        count_work(self._work, page.counters)
+        self._counters.add(page.counters)
+        self._loaded_bytes += page.counters.bytes_loaded

@@ -1,0 +1,100 @@
+"""A stretch of one partition while a query or a feed goes through it, and what that work comes to. Which stretches
+there are and what is made of their rows is for `item_pages.py` and `merged_queries.py` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armillary import limits, work
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.languages.sql.compiling.compile import BoundQuery
+from armillary.model import charges
+from armillary.model.charges import QueryWork
+from armillary.partition.partition import Partition
+from armillary.query.access.access_path import Counters
+from armillary.query.execution import Execution, Page, PageEnds, Position
+from armillary.query.rows import dump_large
+from armillary.work import Check
+
+
+@dataclass(slots=True)
+class Slice:
+    """A stretch of one partition, and how far the query has come in it."""
+
+    partition: Partition
+    low: bytes
+    high: bytes
+    execution: Execution
+
+    @property
+    def position(self) -> Position:
+        return self.execution.progress.position
+
+    async def read(
+        self, clock: Clock, max_items: int, max_bytes: int, begun_s: float | None = None, *, can_end: bool = False
+    ) -> tuple[Page, bool]:
+        """The next rows, and whether they end because the time slice is over. `begun_s` is when the page began, of
+        which they are: the time limits hold inside one item too. `can_end`: a page that is late ends before the item
+        at work, for the next page to begin with."""
+        slice_end_s = clock.elapsed_s() + limits.SLICE_SECONDS
+        is_out_of_time = False
+
+        def is_due() -> bool:
+            nonlocal is_out_of_time
+            is_out_of_time = clock.elapsed_s() > slice_end_s
+            return is_out_of_time
+
+        execution = self.execution
+        check = deadline(clock, clock.elapsed_s() if begun_s is None else begun_s, execution if can_end else None)
+        page = await self.partition.evaluate(lambda view: execution.step(view, max_items, max_bytes, is_due), check)
+        return page, is_out_of_time
+
+
+def deadline(clock: Clock, begun_s: float, execution: Execution | None = None) -> Check:
+    """Ends a run after the time that a query has, or what it does for a page that is late already."""
+
+    def check() -> None:
+        seconds = clock.elapsed_s() - begun_s
+        if seconds <= limits.PAGE_SECONDS_MAX:
+            return
+        if seconds > limits.QUERY_SECONDS_MAX:
+            raise out_of_time()
+        if execution is not None and execution.can_end:
+            raise PageEnds
+
+    return check
+
+
+def out_of_time() -> Failure:
+    return Failure(
+        Kind.TIMED_OUT,
+        f"The query takes longer than {limits.QUERY_SECONDS_MAX:.0f} seconds and cannot be answered in parts. "
+        "Filter more, or index what it filters and orders by.",
+    )
+
+
+async def rows_without_items(bound: BoundQuery, clock: Clock) -> list[bytes]:
+    """The rows of a query that asks for nothing that is stored."""
+    return await work.run(lambda: list(map(dump_large, bound.evaluate_over([]))), deadline(clock, clock.elapsed_s()))
+
+
+def count_rows(done: QueryWork, rows: Sequence[bytes], loaded_bytes: int) -> int:
+    """Add what rows of a page cost to give, and to load what was not given, of so many bytes loaded so far. Returns the
+    bytes that later pages have still to give."""
+    for row in rows:
+        done.returned_ru += charges.read_ru(len(row))
+        loaded_bytes -= len(row)
+    done.loaded_bytes = max(0, loaded_bytes)
+    return loaded_bytes - done.loaded_bytes
+
+
+def count_work(done: QueryWork, counters: Counters) -> None:
+    """Add what was done for a page, but for loading and returning."""
+    done.seeks += counters.seeks
+    done.precise_scans += counters.precise_scans
+    done.joined_tuples += counters.joined_tuples
+    done.sorted_rows += counters.sorted_rows
+    done.udf_calls += counters.user_calls

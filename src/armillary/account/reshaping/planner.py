@@ -1,0 +1,488 @@
+"""When partitions split and merge: because one has outgrown its storage, because more throughput is provisioned than
+there are partitions to carry it, because somebody asks for it, or because they have become small. At most one reshape
+is about any range; several go on at once about others. All of them are taken up again after a restart.
+
+How one of them goes is in `split_and_merge.py`, what becomes of the parents in `retirement.py`. This keeps them going
+and remembers what is wished for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from armillary import limits
+from armillary.account.catalog.catalog import Body, NewStore
+from armillary.account.container import Container
+from armillary.account.reshaping.retirement import Retirement
+from armillary.account.reshaping.split_and_merge import POINTS, Reshape
+from armillary.account.throughput.provisioning import throughput_of
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.ranges import midpoint
+from armillary.partition.partition import Partition
+from armillary.partition.reshaping import boundary as boundaries
+from armillary.partition.upkeep.pace import Pace
+
+if TYPE_CHECKING:
+    from armillary.account.account import Account
+
+log = logging.getLogger(__name__)
+
+STORAGE, THROUGHPUT, REQUEST, POLICY = "storage", "throughput", "request", "policy"
+
+
+class Reshaper:
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._pace = Pace(account.clock, self._share)
+        self._running: dict[tuple[bytes, int], Reshape] = {}  # by container and number
+        self._reserved: set[tuple[bytes, int]] = set()  # ranges that a reshape is, or is about to be, about
+        self._switching: weakref.WeakKeyDictionary[Container, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._retirement = Retirement(account.catalog, account.clock)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pauses: frozenset[str] = frozenset()
+        self._paused: dict[Reshape, asyncio.Event] = {}
+        self.on_point: Callable[[Reshape, str], None] | None = None  # told at every point that one reaches: for tests
+
+    # Coming and going of containers.
+
+    def enter(self, container: Container) -> None:
+        """Watch a container, and take up what was going on when the server stopped."""
+        state, rid = container.record.state, container.record.rid
+        for entry in state.get("reshapes", ()):
+            self._reserved.update((rid, parent) for parent in entry["parents"])
+            self._start(container, entry, is_fresh=False)
+        self._retirement.enter(container)
+        self._watch(container, container.partitions.values())
+        self._consider(container)
+
+    def leave(self, container: Container) -> None:
+        """A container was deleted; its stores, those of children included, are emptied by the catalog."""
+        rid = container.record.rid
+        for key in [key for key in self._running if key[0] == rid]:
+            reshape = self._running.pop(key)
+            if reshape.task is not None:
+                reshape.task.cancel()
+        self._reserved -= {key for key in self._reserved if key[0] == rid}
+        self._retirement.leave(container)
+
+    async def close(self) -> None:
+        tasks = [reshape.task for reshape in self._running.values() if reshape.task is not None] + list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # On request.
+
+    async def split(self, container: Container, range_id: int, boundary: bytes | None = None) -> Reshape:
+        """Divide a range, at the middle of what it holds unless a boundary is given. Returns when that has begun."""
+        container.partition_by_id(str(range_id))
+        reservation = _Reservation(self._reserved, container, (range_id,))
+        return await self._split(container, range_id, boundary, REQUEST, reservation)
+
+    async def merge(self, container: Container, low_id: int, high_id: int) -> Reshape:
+        """Make one range of two neighbours. Returns when that has begun."""
+        for range_id in (low_id, high_id):
+            container.partition_by_id(str(range_id))
+        low, high = (container.partitions[each].range for each in (low_id, high_id))
+        if low.low > high.low:
+            low, high = high, low
+        if low.high != high.low or low is high:
+            raise bad_request(f"The ranges {low_id} and {high_id} are not neighbours: only those can be merged.")
+        self._check_mergeable(container, [container.partitions[each.id] for each in (low, high)])
+        with _Reservation(self._reserved, container, (low.id, high.id)) as reservation:
+            children = [(low.low, high.high)]
+            return await self._begin(container, (low.id, high.id), children, REQUEST, reservation)
+
+    async def finished(self, reshape: Reshape) -> None:
+        """Wait until its children serve, or its container is gone."""
+        if reshape.task is not None:
+            await asyncio.wait([reshape.task])
+
+    async def cancel(self, reshape: Reshape) -> None:
+        """Take back what has not been switched: the parents go on as if nothing had been. If that cannot be recorded,
+        the reshape goes on."""
+        if reshape.task is None or reshape.is_switching or reshape.is_done:
+            raise Failure(Kind.CONFLICT, "The reshape is past the point where it could be taken back.")
+        reshape.task.cancel()
+        # A client that disconnects now leaves neither a reshape that does not run nor ranges that stay reserved.
+        cancelling = asyncio.create_task(self._cancel(reshape))
+        self._tasks.add(cancelling)
+        cancelling.add_done_callback(self._tasks.discard)
+        await asyncio.shield(cancelling)
+
+    async def _cancel(self, reshape: Reshape) -> None:
+        assert reshape.task is not None
+        await asyncio.wait([reshape.task])
+        container = reshape.container
+        # A task that is cancelled before its first step does not get to leave by itself.
+        self._running.pop((container.record.rid, reshape.number), None)
+        entries = container.record.state.get("reshapes", ())
+        stores = [child["store"] for each in entries if each["number"] == reshape.number for child in each["children"]]
+
+        def change(state: Body, _: NewStore) -> Body:
+            left = [each for each in state.get("reshapes", ()) if each["number"] != reshape.number]
+            return {**state, "reshapes": left}
+
+        try:
+            await self._account.catalog.change_state(
+                container.record, change, garbage=stores, is_freeing=True, waits=True
+            )
+        except Failure:
+            self._resume(reshape)
+            raise
+        self._reserved -= {(container.record.rid, parent) for parent in reshape.parents}
+        self._watch(container, [container.partitions[each] for each in reshape.parents])
+        await self._account.catalog.collect_garbage()
+
+    def _resume(self, reshape: Reshape) -> None:
+        """It is still down in the container's record, so its ranges are reserved: have it go on, unless the container
+        is gone."""
+        container = reshape.container
+        entries = container.record.state.get("reshapes", ())
+        entry = next((each for each in entries if each["number"] == reshape.number), None)
+        if entry is not None and not container.is_retired:
+            self._start(container, entry, is_fresh=False)
+
+    async def hold_still(self, container: Container) -> _Reservation:
+        """Keep a container's ranges as they are until what is returned is left. What goes on is taken back."""
+        while True:
+            for reshape in [each for each in self.running(container) if not each.is_done]:
+                if reshape.is_switching:
+                    await self.finished(reshape)
+                else:
+                    await self.cancel(reshape)
+            try:
+                return _Reservation(self._reserved, container, tuple(container.partitions))
+            except Failure:
+                await asyncio.sleep(0)  # one is about to begin
+
+    def replaced(self, container: Container, parents: Iterable[Partition]) -> None:
+        """Other partitions serve a container. The former ones wait for those who still read them."""
+        self._retirement.add(container, parents)
+        self._account.budgets.assign(container)
+        self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
+
+    def running(self, container: Container | None = None) -> list[Reshape]:
+        return [each for each in self._running.values() if container is None or each.container is container]
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is going on, nor about to begin."""
+        return not self._running and not self._tasks
+
+    def is_reshaping(self, partition: Partition, container: Container) -> bool:
+        return (container.record.rid, partition.range.id) in self._reserved
+
+    # For throughput.
+
+    async def grow(self, container: Container, count: int) -> None:
+        """Split until there are at least so many ranges, the largest first. Returns when the wish is recorded; it is
+        forgotten when it is fulfilled, or another one is made."""
+        if container.key is None:
+            raise bad_request(f"The container '{container.name}' has no partition key, so it cannot be split.")
+        if count == container.record.state.get("wanted_ranges", 0):
+            return
+        await self._wish(container, count if count > len(container.map.ranges) else 0)
+
+    def is_growing(self, container: Container) -> bool:
+        return bool(container.record.state.get("wanted_ranges", 0) > len(container.map.ranges))
+
+    async def grown(self, container: Container) -> None:
+        """Wait until there are as many ranges as are wished for."""
+        while self.is_growing(container) and not container.is_retired:  # noqa: ASYNC110 - rare, and short
+            await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
+
+    # Step by step.
+
+    def pause(self, points: Collection[str]) -> None:
+        """From now on every reshape stops at these points until it is told to go on; none: nothing stops."""
+        unknown = sorted(set(points) - set(POINTS))
+        if unknown:
+            raise bad_request(f"A reshape has no point '{unknown[0]}'; it has {', '.join(POINTS)}.")
+        self._pauses = frozenset(points)
+        for reshape, event in list(self._paused.items()):
+            if reshape.point not in self._pauses:
+                event.set()
+
+    @property
+    def pauses(self) -> list[str]:
+        """Where reshapes stop now, in order."""
+        return [point for point in POINTS if point in self._pauses]
+
+    def advance(self, reshape: Reshape | None = None) -> int:
+        """Let one go on from where it stopped, or all. Returns how many had stopped."""
+        events = [event for each, event in self._paused.items() if reshape is None or each is reshape]
+        for event in events:
+            event.set()
+        return len(events)
+
+    def is_paused(self, reshape: Reshape) -> bool:
+        return reshape in self._paused
+
+    async def _reach(self, reshape: Reshape, point: str) -> None:
+        if self.on_point is not None:
+            self.on_point(reshape, point)
+        if point in self._pauses:
+            event = self._paused[reshape] = asyncio.Event()
+            try:
+                await event.wait()
+            finally:
+                del self._paused[reshape]
+
+    # By itself.
+
+    async def keep_up(self) -> None:
+        """Once in a while: empty the stores of parents, and look for what could be merged."""
+        await self._retirement.collect()
+        for container in self._account.containers:
+            self._consider(container)
+            if self._account.settings.merges_by_policy:
+                await self._merge_by_policy(container)
+
+    async def _merge_by_policy(self, container: Container) -> None:
+        """Neighbours that are small together, where each has little to spend anyway."""
+        if container.is_restating or self.is_growing(container) or self.running(container):
+            return
+        count = len(container.map.ranges)
+        throughput_ru = self._throughput_ru(container)
+        if count < 2 or throughput_ru is None or throughput_ru / count >= limits.MERGE_PARTITION_RU_MAX:
+            return
+        partitions = [container.partitions[each.id] for each in container.map.ranges]
+        if sum(each.head.size_bytes for each in partitions) / count >= self._small_bytes:
+            return
+        low, high = min(pairwise(partitions), key=lambda pair: pair[0].head.size_bytes + pair[1].head.size_bytes)
+        if low.head.size_bytes + high.head.size_bytes < self._small_bytes:
+            await self._try(self.merge(container, low.range.id, high.range.id), container)
+
+    @property
+    def _small_bytes(self) -> float:
+        return self._account.settings.partition_storage_bytes * limits.MERGE_STORAGE_SHARE_MAX
+
+    def _check_mergeable(self, container: Container, partitions: list[Partition]) -> None:
+        limit_bytes = self._account.settings.partition_storage_bytes
+        size_bytes = sum(partition.head.size_bytes for partition in partitions)
+        if size_bytes >= limit_bytes:
+            raise bad_request(
+                f"The two ranges hold {size_bytes} bytes together, and one partition stores {limit_bytes}: it would be "
+                "split again at once."
+            )
+        throughput_ru = self._throughput_ru(container)
+        carried_ru = (len(container.map.ranges) - 1) * self._account.settings.partition_throughput_ru
+        if self.is_growing(container) or (throughput_ru is not None and throughput_ru > carried_ru):
+            raise bad_request(
+                f"The container's throughput needs all its partitions; with one less they carry {carried_ru} RU/s. "
+                "Scale it down first."
+            )
+
+    def _throughput_ru(self, container: Container) -> int | None:
+        """What is provisioned for a container, alone or with others; None: nothing is."""
+        budgets = self._account.budgets
+        offer = budgets.offer_of(container.record) or budgets.offer_of(container.database)
+        return throughput_of(offer.body).ru if offer is not None else None
+
+    # Storage.
+
+    def _watch(self, container: Container, partitions: Iterable[Partition]) -> None:
+        limit_bytes = self._account.settings.partition_storage_bytes
+        for partition in partitions:
+            partition.watched_bytes = limit_bytes
+            partition.on_grown = lambda partition, container=container: self._outgrown(container, partition)
+            if partition.head.size_bytes >= limit_bytes:
+                self._outgrown(container, partition)
+
+    def _outgrown(self, container: Container, partition: Partition) -> None:
+        if container.key is not None and (container.record.rid, partition.range.id) not in self._reserved:
+            reservation = _Reservation(self._reserved, container, (partition.range.id,))
+            self._spawn(self._try(self._split_outgrown(container, partition, reservation), container))
+
+    async def _split_outgrown(self, container: Container, partition: Partition, reservation: _Reservation) -> None:
+        try:
+            await self._split(container, partition.range.id, None, STORAGE, reservation)
+        except Failure as failure:
+            # Look again when there is more: perhaps of other keys. What the one key may have is the writer's to say.
+            grown_bytes = partition.head.size_bytes // limits.OUTGROWN_SHARE
+            partition.watched_bytes = partition.head.size_bytes + max(1, grown_bytes)
+            if not isinstance(failure, _OneKey):
+                raise
+
+    # Beginning.
+
+    async def _split(
+        self, container: Container, range_id: int, boundary: bytes | None, reason: str, reservation: _Reservation
+    ) -> Reshape:
+        with reservation:
+            partition = container.partition_by_id(str(range_id))
+            key_range = partition.range
+            if container.key is None:
+                raise bad_request(f"The container '{container.name}' has no partition key, so it cannot be split.")
+            if boundary is None:
+                boundary = await self._boundary(container, partition, reason)
+            if not key_range.low < boundary < key_range.high:
+                raise bad_request(
+                    f"The boundary {boundary.hex().upper()} is not inside of the range {range_id}, which is "
+                    f"[{key_range.low.hex().upper()}, {key_range.high.hex().upper()})."
+                )
+            children = [(key_range.low, boundary), (boundary, key_range.high)]
+            return await self._begin(container, (range_id,), children, reason, reservation)
+
+    async def _boundary(self, container: Container, partition: Partition, reason: str) -> bytes:
+        definition, key_range = container.key, partition.range
+        assert definition is not None
+        size_bytes = partition.head.size_bytes
+        # What little there is says nothing about what is to come: the hashes will be even.
+        is_tiny = size_bytes < min(limits.TINY_PARTITION_BYTES, self._account.settings.partition_storage_bytes // 8)
+        if reason == STORAGE or not is_tiny:
+            cut = await boundaries.middle(partition, definition, self._pace.rest)
+            if cut is not None and key_range.low < cut.boundary < key_range.high:
+                return cut.boundary
+            if reason == STORAGE:
+                raise _OneKey(Kind.BAD_REQUEST, "All items have one partition key: they stay together.")
+        middle = midpoint(key_range.low, key_range.high, definition.version, len(definition.paths))
+        if middle is None:
+            raise bad_request(f"The range {key_range.id} is too narrow to be divided.")
+        return middle
+
+    async def _begin(
+        self,
+        container: Container,
+        parents: tuple[int, ...],
+        children: list[tuple[bytes, bytes]],
+        reason: str,
+        reservation: _Reservation,
+    ) -> Reshape:
+        def change(state: Body, new_store: NewStore) -> Body:
+            number = state.get("next_reshape", 1)
+            entry = {
+                "number": number,
+                "parents": list(parents),
+                "children": [{"low": low.hex(), "high": high.hex(), "store": new_store()} for low, high in children],
+                "reason": reason,
+            }
+            return {**state, "next_reshape": number + 1, "reshapes": [*state.get("reshapes", ()), entry]}
+
+        await self._account.catalog.change_state(container.record, change, waits=True)
+        entry = next(each for each in container.record.state["reshapes"] if each["parents"] == list(parents))
+        reservation.keep()
+        return self._start(container, entry, is_fresh=True)
+
+    def _start(self, container: Container, entry: Body, *, is_fresh: bool) -> Reshape:
+        lock = self._switching.setdefault(container, asyncio.Lock())
+        reshape = Reshape(
+            self._account, container, entry, lock, self._reach, self._switched, self._pace, is_fresh=is_fresh
+        )
+        self._running[(container.record.rid, reshape.number)] = reshape
+        reshape.task = asyncio.create_task(self._run(reshape))
+        reshape.task.add_done_callback(_report)
+        return reshape
+
+    async def _run(self, reshape: Reshape) -> None:
+        try:
+            await reshape.run()
+        finally:
+            self._running.pop((reshape.container.record.rid, reshape.number), None)
+        self._consider(reshape.container)
+
+    def _switched(self, reshape: Reshape, parents: list[Partition]) -> None:
+        """Children serve. The parents wait for those who still read them."""
+        container = reshape.container
+        self._reserved -= {(container.record.rid, parent.range.id) for parent in parents}
+        self.replaced(container, parents)
+
+    # Wishes.
+
+    def _consider(self, container: Container) -> None:
+        """Begin what is missing of the ranges that are wished for."""
+        wanted: int = container.record.state.get("wanted_ranges", 0)
+        running = self.running(container)
+        if not wanted or container.is_retired:
+            return
+        running = [each for each in running if not each.is_done]
+        missing = wanted - len(container.map.ranges) - sum(each.growth for each in running)
+        rid = container.record.rid
+        beginning = sum(1 for key in self._reserved if key[0] == rid) - sum(len(each.parents) for each in running)
+        missing -= beginning
+        if wanted <= len(container.map.ranges):
+            self._spawn(self._try(self._fulfil(container), container))
+        if missing <= 0:
+            return
+        free = [each for each in container.partitions.values() if (rid, each.range.id) not in self._reserved]
+        free.sort(key=lambda each: (each.head.size_bytes, _width(each)), reverse=True)
+        for partition in free[:missing]:
+            reservation = _Reservation(self._reserved, container, (partition.range.id,))
+            split = self._split(container, partition.range.id, None, THROUGHPUT, reservation)
+            self._spawn(self._try(split, container))
+
+    async def _fulfil(self, container: Container) -> None:
+        if not self.is_growing(container):
+            await self._wish(container, 0)
+
+    async def _wish(self, container: Container, count: int) -> None:
+        def change(state: Body, _: NewStore) -> Body:
+            kept = {name: value for name, value in state.items() if name != "wanted_ranges"}
+            return {**kept, "wanted_ranges": count} if count else kept
+
+        # If the client has gone by the time that it is recorded, begin all the same.
+        begin = partial(self._consider, container) if count else None
+        await self._account.catalog.change_state(container.record, change, on_changed=begin)
+
+    async def _try(self, wanted: Awaitable[object], container: Container) -> None:
+        try:
+            await wanted
+        except Failure as failure:
+            if not container.is_retired:
+                log.warning("a reshape of %s did not begin: %s", container.link, failure.message)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_report)
+
+    def _share(self) -> int:
+        return max(1, len(self._running))
+
+
+class _OneKey(Failure):
+    """Nothing to divide."""
+
+
+class _Reservation:
+    """Keeps others from reshaping the same ranges, until the reshape is over or did not begin."""
+
+    def __init__(self, reserved: set[tuple[bytes, int]], container: Container, range_ids: tuple[int, ...]) -> None:
+        self._reserved = reserved
+        self._keys = {(container.record.rid, each) for each in range_ids}
+        self._is_kept = False
+        if not self._keys.isdisjoint(self._reserved):
+            raise Failure(
+                Kind.CONFLICT,
+                f"Range {' or '.join(map(str, range_ids))} is being split or merged already. Wait until that is done.",
+            )
+        self._reserved |= self._keys
+
+    def __enter__(self) -> _Reservation:
+        return self
+
+    def keep(self) -> None:
+        self._is_kept = True
+
+    def __exit__(self, *_: object) -> None:
+        if not self._is_kept:
+            self._reserved -= self._keys
+
+
+def _width(partition: Partition) -> int:
+    """Of two partitions with as much in them, the one with more of the hashes will have more."""
+    low, high = (bound[:16].ljust(16, b"\x00") for bound in (partition.range.low, partition.range.high))
+    return int.from_bytes(high, "big") - int.from_bytes(low, "big")
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("a reshape ended", exc_info=task.exception())

@@ -1,0 +1,82 @@
+"""Partitions whose children have taken over: who reads them may finish, then their stores are emptied. That they are
+retired stands in the container's record, so that a store is emptied after a restart too.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from armillary import limits
+from armillary.account.catalog.catalog import Body, Catalog, NewStore
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure
+from armillary.partition.meter import Meter
+from armillary.partition.partition import Partition
+
+
+class _Retired(NamedTuple):
+    container: Container
+    store: int
+    until_s: float
+    partition: weakref.ref[Partition] | None  # None: retired before the start, so nobody reads it
+    meter: Meter | None
+
+
+class Retirement:
+    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._retired: list[_Retired] = []
+
+    def enter(self, container: Container) -> None:
+        """After a restart nobody reads those that were retired before."""
+        stored = container.record.state.get("retired", ())
+        self._retired += [_Retired(container, entry["store"], 0.0, None, None) for entry in stored]
+
+    def add(self, container: Container, parents: Iterable[Partition]) -> None:
+        until_s = {each["store"]: each["until_s"] for each in container.record.state["retired"]}
+        for parent in parents:
+            store = parent.range.store
+            self._retired.append(_Retired(container, store, until_s[store], weakref.ref(parent), parent.meter))
+
+    def leave(self, container: Container) -> None:
+        """The container was deleted, and all its stores with it."""
+        self._retired = [each for each in self._retired if each.container is not container]
+
+    async def collect(self) -> None:
+        """Empty the stores whose time is over."""
+        now_s = self._clock.now_s()
+        due = [each for each in self._retired if _is_due(each, now_s)]
+        self._retired = [each for each in self._retired if each not in due]
+        while due:
+            try:
+                await self._empty(due[-1])
+            except Failure:
+                self._retired += due
+                raise
+            due.pop()
+
+    async def _empty(self, retired: _Retired) -> None:
+        partition = retired.partition() if retired.partition is not None else None
+        if partition is not None:
+            partition.is_dropped = True
+        if retired.meter is not None:
+            retired.container.forget(retired.meter)
+
+        def change(state: Body, _: NewStore) -> Body:
+            left = [each for each in state.get("retired", ()) if each["store"] != retired.store]
+            return {**state, "retired": left}
+
+        await self._catalog.change_state(retired.container.record, change, garbage=[retired.store])
+        await self._catalog.collect_garbage()
+
+
+def _is_due(retired: _Retired, now_s: float) -> bool:
+    """Whoever still reads it holds it. In the end he has to start over."""
+    if now_s < retired.until_s:
+        return False
+    is_read = retired.partition is not None and retired.partition() is not None
+    return not is_read or now_s >= retired.until_s + limits.RETIRED_SECONDS_MAX

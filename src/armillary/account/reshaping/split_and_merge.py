@@ -1,0 +1,301 @@
+"""One split or merge at work: begin, copy, catch up, cut over. Whatever stops a step, it is taken up again.
+
+What is to become of which ranges is in the container's record from the beginning, as `reshapes`; the children are in
+stores of their own, which nobody else knows. One transaction of the catalog puts them in their parents' place. Before
+it nothing has happened for anybody, and behind it there is nothing left to undo. When to split or merge what is
+`planner.py`'s part, the copying `partition/reshaping/copying.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from armillary import limits
+from armillary.account.catalog.catalog import Body, NewStore
+from armillary.account.container import Container, key_range_of, range_state
+from armillary.errors import Failure
+from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.partition.partition import Partition
+from armillary.partition.reshaping.copying import Overtaken, Progress, Target, Transfer
+from armillary.partition.upkeep.pace import Pace
+
+if TYPE_CHECKING:
+    from armillary.account.account import Account
+
+log = logging.getLogger(__name__)
+
+# Where a reshape can be stopped, in order. Everything before `switched` can be taken back.
+BEGUN = "begun"  # the intention is recorded, nothing is copied
+COPYING = "copying"  # a part is copied
+COPIED = "copied"  # all of a snapshot is, changes are missing
+CAUGHT_UP = "caught up"  # few changes are missing, writers go on
+HELD = "held"  # writers wait, nothing is missing, the map is the old one
+SWITCHED = "switched"  # the map is the new one, parents are retired
+POINTS = (BEGUN, COPYING, COPIED, CAUGHT_UP, HELD, SWITCHED)
+
+Reach = Callable[["Reshape", str], Awaitable[None]]
+Switched = Callable[["Reshape", list[Partition]], None]
+
+
+class Reshape:
+    def __init__(
+        self,
+        account: Account,
+        container: Container,
+        entry: Body,
+        switching: asyncio.Lock,
+        reach: Reach,
+        switched: Switched,
+        pace: Pace,
+        *,
+        is_fresh: bool,
+    ) -> None:
+        self.container = container
+        self.number: int = entry["number"]
+        self.parents: tuple[int, ...] = tuple(entry["parents"])
+        self.reason: str = entry["reason"]
+        self.point = ""  # that was passed last
+        self.waits_for: str | None = None  # why it does not go on
+        self.is_switching = False  # too late to take it back
+        self.is_done = False
+        self.task: asyncio.Task[None] | None = None
+        self._account = account
+        self._switching = switching
+        self._reach = reach
+        self._switched = switched
+        self._pace = pace
+        self._transfer = self._new_transfer(entry)
+        self._written_meanwhile = 0  # in the moment after the last hold
+        self._is_fresh = is_fresh  # the children's stores are known to be empty
+
+    @property
+    def is_merge(self) -> bool:
+        return len(self.parents) > 1
+
+    @property
+    def growth(self) -> int:
+        """How many ranges there will be more."""
+        return -1 if self.is_merge else 1
+
+    @property
+    def progress(self) -> Progress:
+        return self._transfer.progress
+
+    @property
+    def children(self) -> list[tuple[bytes, bytes]]:
+        return [(target.low, target.high) for target in self._transfer.targets]
+
+    async def run(self) -> None:
+        """Until it is done, or its container is gone."""
+        await self._arrive(BEGUN)
+        while not self.is_done:
+            try:
+                await self._attempt()
+            except Overtaken:
+                continue
+            except Failure as failure:
+                if self._entry() is None:
+                    return  # the container was deleted
+                # A full disk or the like: whoever writes is told; this just waits.
+                self.waits_for = failure.message
+                log.warning("a reshape of %s waits: %s", self.container.link, failure.message)
+                await asyncio.sleep(limits.RESHAPE_RETRY_SECONDS)
+                self.waits_for = None
+
+    async def _attempt(self) -> None:
+        await self._wait_for_rules()
+        if not await self._transfer.resume():
+            if not self._is_fresh:
+                await self._renew()
+            self._is_fresh = False
+            await self._transfer.copy(self._rest_in_copy)
+            await self._arrive(COPIED)
+        await self._catch_up()
+        await self._arrive(CAUGHT_UP)
+        await self._cut_over()
+
+    # Copying and catching up.
+
+    async def _wait_for_rules(self) -> None:
+        while self.container.is_restating:
+            self.waits_for = "The container's items are being brought under new rules."
+            await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
+        self.waits_for = None
+
+    async def _rest_in_copy(self) -> None:
+        if self.point != COPYING:
+            await self._arrive(COPYING)
+        await self._pace.rest()
+
+    async def _renew(self) -> None:
+        """Leave what was copied so far, and begin with empty stores."""
+        garbage = [child["store"] for child in (self._entry() or _NOTHING)["children"]]
+
+        def change(state: Body, new_store: NewStore) -> Body:
+            entries = []
+            for entry in state.get("reshapes", ()):
+                if entry["number"] == self.number:
+                    entry = {**entry, "children": [{**child, "store": new_store()} for child in entry["children"]]}
+                entries.append(entry)
+            return {**state, "reshapes": entries}
+
+        await self._account.catalog.change_state(self.container.record, change, garbage=garbage, waits=True)
+        entry = self._entry()
+        assert entry is not None
+        self._transfer = self._new_transfer(entry)
+        self._is_fresh = True
+        await self._account.catalog.collect_garbage()
+
+    async def _catch_up(self) -> None:
+        """Until few changes are missing. Where writers write faster than that goes, they wait for short moments."""
+        rounds: deque[int] = deque(maxlen=limits.CATCH_UP_ROUNDS)  # how many were missing after each
+        while True:
+            if len(rounds) == rounds.maxlen and rounds[-1] > rounds[0] * 0.9:
+                await self._brake()
+            else:
+                await self._transfer.catch_up(self._pace.rest)
+            rounds.append(self._transfer.behind())
+            if rounds[-1] <= limits.CUT_OVER_ENTRIES:
+                return
+            await self._pace.rest()
+
+    async def _brake(self) -> None:
+        """Hold the writers until twice as much is applied as they write in the moment that follows."""
+        elapsed_s = self._account.clock.elapsed_s
+        begun_s, left = elapsed_s(), max(limits.BRAKE_ENTRIES, 2 * self._written_meanwhile)
+        self._hold()
+        try:
+            while left > 0 and elapsed_s() - begun_s < limits.BRAKE_SECONDS_MAX:
+                applied = await self._transfer.catch_up(_no_rest)
+                left -= applied or left
+        finally:
+            self._release()
+        behind = self._transfer.behind()
+        await asyncio.sleep(limits.BRAKE_OPEN_SECONDS)  # all that waited are served before the next hold
+        self._written_meanwhile = self._transfer.behind() - behind
+
+    # Cutting over.
+
+    async def _cut_over(self) -> None:
+        async with self._switching:  # ranges are numbered in the order in which they come into being
+            self._hold()
+            try:
+                await self._transfer.settle()
+                while await self._transfer.catch_up(_no_rest):
+                    pass
+                new_map, children = self._new_map(self.container.record.state)
+                await self._transfer.seal([child.id for child in children])
+                partitions = [self.container.new_partition(child) for child in children]
+                for partition in partitions:
+                    await partition.open()
+                await self._arrive(HELD)
+                self.is_switching = True
+                is_switched = await self._switch(new_map)
+            except Exception:
+                self.is_switching = False
+                self._release()
+                raise
+            except asyncio.CancelledError:
+                if not self.is_switching:
+                    self._release()
+                raise
+            # Who is cancelled here cannot know whether the map was switched: writers stay held, and the process ends.
+            if not is_switched:
+                self.is_switching = False
+                self._release()
+                raise Overtaken
+            parents = self._partitions()
+            self.container.take_over(new_map, partitions)
+            self._account.budgets.assign(self.container)
+            for parent in parents:
+                parent.move()
+            self._transfer.sources = ()  # whoever still looks at this reshape does not read the parents
+            self.is_done = True
+            self._switched(self, parents)
+            del parents
+        await self._arrive(SWITCHED)
+
+    async def _switch(self, new_map: PartitionMap) -> bool:
+        """The one transaction. Returns whether it took place."""
+        until_s = self._account.clock.now_s() + limits.RETIRED_SECONDS
+
+        def change(state: Body, _: NewStore) -> Body:
+            if state["rules"] != self._transfer.rules_number or state.get("older_rules"):
+                raise Overtaken
+            stored_map, _children = self._new_map(state)
+            assert stored_map.ranges == new_map.ranges, "the map changed while one of its ranges was cut over"
+            parents = [each for each in state["ranges"] if each["id"] in self.parents]
+            retired = [{"id": each["id"], "store": each["store"], "until_s": until_s} for each in parents]
+            past = [{"id": each["id"], "low": each["low"], "high": each["high"]} for each in parents]
+            return {
+                **state,
+                "ranges": [range_state(each) for each in new_map.ranges],
+                "next_range": new_map.next_id(),
+                "reshapes": [each for each in state["reshapes"] if each["number"] != self.number],
+                "retired": [*state.get("retired", ()), *retired],
+                "past": [*state.get("past", ()), *past][-limits.PAST_RANGES_MAX :],
+            }
+
+        try:
+            # After a failed sync only storage can tell whether the map was switched: that is waited for.
+            await self._account.catalog.change_state(self.container.record, change, waits=True)
+            return True
+        except Overtaken:
+            return False
+
+    def _hold(self) -> None:
+        for partition in self._partitions():
+            partition.hold()
+
+    def _release(self) -> None:
+        for partition in self._partitions():
+            if partition.is_held:
+                partition.release()
+
+    # What it is about.
+
+    async def _arrive(self, point: str) -> None:
+        self.point = point
+        await self._reach(self, point)
+
+    def _partitions(self) -> list[Partition]:
+        return [self.container.partitions[each] for each in self.parents]
+
+    def _new_map(self, state: Body) -> tuple[PartitionMap, list[KeyRange]]:
+        """The map with children instead of parents, and those, in the order of their keys."""
+        present = PartitionMap([key_range_of(each) for each in state["ranges"]])
+        entry = next(each for each in state["reshapes"] if each["number"] == self.number)
+        stores = [child["store"] for child in entry["children"]]
+        if self.is_merge:
+            low_id, high_id = self.parents
+            new_map = present.merge(low_id, high_id, *stores)
+        else:
+            boundary = bytes.fromhex(entry["children"][1]["low"])
+            new_map = present.split(self.parents[0], boundary, *stores)
+        return new_map, [each for each in new_map.ranges if each.store in stores]
+
+    def _entry(self) -> Body | None:
+        """What the record says about it; None: it is done, or the container is gone."""
+        record = self.container.record
+        if self._account.catalog.get(record.type, record.rid) is None:
+            return None
+        return next((each for each in record.state.get("reshapes", ()) if each["number"] == self.number), None)
+
+    def _new_transfer(self, entry: Body) -> Transfer:
+        engine = self._account.engine
+        targets = [
+            Target(bytes.fromhex(child["low"]), bytes.fromhex(child["high"]), engine.store(child["store"]))
+            for child in entry["children"]
+        ]
+        return Transfer(self._partitions(), targets, self.container.schema, self._account.clock)
+
+
+_NOTHING: Body = {"children": []}
+
+
+async def _no_rest() -> None:
+    """Writers wait: nobody else is let in between."""

@@ -1,0 +1,81 @@
+"""The account's keys: those that the server was started with, and those that were put in their place while it ran.
+
+What was said last counts: a key that was regenerated is kept with the data and stands for the setting that it replaced;
+once that setting is another one, the setting does. What each key opens is the doors' to say, which are told of changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import orjson
+
+from armillary import audit
+from armillary.account.account import Account
+from armillary.account.security.sign_in_throttle import SignInThrottle
+from armillary.errors import bad_request
+
+NAMES: Final = ("primary", "secondary", "primaryReadonly", "secondaryReadonly")  # as the service calls them
+_SETTING: Final = "keys"
+_KEY_BYTES: Final = 64
+
+
+class Credentials:
+    """Made by `open`."""
+
+    def __init__(self, account: Account, given: Sequence[str | None]) -> None:
+        """`given`: in the order of NAMES."""
+        self._account = account
+        self._given = dict(zip(NAMES, given, strict=True))
+        self._regenerated: dict[str, dict[str, str]] = {}  # key, and the digest of what it stands for
+        self.on_change: list[Callable[[], None]] = []
+        self.sign_in_throttle = SignInThrottle(account.clock)
+
+    @classmethod
+    async def open(cls, account: Account, given: Sequence[str | None]) -> Credentials:
+        credentials = cls(account, given)
+        kept = await account.catalog.kept_setting(_SETTING)
+        if kept is not None:
+            credentials._regenerated = orjson.loads(kept)
+        return credentials
+
+    @property
+    def keys(self) -> dict[str, str | None]:
+        return {name: self._key(name) for name in NAMES}
+
+    @property
+    def owners(self) -> tuple[str, str | None]:
+        """Those that may do everything."""
+        primary = self._key("primary")
+        assert primary is not None, "an account has a primary key"
+        return primary, self._key("secondary")
+
+    @property
+    def readers(self) -> tuple[str | None, str | None]:
+        return self._key("primaryReadonly"), self._key("secondaryReadonly")
+
+    async def regenerate(self, name: str) -> str:
+        """A new key in the place of one, durable, and in force when this returns."""
+        if name not in NAMES:
+            raise bad_request(f"There is no key '{name}'; there are {', '.join(NAMES)}.")
+        key = b64encode(self._account.clock.random_bytes(_KEY_BYTES)).decode("ascii")
+        changed = {**self._regenerated, name: {"key": key, "instead_of": _digest(self._given[name])}}
+        await self._account.catalog.keep_setting(_SETTING, orjson.dumps(changed))
+        self._regenerated = changed
+        audit.record("key.regenerated", name=name)
+        for tell in self.on_change:
+            tell()
+        return key
+
+    def _key(self, name: str) -> str | None:
+        regenerated = self._regenerated.get(name)
+        if regenerated is not None and regenerated["instead_of"] == _digest(self._given[name]):
+            return regenerated["key"]
+        return self._given[name]
+
+
+def _digest(key: str | None) -> str:
+    return hashlib.sha256((key or "").encode()).hexdigest()

@@ -1,0 +1,318 @@
+"""Bringing a snapshot back in the place that it was taken of, while clients go on. Resources and items have their rids,
+etags and times again; what was made since is gone.
+
+Where little was written since, that is undone (`partition/reshaping/rewind.py`). Elsewhere the snapshot is copied to
+new stores, and one transaction of the catalog puts them in the place of the present ones, as at the end of a split:
+lsns and the ids of ranges only grow, so session tokens, continuations and cached ranges of before stay good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from armillary import audit, limits
+from armillary.account.account import Account
+from armillary.account.catalog.catalog import Body, Record, stores_of
+from armillary.account.container import Container, key_range_of, range_state
+from armillary.account.migration.migration import Migration
+from armillary.account.snapshots.snapshots import Snapshot, copied, records_of
+from armillary.errors import Failure, Kind
+from armillary.model import layout
+from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.model.resources import ResourceType, first_item_number
+from armillary.partition.history import log
+from armillary.partition.partition import Partition
+from armillary.partition.reshaping.rewind import TooMuch
+from armillary.partition.upkeep.time_slices import portions
+from armillary.storage.engine import Kept, Store, Txn, View
+
+
+@dataclass(slots=True)
+class Outcome:
+    rewound: int = 0  # containers whose changes were undone
+    copied: int = 0  # containers that were copied
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A container that is brought back as a copy of its stores."""
+
+    past: Record
+    ranges: list[KeyRange] = field(default_factory=list)  # where it is copied to
+    views: dict[int, Kept] = field(default_factory=dict)  # of the copies, by store
+
+
+async def restore(account: Account, snapshot: Snapshot) -> Outcome:
+    _refuse_migrating(account, snapshot)
+    async with account.control:
+        with ExitStack() as stilled:
+            present = _present(account, snapshot)
+            for record in present:
+                container = account.container_by_rid(record.rid)
+                if container is not None:
+                    stilled.enter_context(await account.reshaper.hold_still(container))
+            copies = []
+            for past in snapshot.containers:
+                if not await _rewind(account, snapshot, past):
+                    copies.append(_Copy(past))
+            await _copy_all(account, snapshot, copies)
+            await _switch(account, snapshot, _present(account, snapshot), copies)
+        for offer in [record for record in snapshot.records if record.type is ResourceType.OFFER]:
+            account.budgets.assign_offer(offer)
+            await account.budgets.make_room(offer)
+    audit.record("snapshot.restored", name=snapshot.name, scope="/".join(snapshot.scope))
+    await account.catalog.collect_garbage()
+    return Outcome(len(snapshot.containers) - len(copies), len(copies))
+
+
+def _refuse_migrating(account: Account, snapshot: Snapshot) -> None:
+    """Whoever follows the changes of a container would not learn of this one."""
+    for names, running in account.migrations.items():
+        is_over = isinstance(running, Migration) and running.is_ended
+        if names[: len(snapshot.scope)] == snapshot.scope and not is_over:
+            raise Failure(
+                Kind.CONFLICT, f"'{'/'.join(names)}' is being migrated. Stop that first, or wait for its end."
+            )
+
+
+def _present(account: Account, snapshot: Snapshot) -> list[Record]:
+    """What there is now in the place of a snapshot, whatever its rids: all of it goes, or is taken back."""
+    catalog = account.catalog
+    if not snapshot.scope:
+        return records_of(account, ())
+    root = snapshot.records[0]
+    if root.type is ResourceType.CONTAINER and catalog.get(ResourceType.DATABASE, root.owner) is None:
+        raise Failure(
+            Kind.NOT_FOUND, f"The database of '{snapshot.place}' was deleted: this snapshot is of a container in it."
+        )
+    roots = {id(each): each for each in (catalog.get(root.type, root.rid), _named(account, root)) if each is not None}
+    return [each for found in roots.values() for each in catalog.tree(found)]
+
+
+def _named(account: Account, root: Record) -> Record | None:
+    """What has the name now."""
+    return next((each for each in account.catalog.children(root.type, root.owner) if each.name == root.name), None)
+
+
+# Undoing.
+
+
+async def _rewind(account: Account, snapshot: Snapshot, past: Record) -> bool:
+    """Whether what was written to a container since could be undone."""
+    container = account.container_by_rid(past.rid)
+    if container is None or not _is_rewindable(container, past):
+        return False
+    try:
+        for partition in container.partitions.values():
+            view = snapshot.view(partition.range.store)
+            if partition.head_in(view).lsn != partition.lsn:
+                await partition.rewind(view)
+    except TooMuch:
+        return False
+    return True
+
+
+def _is_rewindable(container: Container, past: Record) -> bool:
+    """Whether all that was done to the items since is in the log, and only there."""
+    state, schema = container.record.state, container.schema
+    return (
+        state["ranges"] == past.state["ranges"]
+        and state["rules"] == past.state["rules"]
+        and not schema.older_rules
+        and not past.state.get("older_rules")
+        and not schema.keeps_events
+        and not schema.versions_number
+        and schema.cap is None
+    )
+
+
+# Copying.
+
+
+async def _copy_all(account: Account, snapshot: Snapshot, copies: list[_Copy]) -> None:
+    """Fill new stores. Nobody knows of them yet."""
+    if not copies:
+        return
+    count = sum(len(copy.past.state["ranges"]) for copy in copies)
+    stores = await account.catalog.reserve(lambda reservation: [reservation.store() for _ in range(count)])
+    lsn = account.highest_lsn
+    try:
+        for copy in copies:
+            container = account.container_by_rid(copy.past.rid)
+            copy.ranges = _new_ranges(copy.past, container, stores)
+            for each, target in zip(copy.past.state["ranges"], copy.ranges, strict=True):
+                view, store = snapshot.view(each["store"]), account.engine.store(target.store)
+                await copy_store(view, store)
+                await store.write(_founding(view, target.id, lsn))
+                copy.views[target.store] = await store.pin()
+    except BaseException:
+        for copy in copies:
+            _release(copy.views)
+        await account.catalog.abandon(stores + [each.store for copy in copies for each in copy.ranges])
+        raise
+
+
+def _new_ranges(past: Record, container: Container | None, stores: list[int]) -> list[KeyRange]:
+    """The same stretches of keys as then, with ids that were never used, as children of what is there now."""
+    present = container.map if container is not None else None
+    first_id = max(past.state["next_range"], container.record.state["next_range"] if container is not None else 0)
+    ranges = []
+    for number, each in enumerate(past.state["ranges"]):
+        before = key_range_of(each)
+        ancestors = {before.id, *before.parents}
+        for overlapped in present.overlapping(before.low, before.high) if present is not None else ():
+            ancestors |= {overlapped.id, *overlapped.parents}
+        parents = tuple(sorted(ancestors))[-limits.PAST_RANGES_MAX :]
+        ranges.append(KeyRange(first_id + number, before.low, before.high, parents, stores.pop()))
+    return ranges
+
+
+async def copy_store(view: View, store: Store) -> None:
+    """All of a partition but its head, byte for byte."""
+    loader = store.loader()
+    try:
+        for portion in portions(view.scan(b"", b"\xff" * 8), limits.COPY_PORTION_ENTRIES):
+            loader.put([pair for pair in portion if pair[0] != layout.HEAD_KEY])
+            await asyncio.sleep(0)
+        loader.finish()
+    except BaseException:
+        loader.abandon()
+        raise
+
+
+def _founding(view: View, range_id: int, lsn: int) -> Callable[[Txn], None]:
+    """What makes a copy a partition: no lsn that was given out is given again, and it numbers its own items."""
+    head = log.load_head(view, 0, 0)
+
+    def run(txn: Txn) -> None:
+        head.lsn, head.next_number = max(head.lsn, lsn), first_item_number(range_id)
+        txn.put(layout.HEAD_KEY, head.pack())
+
+    return run
+
+
+# Taking over.
+
+
+async def _switch(account: Account, snapshot: Snapshot, present: list[Record], copies: list[_Copy]) -> None:
+    now = {(record.type, record.rid): record for record in present}
+    by_rid = {copy.past.rid: copy for copy in copies}
+    until_s = account.clock.now_s() + limits.RETIRED_SECONDS
+    added = [
+        _restored(record, now.get((record.type, record.rid)), by_rid.get(record.rid), until_s)
+        for record in snapshot.records
+    ]
+    if not copies and _are_alike(present, added):
+        return  # as it mostly is when a test has just written something
+    is_kept = {(record.type, record.rid) for record in added}
+    leaving = [record for record in present if (record.type, record.rid) not in is_kept]
+    held = [container for copy in copies if (container := account.container_by_rid(copy.past.rid)) is not None]
+    garbage = [store for record in leaving for store in stores_of(record)]
+    parents = {container.record.rid: list(container.partitions.values()) for container in held}
+    for each in parents.values():
+        for partition in each:
+            partition.hold()
+    finished = [each.store for copy in copies for each in copy.ranges]
+    try:
+        arrivals = {copy.past.rid: await _opened(account, copy, parents.get(copy.past.rid, ())) for copy in copies}
+        await account.catalog.rewrite(present, added, finished=finished, garbage=garbage)
+    except BaseException as error:
+        for each in parents.values():
+            for partition in each:
+                partition.release()
+        for copy in copies:
+            _release(copy.views)
+        if isinstance(error, Failure):  # it did not take place: nobody will ever know of the copies
+            await account.catalog.abandon(finished)
+        raise
+    account.leave(leaving)
+    for record in added:
+        container = account.container_by_rid(record.rid)
+        if container is None:
+            continue
+        container.database = account.catalog.get(ResourceType.DATABASE, record.owner) or container.database
+        container.adopt(record)
+        if record.rid in arrivals:
+            new_map = PartitionMap([key_range_of(each) for each in record.state["ranges"]])
+            container.take_over(new_map, arrivals[record.rid])
+            for partition in parents[record.rid]:
+                partition.move()
+            account.reshaper.replaced(container, parents[record.rid])
+        account.budgets.assign(container)
+        account.settle_rules(container)
+    account.forget_names()
+    _keep(snapshot, added, copies)
+    for record in added:
+        if record.type is ResourceType.CONTAINER and account.container_by_rid(record.rid) is None:
+            await account.enter(record)
+
+
+def _are_alike(present: Sequence[Record], added: Sequence[Record]) -> bool:
+    return sorted(record.pack() for record in present) == sorted(record.pack() for record in added)
+
+
+def _restored(past: Record, present: Record | None, copy: _Copy | None, until_s: float) -> Record:
+    """A record as it was, with the ranges that it has now, and what only grows."""
+    record = copied(past)
+    if past.type is not ResourceType.CONTAINER:
+        return record
+    state: Body = present.state if present is not None else {}
+    own: Body = {**record.state}
+    retired = list(state.get("retired", ()))
+    past_ranges = list(state["past"] if "past" in state else own.get("past", ()))
+    if copy is not None:
+        former = state.get("ranges", ())
+        retired += [{"id": each["id"], "store": each["store"], "until_s": until_s} for each in former]
+        past_ranges += [{"id": each["id"], "low": each["low"], "high": each["high"]} for each in former]
+        own["ranges"] = [range_state(each) for each in copy.ranges]
+        own["next_range"] = 1 + max(each.id for each in copy.ranges)
+    grown: Body = {
+        "retired": retired,
+        "past": past_ranges[-limits.PAST_RANGES_MAX :],
+        "next_reshape": max(own.get("next_reshape", 0), state.get("next_reshape", 0)),
+    }
+    record.state = {**own, **{name: value for name, value in grown.items() if value or name in state}}
+    return record
+
+
+async def _opened(account: Account, copy: _Copy, parents: Sequence[Partition]) -> list[Partition]:
+    """The copies as partitions, which go on from the last lsn of those that are held now."""
+    container = account.container_by_rid(copy.past.rid)
+    if container is None:
+        return []
+    lsns = [await _last_lsn(parent) for parent in parents]
+    for each in copy.ranges:
+        await account.engine.store(each.store).write(lambda txn: _raise_lsn(txn, max(lsns)))
+    partitions = [container.new_partition(each) for each in copy.ranges]
+    for partition in partitions:
+        await partition.open()
+    return partitions
+
+
+async def _last_lsn(partition: Partition) -> int:
+    """Of all that was ever written to one that is held."""
+    await partition.store.write(lambda txn: None)  # answered when all before it is durable, and shown to readers
+    return await partition.read(partition.lsn_in)
+
+
+def _raise_lsn(txn: Txn, lsn: int) -> None:
+    head = log.load_head(txn, 0, 0)
+    head.lsn = max(head.lsn, lsn)
+    txn.put(layout.HEAD_KEY, head.pack())
+
+
+def _keep(snapshot: Snapshot, added: list[Record], copies: list[_Copy]) -> None:
+    """The snapshot is of what was copied from now on: the next time there is less to do."""
+    for copy in copies:
+        for each in copy.past.state["ranges"]:
+            snapshot.views.pop(each["store"]).release()
+        snapshot.views |= copy.views
+    snapshot.records = [copied(record) for record in added]
+
+
+def _release(views: dict[int, Kept]) -> None:
+    for view in views.values():
+        view.release()

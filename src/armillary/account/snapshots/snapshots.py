@@ -1,0 +1,130 @@
+"""Snapshots of an account, a database or a container: what was in it at one moment, kept under a name in memory.
+
+Taking one costs next to nothing: the catalog's records, and a snapshot of each partition that storage holds on to. They
+go when the server stops. Bringing one back is `restore.py`'s part, making a file of it `snapshot_files.py`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from armillary import audit, limits
+from armillary.account.catalog.catalog import Record
+from armillary.errors import Failure, Kind
+from armillary.model.items import validate_name
+from armillary.model.resources import ResourceType
+from armillary.partition.history import log
+from armillary.storage.engine import Kept, View
+
+if TYPE_CHECKING:
+    from armillary.account.account import Account
+
+_PASSING = ("reshapes", "retired", "wanted_ranges")  # what goes on in a container, and is none of its past
+
+
+@dataclass(slots=True)
+class Snapshot:
+    name: str
+    scope: tuple[str, ...]  # (), (database,) or (database, container)
+    taken_s: float
+    records: list[Record]  # of the scope's resources, owners first
+    views: dict[int, Kept] = field(default_factory=dict)  # of their partitions, by store
+
+    @property
+    def containers(self) -> list[Record]:
+        return [record for record in self.records if record.type is ResourceType.CONTAINER]
+
+    @property
+    def place(self) -> str:
+        return "/".join(self.scope)
+
+    def counts(self) -> tuple[int, int]:
+        """Items, and their bytes."""
+        heads = [log.load_head(view, 0, 0) for view in self.views.values()]
+        return sum(head.item_count for head in heads), sum(head.size_bytes for head in heads)
+
+    def view(self, store: int) -> View:
+        return self.views[store]
+
+    def release(self) -> None:
+        for view in self.views.values():
+            view.release()
+        self.views = {}
+
+
+async def take(account: Account, scope: tuple[str, ...], name: str = "") -> Snapshot:
+    """What is durable of a scope at this moment."""
+    snapshot = Snapshot(name, scope, account.clock.now_s(), [copied(record) for record in records_of(account, scope)])
+    try:
+        # Nothing is waited for where storage is well, so all partitions are shown as they were at one moment.
+        for record in snapshot.containers:
+            for each in record.state["ranges"]:
+                snapshot.views[each["store"]] = await account.engine.store(each["store"]).pin()
+    except BaseException:
+        snapshot.release()
+        raise
+    return snapshot
+
+
+def records_of(account: Account, scope: tuple[str, ...]) -> list[Record]:
+    """The resources of a scope, owners before what they own."""
+    catalog = account.catalog
+    if not scope:
+        return [each for root in catalog.of_type(ResourceType.DATABASE) for each in catalog.tree(root)]
+    if len(scope) == 1:
+        return catalog.tree(account.database(scope[0]))
+    return catalog.tree(account.container(*scope).record)
+
+
+def copied(record: Record) -> Record:
+    """A record by itself, without what is only going on."""
+    copy = Record.unpack(record.pack())
+    copy.state = {name: value for name, value in copy.state.items() if name not in _PASSING}
+    return copy
+
+
+class Snapshots:
+    """Those that have names."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._by_name: dict[str, Snapshot] = {}
+
+    @property
+    def all(self) -> list[Snapshot]:
+        return list(self._by_name.values())
+
+    def find(self, name: str) -> Snapshot:
+        snapshot = self._by_name.get(name)
+        if snapshot is None:
+            raise Failure(
+                Kind.NOT_FOUND,
+                f"There is no snapshot '{name}'. They go when the server stops: take it again.",
+            )
+        return snapshot
+
+    async def take(self, name: str, scope: tuple[str, ...]) -> Snapshot:
+        """One that has the name already is replaced."""
+        validate_name(name)
+        if name not in self._by_name and len(self._by_name) >= limits.SNAPSHOTS_MAX:
+            raise Failure(
+                Kind.CONFLICT, f"There are {limits.SNAPSHOTS_MAX} snapshots in memory, the most. Delete one first."
+            )
+        snapshot = await take(self._account, scope, name)
+        former = self._by_name.pop(name, None)
+        if former is not None:
+            former.release()
+        self._by_name[name] = snapshot
+        audit.record("snapshot.taken", name=name, scope="/".join(scope))
+        return snapshot
+
+    def forget(self, name: str) -> None:
+        self.find(name).release()
+        del self._by_name[name]
+        audit.record("snapshot.deleted", name=name)
+
+    def close(self) -> None:
+        for snapshot in self._by_name.values():
+            snapshot.release()
+        self._by_name = {}

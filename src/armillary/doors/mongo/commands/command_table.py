@@ -1,0 +1,267 @@
+"""The table of commands: what each is answered by, and what must hold before it runs. What is not in it does not exist;
+what is known and not offered is in it by name, so that the refusal says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.commands import (
+    capped,
+    collections,
+    diagnostics,
+    explain,
+    hello,
+    indexes,
+    profiler,
+    sharding,
+    statistics,
+    views,
+)
+from armillary.doors.mongo.reading import aggregation, cursors, find
+from armillary.doors.mongo.sessions import authentication, sessions, transactions
+from armillary.doors.mongo.writing import bulk_write, find_and_modify, writes
+from armillary.languages.mongo.distinct import distinct_values
+from armillary.languages.mongo.errors import refusal
+
+Run = Callable[[Call], Coroutine[Any, Any, Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    run: Run
+    note: str
+    is_open: bool = False  # to whoever has not authenticated
+    writes: bool = False
+    acts_on_others: bool = False  # on other clients' sessions, or on the server: not with a key that may only read
+    is_admin: bool = False  # on the admin database only
+    is_stable: bool = False  # of API version 1
+    is_retryable: bool = False
+    fields: frozenset[str] | None = None  # None: what else it says is not looked at, as tools send all sorts of things
+
+
+async def _not_offered(call: Call) -> Reply:
+    raise refusal(115, f"The command {call.name} is not supported.")
+
+
+async def _only_atlas(call: Call) -> Reply:
+    raise aggregation.only_atlas()
+
+
+async def _aggregate(call: Call) -> Reply:
+    if call.fields.flag("explain", False):
+        return await explain.of_aggregate(call, "queryPlanner")
+    return await aggregation.aggregate(call)
+
+
+def _check_reading(call: Call) -> None:
+    if "writeConcern" in call.body:
+        raise refusal(72, f"{call.name} does not support writeConcern")
+
+
+async def _find(call: Call) -> Reply:
+    _check_reading(call)
+    if views.find(call, call.collection()) is None:
+        return await find.find(call)
+    inner = views.as_aggregate(call, views.find_stages(call))
+    reply = await aggregation.aggregate(inner)
+    call.spend(inner.charge_ru)
+    return reply
+
+
+async def _count(call: Call) -> Reply:
+    _check_reading(call)
+    if views.find(call, call.collection()) is None:
+        return await find.count(call)
+    inner = views.as_aggregate(call, views.count_stages(call))
+    found = await aggregation.documents_of(inner)
+    call.spend(inner.charge_ru)
+    return {"n": found[0]["n"] if found else 0}
+
+
+async def _distinct(call: Call) -> Reply:
+    _check_reading(call)
+    if views.find(call, call.collection()) is None:
+        return await find.distinct(call)
+    inner = views.as_aggregate(call, [{"$match": call.fields.document("query", {})}])
+    values = distinct_values(await aggregation.documents_of(inner), call.fields.text("key"))
+    call.spend(inner.charge_ru)
+    return {"values": values}
+
+
+_NO_SCRIPTS: Final = Command(_not_offered, "needs a JavaScript engine; there is none")
+_OPERATING: Final = Command(_not_offered, "the control API is for operating the server", is_admin=True)
+_USERS: Final = Command(_not_offered, "the account's keys are the only users")
+_SEARCH_INDEXES: Final = Command(_only_atlas, "another service's", writes=True)
+
+_FIND_AND_MODIFY: Final = Command(
+    find_and_modify.find_and_modify,
+    "change one document and see it",
+    writes=True,
+    is_stable=True,
+    is_retryable=True,
+    fields=find_and_modify.FIELDS,
+)
+_COLLECTION_STATISTICS: Final = Command(collections.collection_statistics, "measures of a collection")
+_DATABASE_STATISTICS: Final = Command(collections.database_statistics, "measures of a database")
+_STATISTICS: Final = Command(statistics.last_request, "what the last command on this connection cost")
+_HELLO: Final = Command(hello.hello, "what a driver must know", is_open=True, is_stable=True)
+_BUILD: Final = Command(diagnostics.describe_build, "the version that is answered for", is_open=True)
+
+COMMANDS: Final[dict[str, Command]] = {
+    # First contact.
+    "hello": _HELLO,
+    "isMaster": _HELLO,
+    "ismaster": _HELLO,
+    "ping": Command(diagnostics.ping, "answers", is_open=True, is_stable=True),
+    "buildInfo": _BUILD,
+    "buildinfo": _BUILD,
+    "saslStart": Command(authentication.start, "the first step of authentication", is_open=True),
+    "saslContinue": Command(authentication.go_on, "a further step of authentication", is_open=True),
+    "getnonce": Command(authentication.get_nonce, "for the oldest form of authentication", is_open=True),
+    "authenticate": Command(authentication.authenticate, "refused: use SCRAM", is_open=True),
+    "logout": Command(authentication.log_out, "forget who this is", is_open=True),
+    "connectionStatus": Command(authentication.connection_status, "who this is", is_open=True),
+    "whatsmyuri": Command(diagnostics.whats_my_uri, "the client's own address", is_open=True),
+    # Cursors.
+    "getMore": Command(
+        cursors.get_more,
+        "the next documents of a cursor",
+        is_stable=True,
+        fields=frozenset("getMore collection batchSize term lastKnownCommittedOpTime".split()),
+    ),
+    "killCursors": Command(
+        cursors.kill_cursors, "close cursors", is_stable=True, fields=frozenset(("killCursors", "cursors"))
+    ),
+    # Documents.
+    "find": Command(_find, "documents that match", is_stable=True, fields=find.FIND_FIELDS),
+    "count": Command(_count, "how many documents match", is_stable=True, fields=find.COUNT_FIELDS),
+    "distinct": Command(_distinct, "the values of a field", fields=find.DISTINCT_FIELDS),
+    "aggregate": Command(_aggregate, "a pipeline", is_stable=True, fields=aggregation.FIELDS),
+    "explain": Command(explain.explain, "how a command would be answered", is_stable=True),
+    "insert": Command(
+        writes.insert, "new documents", writes=True, is_stable=True, is_retryable=True, fields=writes.INSERT_FIELDS
+    ),
+    "update": Command(
+        writes.update,
+        "changes of documents",
+        writes=True,
+        is_stable=True,
+        is_retryable=True,
+        fields=writes.UPDATE_FIELDS,
+    ),
+    "delete": Command(
+        writes.delete, "delete documents", writes=True, is_stable=True, is_retryable=True, fields=writes.DELETE_FIELDS
+    ),
+    "bulkWrite": Command(
+        bulk_write.bulk_write,
+        "statements of all kinds",
+        writes=True,
+        is_admin=True,
+        is_stable=True,
+        is_retryable=True,
+        fields=bulk_write.FIELDS,
+    ),
+    "findAndModify": _FIND_AND_MODIFY,
+    "findandmodify": _FIND_AND_MODIFY,
+    # Collections and databases.
+    "create": Command(
+        collections.create, "a new collection", writes=True, is_stable=True, fields=collections.CREATE_FIELDS
+    ),
+    "drop": Command(collections.drop, "delete a collection", writes=True, is_stable=True, fields=frozenset(("drop",))),
+    "dropDatabase": Command(
+        collections.drop_database,
+        "delete a database",
+        writes=True,
+        is_stable=True,
+        fields=frozenset(("dropDatabase",)),
+    ),
+    "listCollections": Command(collections.list_collections, "the collections of a database", is_stable=True),
+    "listDatabases": Command(collections.list_databases, "all databases", is_stable=True),
+    "collStats": _COLLECTION_STATISTICS,
+    "collstats": _COLLECTION_STATISTICS,
+    "dbStats": _DATABASE_STATISTICS,
+    "dbstats": _DATABASE_STATISTICS,
+    "dataSize": Command(collections.measured_size, "the size of a collection"),
+    "validate": Command(collections.validate, "what there is of a collection"),
+    "createIndexes": Command(
+        indexes.create_indexes, "new indexes", writes=True, is_stable=True, fields=indexes.CREATE_FIELDS
+    ),
+    "listIndexes": Command(indexes.list_indexes, "the indexes of a collection", is_stable=True),
+    "dropIndexes": Command(
+        indexes.drop_indexes,
+        "delete indexes",
+        writes=True,
+        is_stable=True,
+        fields=frozenset(("dropIndexes", "index")),
+    ),
+    "reIndex": Command(indexes.rebuild_indexes, "nothing to do: indexes are kept with the documents", writes=True),
+    "collMod": Command(
+        indexes.modify_collection, "change options", writes=True, is_stable=True, fields=indexes.MODIFY_FIELDS
+    ),
+    "renameCollection": Command(
+        collections.rename,
+        "another name",
+        writes=True,
+        is_admin=True,
+        fields=frozenset(("renameCollection", "to", "dropTarget", "stayTemp")),
+    ),
+    "convertToCapped": Command(capped.convert, "a collection that keeps its newest documents", writes=True),
+    "cloneCollectionAsCapped": Command(capped.clone, "the same under another name", writes=True),
+    # The service's own.
+    "shardCollection": Command(sharding.shard_collection, "spread a collection by a key", writes=True),
+    "enableSharding": Command(sharding.enable_sharding, "a database whose collections can be sharded", writes=True),
+    "customAction": Command(sharding.custom_action, "collections and databases with throughput", writes=True),
+    "getLastRequestStatistics": _STATISTICS,
+    "GetLastRequestStatistics": _STATISTICS,
+    # Sessions.
+    "startSession": Command(sessions.start_session, "a new session"),
+    "refreshSessions": Command(sessions.refresh_sessions, "keep sessions from ending", is_stable=True),
+    "endSessions": Command(sessions.end_sessions, "end sessions", is_stable=True),
+    "killSessions": Command(sessions.kill_sessions, "end sessions and what they run", is_stable=True),
+    "killAllSessions": Command(sessions.kill_all_sessions, "end all sessions", acts_on_others=True),
+    "commitTransaction": Command(transactions.commit, "do it all", writes=True, is_admin=True, is_stable=True),
+    "abortTransaction": Command(transactions.abort, "do nothing of it", is_admin=True, is_stable=True),
+    # What tools ask.
+    "hostInfo": Command(diagnostics.describe_host, "the machine"),
+    "serverStatus": Command(diagnostics.server_status, "the server at work"),
+    "getCmdLineOpts": Command(diagnostics.get_command_line, "how the server was started"),
+    "getLog": Command(diagnostics.get_log, "lines of the log; there are none here"),
+    "getParameter": Command(diagnostics.get_parameter, "parameters of the server"),
+    "features": Command(diagnostics.features, "what old shells ask"),
+    "top": Command(diagnostics.top, "time spent in collections"),
+    "currentOp": Command(diagnostics.current_operations, "commands that run now"),
+    "killOp": Command(diagnostics.kill_operation, "end a command that runs", writes=True, is_admin=True),
+    "listCommands": Command(diagnostics.list_commands, "this table", is_open=True),
+    "replSetGetStatus": Command(diagnostics.replica_set_status, "the one member of the set"),
+    "replSetGetConfig": Command(diagnostics.replica_set_config, "how the set was made", is_admin=True),
+    "getDefaultRWConcern": Command(diagnostics.default_concerns, "what is meant without saying", is_admin=True),
+    "planCacheClear": Command(diagnostics.forget_plans, "nothing to do: no plans are kept"),
+    "rolesInfo": Command(diagnostics.describe_roles, "the one role"),
+    "fsync": Command(diagnostics.sync, "nothing to do: what is answered is durable", is_admin=True),
+    "profile": Command(profiler.profile, "what is noted of commands", fields=profiler.FIELDS),
+    "usersInfo": Command(diagnostics.describe_user, "the one user"),
+    "configureFailPoint": Command(
+        diagnostics.configure_fail_point, "for tests of drivers", is_admin=True, acts_on_others=True
+    ),
+    # Known, and not offered.
+    "createSearchIndexes": _SEARCH_INDEXES,
+    "updateSearchIndex": _SEARCH_INDEXES,
+    "dropSearchIndex": _SEARCH_INDEXES,
+    "compact": _OPERATING,
+    "setParameter": _OPERATING,
+    "setDefaultRWConcern": _OPERATING,
+    "logRotate": _OPERATING,
+    "dbHash": _OPERATING,
+    "createUser": _USERS,
+    "updateUser": _USERS,
+    "dropUser": _USERS,
+    "createRole": _USERS,
+    "mapReduce": _NO_SCRIPTS,
+    "mapreduce": _NO_SCRIPTS,
+    "eval": _NO_SCRIPTS,
+    "$eval": _NO_SCRIPTS,
+}

@@ -1,0 +1,261 @@
+"""What shells and tools ask about the server itself. The answers are real where there is something to tell, and as
+short as tools bear it where there is not.
+"""
+
+from __future__ import annotations
+
+import platform
+import resource
+from typing import Any, Final
+
+from bson.datetime_ms import DatetimeMS
+from bson.int64 import Int64
+
+from armillary import __version__, limits
+from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.commands import fail_points
+from armillary.doors.mongo.commands.hello import SET_NAME
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson.bson_values import Document
+
+ENGINE: Final = "armillary"
+_WARNINGS: Final = ("global", "startupWarnings")
+
+
+def version_text(call: Call) -> str:
+    return f"{call.door.settings.version}.0"
+
+
+async def ping(call: Call) -> Reply:
+    return {}
+
+
+async def describe_build(call: Call) -> Reply:
+    version = version_text(call)
+    return {
+        "version": version,
+        "gitVersion": f"armillary-{__version__}",
+        "modules": [],
+        "allocator": "system",
+        "javascriptEngine": "none",
+        "sysInfo": "deprecated",
+        "versionArray": [*(int(part) for part in version.split(".")), 0],
+        "openssl": {"running": "present"},
+        "buildEnvironment": {"distarch": platform.machine(), "target_os": platform.system().lower()},
+        "bits": 64,
+        "debug": False,
+        "maxBsonObjectSize": limits.MONGO_DOCUMENT_BYTES_MAX,
+        "storageEngines": [ENGINE],
+    }
+
+
+async def describe_host(call: Call) -> Reply:
+    return {
+        "system": {
+            "currentTime": DatetimeMS(int(call.clock.now_s() * 1000)),
+            "hostname": call.door.address_of(call.client),
+            "cpuAddrSize": 64,
+            "cpuArch": platform.machine(),
+            "numaEnabled": False,
+        },
+        "os": {"type": platform.system(), "name": platform.system(), "version": platform.release()},
+        "extra": {},
+    }
+
+
+async def server_status(call: Call) -> Reply:
+    door = call.door
+    uptime_s = door.uptime_s
+    return {
+        "host": door.address_of(call.client),
+        "version": version_text(call),
+        "process": "armillary",
+        "pid": Int64(0),
+        "uptime": float(int(uptime_s)),
+        "uptimeMillis": Int64(int(uptime_s * 1000)),
+        "uptimeEstimate": Int64(int(uptime_s)),
+        "localTime": DatetimeMS(int(call.clock.now_s() * 1000)),
+        "connections": {
+            "current": door.connection_count,
+            "available": max(0, limits.CONNECTIONS_MAX - door.connection_count),
+            "totalCreated": Int64(door.connections_total),
+            "active": door.running_count,
+        },
+        "globalLock": {
+            "totalTime": Int64(int(uptime_s * 1_000_000)),
+            "currentQueue": {"total": 0, "readers": 0, "writers": 0},
+            "activeClients": {"total": door.running_count, "readers": door.running_count, "writers": 0},
+        },
+        "mem": {"bits": 64, "resident": _resident_mb(), "supported": True},
+        "network": {"numRequests": Int64(door.command_total)},
+        "opcounters": {name: Int64(door.counted(name)) for name in ("insert", "query", "update", "delete")}
+        | {"getmore": Int64(door.counted("getMore")), "command": Int64(door.command_total)},
+        "logicalSessionRecordCache": {"activeSessionsCount": sum(map(len, door.all_sessions))},
+        "metrics": {"cursor": {"open": {"total": Int64(len(door.cursors))}}},
+        "repl": {
+            "setName": SET_NAME,
+            "isWritablePrimary": True,
+            "ismaster": True,
+            "secondary": False,
+            "hosts": [door.address_of(call.client)],
+            "me": door.address_of(call.client),
+        },
+        "storageEngine": {"name": ENGINE, "supportsCommittedReads": True, "persistent": True},
+        "transactions": {"currentOpen": Int64(door.open_transaction_count)},
+    }
+
+
+def _resident_mb() -> int:
+    """At its highest, which is what there is everywhere."""
+    unit = limits.MB if platform.system() == "Darwin" else limits.KB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
+
+
+async def get_command_line(call: Call) -> Reply:
+    return {"argv": ["armillary", "serve"], "parsed": {}}
+
+
+async def get_log(call: Call) -> Reply:
+    wanted = call.body.get("getLog")
+    if wanted == "*":
+        return {"names": list(_WARNINGS)}
+    if wanted not in _WARNINGS:
+        raise refusal(96, f"No log named '{str(wanted)[:64]}'")
+    return {"totalLinesWritten": 0, "log": []}
+
+
+def _parameters(call: Call) -> Document:
+    return {
+        "featureCompatibilityVersion": {"version": call.door.settings.version},
+        "enableTestCommands": call.door.settings.has_test_commands,
+        "authenticationMechanisms": ["SCRAM-SHA-1", "SCRAM-SHA-256"],
+        "maxBSONDepth": 200,
+        "cursorTimeoutMillis": Int64(limits.MONGO_CURSOR_SECONDS * 1000),
+        "localLogicalSessionTimeoutMinutes": limits.MONGO_SESSION_SECONDS // 60,
+        "transactionLifetimeLimitSeconds": int(call.door.settings.transaction_s),
+        "requireApiVersion": False,
+        "quiet": False,
+    }
+
+
+async def get_parameter(call: Call) -> Reply:
+    wanted = call.body.get("getParameter")
+    known = _parameters(call)
+    if wanted == "*" or (isinstance(wanted, dict) and wanted.get("allParameters")):
+        return known
+    found = {name: value for name, value in known.items() if name in call.body}
+    if not found:
+        raise refusal(72, "no option found to get")
+    return found
+
+
+async def whats_my_uri(call: Call) -> Reply:
+    host, port = call.client.remote
+    return {"you": f"{host}:{port}"}
+
+
+async def features(call: Call) -> Reply:
+    return {"oidMachine": 0}
+
+
+async def top(call: Call) -> Reply:
+    return {"totals": {"note": "all times in microseconds"}}
+
+
+async def current_operations(call: Call) -> Reply:
+    """Commands that run now."""
+    return {"inprog": call.door.running_commands(call)}
+
+
+async def kill_operation(call: Call) -> Reply:
+    call.door.kill(call.fields.number("op", 0))
+    return {"info": "attempting to kill op"}
+
+
+async def list_commands(call: Call) -> Reply:
+    from armillary.doors.mongo.commands.command_table import COMMANDS
+
+    shown: dict[str, Any] = {}
+    for name in sorted(COMMANDS):
+        command = COMMANDS[name]
+        shown[name] = {
+            "help": command.note,
+            "requiresAuth": not command.is_open,
+            "secondaryOk": not command.writes,
+            "adminOnly": command.is_admin,
+        }
+    return {"commands": shown}
+
+
+async def replica_set_status(call: Call) -> Reply:
+    now = DatetimeMS(int(call.clock.now_s() * 1000))
+    member = {
+        "_id": 0,
+        "name": call.door.address_of(call.client),
+        "health": 1.0,
+        "state": 1,
+        "stateStr": "PRIMARY",
+        "uptime": int(call.door.uptime_s),
+        "optime": {"ts": call.door.cluster_time.now, "t": Int64(1)},
+        "optimeDate": now,
+        "self": True,
+    }
+    return {"set": SET_NAME, "date": now, "myState": 1, "term": Int64(1), "members": [member]}
+
+
+async def replica_set_config(call: Call) -> Reply:
+    member = {"_id": 0, "host": call.door.address_of(call.client), "arbiterOnly": False, "hidden": False}
+    member |= {"priority": 1, "votes": 1, "buildIndexes": True, "tags": {}, "secondaryDelaySecs": Int64(0)}
+    return {"config": {"_id": SET_NAME, "version": 1, "term": 1, "protocolVersion": Int64(1), "members": [member]}}
+
+
+async def default_concerns(call: Call) -> Reply:
+    """There is one copy, and it is durable before it is answered."""
+    return {
+        "defaultReadConcern": {"level": "local"},
+        "defaultWriteConcern": {"w": "majority", "wtimeout": 0},
+        "defaultWriteConcernSource": "implicit",
+        "defaultReadConcernSource": "implicit",
+        "localUpdateWallClockTime": DatetimeMS(int(call.clock.now_s() * 1000)),
+    }
+
+
+async def forget_plans(call: Call) -> Reply:
+    """Nothing to do: how a filter is answered is worked out each time."""
+    return {}
+
+
+async def describe_roles(call: Call) -> Reply:
+    """The one role, of the one user."""
+    wanted = call.body["rolesInfo"]
+    role = {"role": "root", "db": "admin", "isBuiltin": True, "roles": [], "inheritedRoles": []}
+    given = wanted.get("role") if isinstance(wanted, dict) else wanted
+    return {"roles": [role] if given in (1, "root") else []}
+
+
+async def sync(call: Call) -> Reply:
+    """Everything that was answered is durable already."""
+    if call.fields.flag("lock", False):
+        raise refusal(115, "fsync with lock is not supported.")
+    return {"numFiles": 1}
+
+
+async def describe_user(call: Call) -> Reply:
+    name = call.account.settings.name
+    return {
+        "users": [
+            {
+                "_id": f"admin.{name}",
+                "user": name,
+                "db": "admin",
+                "roles": [{"role": "root", "db": "admin"}],
+                "mechanisms": ["SCRAM-SHA-1", "SCRAM-SHA-256"],
+            }
+        ]
+    }
+
+
+async def configure_fail_point(call: Call) -> Reply:
+    if not call.door.settings.has_test_commands:
+        raise refusal(59, "no such command: 'configureFailPoint'")
+    return fail_points.configure(call)

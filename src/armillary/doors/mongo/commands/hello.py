@@ -1,0 +1,117 @@
+"""hello and its older names: what a driver must know to talk to this server, as a replica set of one that is primary.
+
+The addresses told are those that clients will use from then on, so they are the one that was reached, unless a
+setting says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bson.datetime_ms import DatetimeMS
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from armillary import limits
+from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.sessions import authentication
+from armillary.doors.mongo.wire import compression
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson.bson_values import Document, encode
+
+SET_NAME: Final = "globaldb"  # the service's
+_ELECTION: Final = ObjectId("7fffffff0000000000000001")
+# Release to wire version. 8.0 obliges to bulkWrite and to `sort` of updates.
+WIRE_VERSIONS: Final = {"4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25}
+
+
+async def hello(call: Call) -> Reply:
+    body, client = call.body, call.client
+    is_new_style = call.name == "hello"
+    _note_metadata(call)
+    await _hold(call)
+    host = call.door.address_of(client)
+    now = DatetimeMS(int(call.clock.now_s() * 1000))
+    written = {"ts": call.door.cluster_time.now, "t": Int64(1)}
+    answer: Document = {}
+    if body.get("helloOk"):
+        answer["helloOk"] = True
+    answer["isWritablePrimary" if is_new_style else "ismaster"] = True
+    answer |= {
+        "topologyVersion": topology_of(call),
+        "hosts": [host],
+        "setName": SET_NAME,
+        "setVersion": 1,
+        "secondary": False,
+        "primary": host,
+        "me": host,
+        "electionId": _ELECTION,
+        "lastWrite": {
+            "opTime": written,
+            "lastWriteDate": now,
+            "majorityOpTime": written,
+            "majorityWriteDate": now,
+        },
+        "maxBsonObjectSize": limits.MONGO_DOCUMENT_BYTES_MAX,
+        "maxMessageSizeBytes": limits.MONGO_MESSAGE_BYTES_MAX,
+        "maxWriteBatchSize": limits.MONGO_BATCH_OPERATIONS_MAX,
+        "localTime": now,
+        "logicalSessionTimeoutMinutes": limits.MONGO_SESSION_SECONDS // 60,
+        "connectionId": client.id,
+        "minWireVersion": 0,
+        "maxWireVersion": WIRE_VERSIONS[call.door.settings.version],
+        "readOnly": False,
+    }
+    if client.compressors:
+        answer["compression"] = client.compressors
+    user = body.get("saslSupportedMechs")
+    if isinstance(user, str):
+        answer["saslSupportedMechs"] = call.door.authenticator.mechanisms_of(user)
+    begun = await authentication.speculate(call, body.get("speculativeAuthenticate"))
+    if begun is not None:
+        answer["speculativeAuthenticate"] = begun
+    return answer
+
+
+def _note_metadata(call: Call) -> None:
+    client = call.client
+    told = call.body.get("client")
+    if told is not None:
+        if client.has_metadata:
+            raise refusal(186, "The client metadata document may only be sent in the first hello")
+        if not isinstance(told, dict):
+            raise refusal(14, "The client metadata document is no document")
+        if len(encode(told)) > limits.MONGO_METADATA_BYTES_MAX:
+            most = limits.MONGO_METADATA_BYTES_MAX
+            raise refusal(187, f"The client metadata document must be less then or equal to {most} bytes")
+        client.has_metadata = True
+        client.app_name = application_in(told)
+    wanted = call.body.get("compression")
+    if isinstance(wanted, list):
+        client.compressors = compression.agreed(wanted)
+
+
+def application_in(told: Any) -> str:
+    """The name of the application that a client's metadata gives."""
+    application = told.get("application") if isinstance(told, dict) else None
+    name = application.get("name") if isinstance(application, dict) else None
+    return name[:128] if isinstance(name, str) else ""
+
+
+async def _hold(call: Call) -> None:
+    """A client that knows the topology waits for a change of it. There is none while this server runs."""
+    known, wait_ms = call.body.get("topologyVersion"), call.fields.whole("maxAwaitTimeMS", low=0)
+    if known is None:
+        if wait_ms is not None:
+            raise refusal(31368, "A request with a 'maxAwaitTimeMS' must include a 'topologyVersion'")
+        return
+    if wait_ms is None:
+        raise refusal(31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'")
+    if not isinstance(known, dict):
+        raise refusal(14, "BSON field 'hello.topologyVersion' is the wrong type, expected type 'object'")
+    if known == topology_of(call):
+        await call.client.pause(min(wait_ms / 1000, limits.MONGO_HELLO_SECONDS_MAX))
+
+
+def topology_of(call: Call) -> dict[str, Any]:
+    return {"processId": call.door.process_id, "counter": Int64(1)}

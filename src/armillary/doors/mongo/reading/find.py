@@ -1,0 +1,266 @@
+"""find, count and distinct."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from armillary import limits
+from armillary.account.collections import document_operations
+from armillary.account.container import Container
+from armillary.doors.mongo import namespaces
+from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.commands import short_commands
+from armillary.doors.mongo.reading import compiled, hints, matching_documents, showing, tailing
+from armillary.doors.mongo.reading.cursors import Cursor, ListedSource, PagedSource, first_batch
+from armillary.doors.mongo.reading.targets import target_of
+from armillary.doors.mongo.wire.answers import cursor_reply
+from armillary.languages.mongo.collation import Collation
+from armillary.languages.mongo.distinct import DistinctValues
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.filters.matching import Matcher
+from armillary.languages.mongo.projection import compile_projection
+from armillary.languages.mongo.sorting import Sort, compile_sort
+from armillary.model.bson.bson_values import Document, encode, order_key
+from armillary.model.keys import NO_KEY
+
+FIND_FIELDS: Final = frozenset(
+    "find filter sort projection hint skip limit batchSize singleBatch comment max min returnKey showRecordId tailable "
+    "awaitData noCursorTimeout oplogReplay allowPartialResults collation allowDiskUse let term readOnce "
+    "allowSpeculativeMajorityRead requestResumeToken".split()
+)
+_NOT_OFFERED: Final = ("requestResumeToken", "readOnce")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A find, compiled."""
+
+    given: Document
+    matcher: Matcher
+    collation: Collation | None
+    sort: Sort | None
+    skip: int
+    limit: int  # 0: none
+    project: Callable[[Document], Document] | None
+    returns_keys: bool = False  # of the index that is used, in place of documents
+    shows_numbers: bool = False  # that documents are stored under
+
+    @property
+    def most(self) -> int | None:
+        return self.skip + self.limit if self.limit else None
+
+
+async def find(call: Call) -> Reply:
+    collection = call.collection()
+    fields = call.fields
+    container = namespaces.find(call, collection)
+    namespace = f"{call.database}.{collection}"
+    batch_size = fields.whole("batchSize", low=0)
+    fast = await _point(call, container, namespace)
+    if fast is not None:
+        return fast
+    is_tailable = fields.flag("tailable", False)
+    if fields.flag("awaitData", False) and not is_tailable:
+        raise refusal(9, "Cannot set 'awaitData' without also setting 'tailable'")
+    query = query_of(call, container)
+    if container is None:
+        return cursor_reply([], cursor_id=0, namespace=namespace, is_first=True, time=call.past_time)
+    if is_tailable:
+        return await tailing.find(call, container, namespace, query)
+    source = PagedSource(rows(call, container, query))
+    cursor = Cursor(source, namespace, call)
+    cursor.left = query.limit or None
+    cursor.never_expires = fields.flag("noCursorTimeout", False)
+    is_single = fields.flag("singleBatch", False)
+    return await first_batch(call, cursor, batch_size=batch_size, is_single=is_single)
+
+
+_PLAIN: Final = frozenset(
+    "find filter limit singleBatch batchSize lsid $db $clusterTime $readPreference txnNumber readConcern maxTimeMS "
+    "comment apiVersion".split()
+)
+
+
+async def _point(call: Call, container: Container | None, namespace: str) -> Reply | None:
+    """The commonest: one document by its `_id` and shard key, and nothing else is wanted of it."""
+    body = call.body
+    given = body.get("filter")
+    if container is None or type(given) is not dict or len(given) > 4 or "_id" not in given:
+        return None
+    if not body.keys() <= _PLAIN or call.transaction is not None or call.past is not None or body.get("batchSize") == 0:
+        return None
+    if "collation" in namespaces.options_of(container):
+        return None
+    target = target_of(container, given, has_collation=False)
+    if not target.is_point or not target.is_whole:
+        return None
+    found = await document_operations.find(container, target.key or NO_KEY, target.id_value)
+    call.spend(found.charge_ru)
+    documents = [found.document] if found.document is not None else []
+    return cursor_reply(documents, cursor_id=0, namespace=namespace, is_first=True)
+
+
+def query_of(call: Call, container: Container | None) -> Query:
+    fields = call.fields
+    for name in _NOT_OFFERED:
+        if call.body.get(name):
+            raise refusal(115, f"find with '{name}' is not supported.")
+    given = fields.document("filter", {})
+    own = namespaces.options_of(container).get("collation") if container is not None else None
+    collation = compiled.collation_of(fields.optional_document("collation"), own)
+    shown = fields.document("projection", {})
+    has_context = bool(shown) or collation is not None or "let" in call.body
+    context = compiled.context_of(call, compiled.let_of(call), collation) if has_context else None
+    matcher = compiled.matcher_of(
+        given,
+        call,
+        context,
+        has_collation=collation is not None or "let" in call.body,
+        text_index=hints.text_index(container),
+    )
+    order = fields.document("sort", {})
+    sort = compile_sort(order, collation, matcher.text) if order else None
+    hinted = hints.check(container, call.body.get("hint"))
+    if hinted is not None and sort is not None and sort.natural:
+        raise refusal(2, "sort $natural cannot be combined with a hint of an index")
+    if sort is None:
+        sort = hints.natural_order(call.body.get("hint"))
+    if sort is None and hinted is not None and matcher.near is None:
+        sort = hints.order_of(hinted, collation)  # whoever names an index gets documents in its order
+    matcher = hints.hinted(hints.bounded(call, matcher, hinted), hinted)
+    hints.check_near(container, matcher)
+    project = compile_projection(shown, context, matcher) if context is not None and shown else None
+    skip = fields.number("skip", 0)
+    limit = fields.number("limit", 0)
+    returns_keys, shows_numbers = fields.flag("returnKey", False), fields.flag("showRecordId", False)
+    return Query(given, matcher, collation, sort, skip, limit, project, returns_keys, shows_numbers)
+
+
+async def rows(call: Call, container: Container, query: Query) -> AsyncIterator[list[bytes]]:
+    """The documents of a find, encoded, page by page."""
+    if query.returns_keys or query.shows_numbers:
+        async for shown in showing.rows(call, container, query, found_pages(call, container, query)):
+            yield shown
+        return
+    async for page in found_pages(call, container, query):
+        project = query.project
+        if project is None:
+            yield [found.encoded for found in page]
+        else:
+            size_bytes = len(page[0].encoded) if len(page) == 1 else limits.MONGO_DOCUMENT_BYTES_MAX
+            yield await short_commands.apart(partial(_shown, project, page), size_bytes, call)
+
+
+def _shown(project: Callable[[Document], Document], page: list[matching_documents.Found]) -> list[bytes]:
+    return [encode(project(found.document)) for found in page]
+
+
+async def found_pages(call: Call, container: Container, query: Query) -> AsyncIterator[list[matching_documents.Found]]:
+    """Sorted, skipped and limited, but whole."""
+    wanted = matching_documents.wanted(
+        container, query.given, query.matcher, has_collation=query.collation is not None, most=query.most
+    )
+    sort = query.sort
+    if sort is not None and sort.fields:
+        source = matching_documents.ordered(call, container, wanted, sort, most=query.most)
+    elif sort is not None and sort.natural < 0:
+        source = matching_documents.newest_first(call, container, wanted)
+    elif query.matcher.near is not None:
+        source = matching_documents.near_first(call, container, wanted, most=query.most)
+    else:
+        source = matching_documents.some(call, container, wanted)
+    skip, left = query.skip, query.limit or None
+    async for page in source:
+        if skip:
+            page, skip = page[skip:], max(0, skip - len(page))
+        if left is not None:
+            page = page[:left]
+            left -= len(page)
+        if page:
+            yield page
+        if left == 0:
+            return
+
+
+# count.
+
+
+async def count(call: Call) -> Reply:
+    collection = call.collection()
+    fields = call.fields
+    given = fields.document("query", {})
+    limit = fields.number("limit", 0, low=-(1 << 62))
+    skip = fields.number("skip", 0)
+    container = namespaces.find(call, collection)
+    collation = compiled.collation_of(
+        fields.optional_document("collation"),
+        namespaces.options_of(container).get("collation") if container is not None else None,
+    )
+    matcher = compiled.matcher_of(
+        given,
+        call,
+        compiled.context_of(call, None, collation),
+        has_collation=collation is not None,
+        text_index=hints.text_index(container),
+    )
+    matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
+    if container is None:
+        return {"n": 0}
+    total = 0
+    most = skip + abs(limit) if limit else None
+    if not given and matcher.hint is None and "defaultTtl" not in container.record.body:
+        total = sum(partition.head.item_count for partition in container.partitions.values())
+        call.spend(1.0)
+    else:
+        wanted = matching_documents.wanted(container, given, matcher, has_collation=collation is not None, most=most)
+        async for page in matching_documents.pages(call, container, wanted):
+            total += len(page)
+    total = max(0, total - skip)
+    return {"n": min(total, abs(limit)) if limit else total}
+
+
+# distinct.
+
+COUNT_FIELDS: Final = frozenset("count query limit skip hint collation fields comment".split())
+DISTINCT_FIELDS: Final = frozenset("distinct key query collation hint comment".split())
+
+
+async def distinct(call: Call) -> Reply:
+    collection = call.collection()
+    fields = call.fields
+    path = fields.text("key")
+    if not path or "\x00" in path:
+        raise refusal(2, "The key of distinct is a path")
+    given = fields.document("query", {})
+    container = namespaces.find(call, collection)
+    collation = compiled.collation_of(
+        fields.optional_document("collation"),
+        namespaces.options_of(container).get("collation") if container is not None else None,
+    )
+    matcher = compiled.matcher_of(
+        given, call, compiled.context_of(call, None, collation), has_collation=collation is not None
+    )
+    matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
+    if container is None:
+        return {"values": []}
+    values = DistinctValues(path, collation)
+    wanted = matching_documents.wanted(container, given, matcher, has_collation=collation is not None)
+    # The order of documents is that of one partition after the other: nothing to tell equal values apart by.
+    is_spread = len(container.partitions) > 1
+    async for page in matching_documents.pages(call, container, wanted):
+        for found in page:
+            values.add(found.document, order_key(found.document["_id"]) if is_spread else None)
+    reply: dict[str, Any] = {"values": values.values}
+    if len(encode(reply)) > limits.MONGO_REPLY_BYTES_MAX:
+        raise refusal(96, "distinct too big, 16mb cap")
+    if call.past_time is not None:
+        reply["atClusterTime"] = call.past_time
+    return reply
+
+
+def listed(call: Call, documents: list[Document], namespace: str) -> Cursor:
+    """A cursor over documents that are all there, as lists of collections and indexes are."""
+    return Cursor(ListedSource([encode(each) for each in documents]), namespace, call)

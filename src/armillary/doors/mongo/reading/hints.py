@@ -1,0 +1,138 @@
+"""What commands say about indexes: a hint must name one, and `$text` and `$geoNear` need one."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from armillary.account.catalog.container_rules import INDEXES
+from armillary.account.collections import indexes
+from armillary.account.container import Container
+from armillary.doors.mongo.call import Call
+from armillary.languages.mongo.collation import Collation
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.filters.matching import Matcher
+from armillary.languages.mongo.filters.text import TextIndex, text_index_of
+from armillary.languages.mongo.filters.value_types import whole_number
+from armillary.languages.mongo.indexes.index_definitions import is_identical_key
+from armillary.languages.mongo.sorting import Sort, compile_sort
+from armillary.model.bson.bson_values import Document, is_number
+
+# What definitions say about words, and the entries that say so: those of a record are replaced, never changed.
+_text_indexes: Final[WeakKeyDictionary[Container, tuple[Any, TextIndex | None]]] = WeakKeyDictionary()
+
+
+def check(container: Container | None, hint: Any) -> Document | None:
+    """The index that is meant; None: none in particular."""
+    if hint is None or hint in ("", {}):
+        return None
+    if not isinstance(hint, str | dict):
+        raise refusal(9, "Hint must be a string or an object")
+    if isinstance(hint, dict) and "$natural" in hint:
+        if len(hint) > 1:
+            raise refusal(2, "$natural hint may not be combined with other fields")
+        if whole_number(hint["$natural"]) not in (1, -1):
+            raise refusal(2, "$natural hint cannot be set to a value other than -1 or 1.")
+        return None
+    if container is None:
+        return None
+    for each in indexes.definitions(container):
+        if each["name"] == hint if isinstance(hint, str) else is_identical_key(each["key"], hint):
+            return each
+    raise refusal(2, "planner returned error :: caused by :: hint provided does not correspond to an existing index")
+
+
+def hinted(matcher: Matcher, definition: Document | None) -> Matcher:
+    """What matches, read through the index that is meant."""
+    if definition is None:
+        return matcher
+    found = copy(matcher)
+    found.hint = definition["name"]
+    return found
+
+
+def check_near(container: Container | None, matcher: Matcher) -> None:
+    """Distances are measured off an index."""
+    if matcher.near is None or container is None:
+        return
+    for each in indexes.definitions(container):
+        if each["key"].get(matcher.near.path) == "2dsphere":
+            return
+    raise refusal(291, "error processing query: planner returned error: unable to find index for $geoNear query")
+
+
+def natural_order(hint: Any) -> Sort | None:
+    """`{$natural: ±1}`: as documents are stored, or the other way."""
+    return compile_sort(hint) if isinstance(hint, dict) and "$natural" in hint else None
+
+
+def order_of(definition: Document, collation: Collation | None) -> Sort | None:
+    """The order that an index has, if it holds every document by the values of fields."""
+    is_plain = all(is_number(kind) for kind in definition["key"].values()) and "$**" not in "".join(definition["key"])
+    if not is_plain or "sparse" in definition or "partialFilterExpression" in definition:
+        return None
+    return compile_sort(definition["key"], collation)
+
+
+def bounded(call: Call, matcher: Matcher, hinted: Document | None) -> Matcher:
+    """`min` and `max`: documents from one key of an index to before another."""
+    least, most = call.fields.document("min", {}), call.fields.document("max", {})
+    if not least and not most:
+        return matcher
+    if hinted is None:
+        raise refusal(51173, "A hint must be given with min and max")
+    order = order_of(hinted, None)
+    if order is None:
+        raise refusal(51174, f"min and max need an index of fields, which '{hinted['name']}' is not")
+    if least and most and list(least) != list(most):
+        raise refusal(51176, "min and max must have the same field names, in the same order")
+    for given in (least, most):
+        if given and list(given) != list(hinted["key"]):
+            raise refusal(51174, "min and max must name the fields of the hinted index, in its order")
+    key, matches = order.key, matcher.matches
+    low = key(_nested(least)) if least else None
+    high = key(_nested(most)) if most else None
+    if low is not None and high is not None and not low < high:
+        raise refusal(51175, "max must be greater than min")
+
+    def between(document: Document) -> bool:
+        place = key(document)
+        return (low is None or not place < low) and (high is None or place < high) and matches(document)
+
+    found = copy(matcher)
+    found.matches = between
+    return found
+
+
+def _nested(values: Document) -> Document:
+    document: Document = {}
+    for path, value in values.items():
+        *above, last = path.split(".")
+        place = document
+        for part in above:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return document
+
+
+def text_index(container: Container | None) -> TextIndex | None:
+    if container is None:
+        return None
+    entries = container.record.state.get(INDEXES)
+    kept = _text_indexes.get(container)
+    if kept is not None and kept[0] is entries:
+        return kept[1]
+    every = [text_index_of(each) for each in indexes.definitions(container)]
+    found = next((each for each in every if each is not None), None)
+    _text_indexes[container] = entries, found
+    return found
+
+
+def geo_paths(container: Container | None) -> tuple[str, ...]:
+    """Where the places are that indexes are of."""
+    if container is None:
+        return ()
+    return tuple(
+        [path for each in indexes.definitions(container) for path, kind in each["key"].items() if kind == "2dsphere"]
+    )

@@ -1,0 +1,282 @@
+"""Documents of a collection that match a filter, page by page: from one document to all partitions, in the order they
+are stored or in the order asked for. Charges are the command's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from armillary import limits, work
+from armillary.account.collections import document_operations, tailing
+from armillary.account.container import Container
+from armillary.account.queries import item_pages
+from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.queries.sorted_reading import SortedReading, has_order
+from armillary.doors.mongo.call import Call
+from armillary.doors.mongo.commands import short_commands
+from armillary.doors.mongo.namespaces import shard_fields
+from armillary.doors.mongo.reading.targets import Target, target_of
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.filters.matching import Matcher
+from armillary.languages.mongo.indexes.key_conditions import usable_condition
+from armillary.languages.mongo.sorting import Sort
+from armillary.model.bson.bson_values import Document, decode
+from armillary.model.documents import BSON, bson_form
+from armillary.model.keys import NO_KEY
+from armillary.model.sorting import sorted_values
+from armillary.query.access.access_path import Counters
+from armillary.query.access.field_order import field_of_stretch, field_ordering
+from armillary.query.conditions import ALL, Condition, both, through
+from armillary.query.selection import Selection, Stage
+
+_PAGE_ITEMS = 1000
+_ROW_BYTES = 200  # of a document's place in a sort, beside its bytes
+_TEXT = b"mongo"  # what the continuations of our own pages are bound to
+
+
+class Found:
+    """A document as it is stored, decoded when somebody wants to look at it."""
+
+    __slots__ = ("_document", "encoded")
+
+    def __init__(self, encoded: bytes, document: Document | None = None) -> None:
+        self.encoded = encoded
+        self._document = document
+
+    @property
+    def document(self) -> Document:
+        if self._document is None:
+            self._document = decode(self.encoded)
+        return self._document
+
+
+class Wanted(NamedTuple):
+    """What is read of a collection."""
+
+    given: Document
+    matcher: Matcher
+    target: Target
+    condition: Condition = ALL
+    most: int | None = None  # no more than so many will be taken
+    page_items: int = _PAGE_ITEMS  # to be read at a time
+    names: frozenset[str] | None = None  # of the fields that somebody looks at; None: all
+
+
+def wanted(
+    container: Container, given: Document, matcher: Matcher, *, has_collation: bool = False, most: int | None = None
+) -> Wanted:
+    target = target_of(container, given, has_collation=has_collation)
+    if target.is_point:
+        return Wanted(given, matcher, target, ALL, most)
+    named = container.schema.rules.indexing.named_fields
+    condition = usable_condition(
+        given,
+        is_collated=has_collation,
+        single_paths=shard_fields(container),
+        indexed=[field for field, _ in named] if named is not None else None,
+        text=matcher.text,
+    )
+    if matcher.hint is not None:
+        condition = both([condition, through(matcher.hint)])
+    return Wanted(given, matcher, target, condition, most)
+
+
+async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
+    """In the order they are stored, partition after partition."""
+    target, matches = wanted.target, wanted.matcher.matches
+    container = await call.scoped(container, target.key)
+    if target.is_point:
+        found = await document_operations.find(container, target.key or NO_KEY, target.id_value)
+        call.examine(Counters(items_loaded=int(found.document is not None)), found.charge_ru, is_keyed=True)
+        if found.document is not None:
+            row = Found(found.document)
+            if target.is_whole or await short_commands.apart(lambda: matches(row.document), len(found.document), call):
+                yield [row]
+        return
+    async for rows, seen in _scan(call, container, wanted):
+        yield [Found(row, document) for row, document in zip(rows, seen, strict=False)]
+
+
+async def documents(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Document]]:
+    """The same decoded, for those who do not answer with what is stored; never an empty page."""
+    if wanted.target.is_point:
+        async for page in pages(call, container, wanted):
+            yield [found.document for found in page]
+        return
+    async for rows, seen in _scan(call, await call.scoped(container, wanted.target.key), wanted):
+        if rows:
+            yield seen[: len(rows)]
+
+
+async def _scan(
+    call: Call, container: Container, wanted: Wanted
+) -> AsyncIterator[tuple[Sequence[bytes], list[Document]]]:
+    """What is stored, and as many documents or one more: a page may have looked at one that it did not give."""
+    matches = wanted.matcher.matches
+    seen: list[Document] = []
+
+    def keeps(document: Document) -> bool:
+        # Whoever filters has decoded the document: it is kept, so that nobody has to do so again.
+        if matches(document):
+            seen.append(document)
+            return True
+        return False
+
+    selection = Selection(wanted.condition, (Stage(predicate=keeps, is_sure=True),))
+    form = BSON if wanted.names is None else bson_form(wanted.names)
+    continuation: str | None = None
+    left = wanted.most
+    while True:
+        call.check_time()
+        page_items = wanted.page_items if left is None else min(left, wanted.page_items)
+        options = FeedOptions(
+            key=wanted.target.key or None, page_items=page_items, continuation=continuation, form=form
+        )
+        page = await item_pages.select(call.account, container, selection, _TEXT, options)
+        call.examine(page.counters, page.charge_ru, is_keyed=not page.counters.is_full_scan)
+        yield page.rows, seen
+        seen.clear()
+        if left is not None:
+            left -= len(page.rows)
+        continuation = page.continuation
+        if continuation is None or left == 0:
+            return
+
+
+async def ordered(
+    call: Call, container: Container, wanted: Wanted, sort: Sort, *, most: int | None
+) -> AsyncIterator[list[Found]]:
+    """In the order of a sort, no more than may be needed: off an index that has it, or sorted here within what a sort
+    may hold."""
+    selection = sorted_selection(wanted, sort, most)
+    container = await call.scoped(container, wanted.target.key)
+    if selection is not None and await has_order(container, selection):
+        options = FeedOptions(key=wanted.target.key or None, form=BSON)
+        async for found in _walked(call, container, selection, options, wanted.page_items):
+            yield found
+        return
+    held = Held(sort.key, most)
+    async for found in pages(call, container, wanted._replace(most=None)):
+        held.add(found)
+    yield held.sorted()
+
+
+async def some(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
+    """In any order, no more than are wanted. Of a stretch of an index only so much is read, in the index's order;
+    capped collections have an order of their own."""
+    is_open = wanted.most is not None and not wanted.target.key and container.schema.cap is None
+    field = field_of_stretch(wanted.condition) if is_open else None
+    if field is not None:
+        stage = Stage(predicate=wanted.matcher.matches, is_sure=True)
+        order = field_ordering(((field, False),))
+        selection = Selection(wanted.condition, (stage,), order, take=wanted.most, is_order_free=True)
+        scoped = await call.scoped(container, wanted.target.key)
+        if await has_order(scoped, selection):
+            left = wanted.most or 0
+            for each in list(scoped.map.ranges):  # one after the other: nobody pays for those that are not needed
+                options = FeedOptions(epk_range=(each.low, each.high), form=BSON)
+                async for found in _walked(call, scoped, replace(selection, take=left), options, wanted.page_items):
+                    left -= len(found)
+                    yield found
+                if left == 0:
+                    return
+            return
+    async for found in pages(call, container, wanted):
+        yield found
+
+
+async def _walked(
+    call: Call, container: Container, selection: Selection, options: FeedOptions, page_items: int
+) -> AsyncIterator[list[Found]]:
+    walk = SortedReading(call.account, container, selection, options)
+    while not walk.is_done:
+        call.check_time()
+        page = await walk.page(min(selection.take or page_items, page_items))
+        call.examine(page.counters, page.charge_ru, is_keyed=True)
+        yield [Found(row) for row in page.rows]
+
+
+def sorted_selection(wanted: Wanted, sort: Sort, most: int | None) -> Selection | None:
+    """What an index is asked for that has an order; None: no index can have this one."""
+    if not sort.is_plain or wanted.target.is_point:
+        return None
+    ordering = field_ordering(tuple([(each.path, each.is_descending) for each in sort.fields]))
+    stage = Stage(predicate=wanted.matcher.matches, is_sure=True)
+    return Selection(wanted.condition, (stage,), ordering, take=most)
+
+
+class Held:
+    """The first of a sort, or all."""
+
+    def __init__(self, key: Callable[[Document], Any], most: int | None) -> None:
+        self._key = key
+        self._most = most
+        self._rows: list[tuple[Any, int, Found]] = []
+        self._count = 0
+        self._bytes = 0
+
+    def add(self, page: list[Found]) -> None:
+        for found in page:
+            self._count += 1
+            self._bytes += len(found.encoded) + _ROW_BYTES
+            work.spend(20)
+            self._rows.append((self._key(found.document), self._count, Found(found.encoded)))
+        if self._most is not None and len(self._rows) > 2 * self._most + _PAGE_ITEMS:
+            self._cut()
+        if self._bytes > limits.MONGO_STAGE_BYTES_MAX:
+            self._cut()
+            if self._bytes > limits.MONGO_STAGE_BYTES_MAX:
+                raise refusal(
+                    292,
+                    f"Sort exceeded memory limit of {limits.MONGO_STAGE_BYTES_MAX} bytes, and there is no external "
+                    "sort. Filter, limit, or sort by an index.",
+                )
+
+    def _cut(self) -> None:
+        self._rows = sorted_values(self._rows, _place)
+        if self._most is not None:
+            del self._rows[self._most :]
+            self._bytes = sum(len(found.encoded) + _ROW_BYTES for _, _, found in self._rows)
+
+    def sorted(self) -> list[Found]:
+        self._cut()
+        return [found for _, _, found in self._rows]
+
+
+def _place(row: tuple[Any, int, Found]) -> tuple[Any, int]:
+    return row[0], row[1]
+
+
+async def newest_first(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
+    """What was stored last comes first: read backwards where there is one partition, else within what a sort may
+    hold."""
+    container = await call.scoped(container, wanted.target.key)
+    if container.key is not None or wanted.target.is_point:
+        held = Held(lambda _document: 0, None)
+        async for found in pages(call, container, wanted._replace(most=None)):
+            held.add(found)
+        yield held.sorted()[::-1]
+        return
+    number: int | None = None
+    while True:
+        call.check_time()
+        page = await tailing.read_before(container, number, call.clock)
+        call.examine(Counters(items_loaded=len(page.documents)), page.charge_ru, is_keyed=False)
+        if page.is_end:
+            return
+        number = page.number
+        yield [found for found in map(Found, page.documents) if wanted.matcher.matches(found.document)]
+
+
+async def near_first(
+    call: Call, container: Container, wanted: Wanted, *, most: int | None
+) -> AsyncIterator[list[Found]]:
+    """Where a filter asks for what is near: the nearest first."""
+    near = wanted.matcher.near
+    assert near is not None
+    held = Held(lambda document: near.distance(document) or 0.0, most)
+    async for page in pages(call, container, wanted._replace(most=None)):
+        held.add(page)
+    yield held.sorted()

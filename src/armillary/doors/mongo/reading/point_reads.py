@@ -1,0 +1,127 @@
+"""The commonest message of all: one document by its `_id` and shard key, and nothing else is wanted of it. Where
+everything about it is plain it is answered from frame to frame in one go; whatever is not, and whatever there is to
+refuse or to wait for, is left to `find.py` and the way that leads there.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from bson.errors import BSONError
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from armillary.account.collections import document_operations
+from armillary.account.container import Container
+from armillary.doors.mongo import namespaces
+from armillary.doors.mongo.client import Client, Grant
+from armillary.doors.mongo.sessions.sessions import session_id_of
+from armillary.doors.mongo.wire.answers import NOT_OPEN, OK, document_of, encode_elements
+from armillary.doors.mongo.wire.messages import HEADER, HEADER_BYTES, OP_MSG
+from armillary.errors import Failure
+from armillary.model.bson.bson_values import Document, decode
+
+if TYPE_CHECKING:
+    from armillary.doors.mongo.door import MongoDoor
+
+_FIELDS: Final = frozenset("find limit singleBatch lsid $db $clusterTime $readPreference".split())  # and the filter
+_VALUES: Final = frozenset((ObjectId, str, int, Int64))
+_PLAIN: Final = bytes(5)  # no flags, and a section of one document
+_BODY_AT: Final = HEADER_BYTES + len(_PLAIN)
+_COMMAND: Final = b"\x02find\x00"
+_NAME_AT: Final = 4 + len(_COMMAND) + 4  # in the body: behind its length, the first field's name and its length
+_FILTER: Final = b"\x03filter\x00"  # the second field, as drivers send it
+_ID: Final = b"_id\x00"  # few others say it: they are not decoded in vain
+_BYTES_MAX: Final = 4096  # of messages that are looked at here: what is remembered of them stays small
+_BEGINNING: Final = b"\x03cursor\x00"
+_FIRST: Final = b"\x04firstBatch\x00"
+_ELEMENT: Final = b"\x030\x00"  # the first of an array
+_INT32: Final = Struct("<i")
+
+
+class _Frame(NamedTuple):
+    """What a command says beside its filter; the same for all that a session sends between two writes."""
+
+    database: str
+    collection: str
+    session_id: bytes | None
+    ending: bytes  # of a cursor that has no more
+
+
+def answer(door: MongoDoor, client: Client, message: bytes) -> tuple[bytes, float] | None:
+    """The document that answers a message, and its charge; None: it is not as plain as that."""
+    if message[HEADER_BYTES:_BODY_AT] != _PLAIN or message[_BODY_AT + 4 : _BODY_AT + 10] != _COMMAND:
+        return None
+    if len(message) > _BYTES_MAX:
+        return None
+    raw = message[_BODY_AT:]
+    given_at = _NAME_AT + _INT32.unpack_from(raw, _NAME_AT - 4)[0] + len(_FILTER) if len(raw) > _NAME_AT else 0
+    if raw[given_at - len(_FILTER) : given_at] != _FILTER or _ID not in raw or client.grant is Grant.NOTHING:
+        return None
+    if len(raw) < given_at + 5 or _INT32.unpack_from(raw)[0] != len(raw) or HEADER.unpack_from(message)[3] != OP_MSG:
+        return None
+    end = given_at + _INT32.unpack_from(raw, given_at)[0]
+    if not given_at < end < len(raw):
+        return None
+    frame = _frame(raw[4 : given_at - len(_FILTER)] + raw[end:])
+    if frame is None:
+        return None
+    try:
+        found = _find(door, client, frame, decode(raw[given_at:end]))
+    except _REFUSED_ELSEWHERE:
+        return None
+    if found is None:
+        return None
+    document = found.document
+    batch = document_of(_ELEMENT + document if document is not None else b"")
+    cursor = document_of(_FIRST + batch + frame.ending)
+    return document_of(_BEGINNING + cursor + OK + door.cluster_time.elements()), found.charge_ru
+
+
+_REFUSED_ELSEWHERE: Final = (BSONError, Failure, ValueError, RecursionError, OverflowError)
+
+
+@lru_cache(1024)
+def _frame(content: bytes) -> _Frame | None:
+    """Of the fields of a command without its filter, with the byte at their end; None: they are not plain."""
+    try:
+        body = decode(_INT32.pack(len(content) + _INT32.size) + content)
+        lsid = body.get("lsid")
+        session_id = session_id_of(lsid) if lsid is not None else None
+    except _REFUSED_ELSEWHERE:
+        return None
+    name, database, limit = body.get("find"), body.get("$db"), body.get("limit", 1)
+    if type(name) is not str or type(database) is not str or not body.keys() <= _FIELDS:
+        return None
+    if type(limit) is not int or limit < 0 or type(body.get("singleBatch", True)) is not bool:
+        return None
+    return _Frame(database, name, session_id, NOT_OPEN + encode_elements({"ns": f"{database}.{name}"}))
+
+
+def _find(door: MongoDoor, client: Client, frame: _Frame, given: Document) -> document_operations.Found | None:
+    container = door.account.container(frame.database, frame.collection)
+    if container.name != frame.collection or container.database.name != frame.database:
+        return None  # a rid is found too, and is nobody's name here
+    if not _is_plain(container, given):
+        return None
+    found = document_operations.find_at_hand(container, container.key_of_bson(given), given["_id"])
+    if found is not None and frame.session_id is not None:
+        door.sessions_of(client).find(frame.session_id)
+    return found
+
+
+def _is_plain(container: Container, given: dict[str, Any]) -> bool:
+    """Whether a filter names the one document, and no more."""
+    if given.keys() != _names(namespaces.shard_fields(container)):
+        return False
+    for value in given.values():
+        if type(value) not in _VALUES:
+            return False
+    return "collation" not in namespaces.options_of(container)
+
+
+@lru_cache(1024)
+def _names(fields: tuple[str, ...]) -> frozenset[str] | None:
+    return None if any("." in each for each in fields) else frozenset(("_id", *fields))

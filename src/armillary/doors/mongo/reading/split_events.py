@@ -1,0 +1,56 @@
+"""`$changeStreamSplitLargeEvent`: an event of a change stream that is larger than a document may be, told in fragments.
+A fragment has some of the event's fields and a token of its own, so that a stream can go on behind any of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from armillary import limits
+from armillary.errors import Failure
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson.bson_values import Document, encode
+
+_STAGE: Final = "$changeStreamSplitLargeEvent"
+_OWN_BYTES: Final = 64 * limits.KB  # room for token and counts
+
+
+def without_split(stages: list[Any]) -> tuple[list[Any], bool]:
+    """The stages of a pipeline but for this one, and whether it is there."""
+    places = [place for place, stage in enumerate(stages) if isinstance(stage, dict) and _STAGE in stage]
+    if not places:
+        return stages, False
+    first = stages[0]
+    if not isinstance(first, dict) or "$changeStream" not in first:
+        raise refusal(40602, f"{_STAGE} is only valid in a change stream pipeline")
+    if stages[places[0]] != {_STAGE: {}}:
+        raise refusal(7182800, f"{_STAGE} spec should be an empty object")
+    if places != [len(stages) - 1]:
+        raise refusal(7182802, f"{_STAGE} must be the last stage in the pipeline")
+    return stages[:-1], True
+
+
+def fragments(event: Document) -> list[Document]:
+    """The fields of an event but for its token, in as few documents as hold them, small fields first."""
+    sized = sorted(((len(encode({name: value})), name) for name, value in event.items() if name != "_id"))
+    found: list[Document] = []
+    room = 0
+    for size_bytes, name in sized:
+        if size_bytes > limits.MONGO_DOCUMENT_BYTES_MAX - _OWN_BYTES:
+            raise too_large(size_bytes)
+        if size_bytes > room:
+            found.append({})
+            room = limits.MONGO_DOCUMENT_BYTES_MAX - _OWN_BYTES
+        found[-1][name] = event[name]
+        room -= size_bytes
+    return [{"splitEvent": {"fragment": number, "of": len(found)}, **each} for number, each in enumerate(found, 1)]
+
+
+def too_large(size_bytes: int) -> Failure:
+    most = limits.MONGO_DOCUMENT_BYTES_MAX
+    return refusal(
+        10334,
+        f"BSONObj size: {size_bytes} is invalid. Size must be between 0 and {most}. A change stream can take large "
+        f"events apart: {_STAGE}.",
+        labels=("NonResumableChangeStreamError",),
+    )

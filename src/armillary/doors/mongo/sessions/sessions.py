@@ -1,0 +1,134 @@
+"""Logical sessions: what drivers number their retryable writes and transactions in. A session is there from the first
+command that names it, and forgotten half an hour after the last.
+
+Clients with a key that may only read have sessions of their own: whatever id they send, they neither reach nor end
+those of clients that write, and they cannot use up the room for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bson.binary import UUID_SUBTYPE, Binary
+from bson.int64 import Int64
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.client import Grant
+from armillary.doors.mongo.sessions.transactions import Transaction
+from armillary.languages.mongo.errors import refusal
+from armillary.model.bson.bson_values import Document
+
+
+class Session:
+    __slots__ = ("id", "last_used_s", "transaction", "txn_number")
+
+    def __init__(self, session_id: bytes, now_s: float) -> None:
+        self.id = session_id
+        self.last_used_s = now_s
+        self.txn_number = -1  # the highest that was seen
+        self.transaction: Transaction | None = None  # of that number
+
+
+class Sessions:
+    """Those of the clients that may do the same."""
+
+    def __init__(self, clock: Clock, grant: Grant = Grant.WRITE) -> None:
+        self._clock = clock
+        self.grant = grant
+        self._sessions: dict[bytes, Session] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, session_id: bytes) -> Session:
+        """The session of this id, from now on at least."""
+        now_s = self._clock.monotonic_s()
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            if len(self._sessions) >= limits.MONGO_SESSIONS_MAX:
+                raise refusal(
+                    261, "Unable to add session into the cache because the number of active sessions is too high"
+                )
+            session = Session(session_id, now_s)
+        session.last_used_s = now_s
+        self._sessions[session_id] = session
+        return session
+
+    def known(self, session_id: bytes) -> Session | None:
+        return self._sessions.get(session_id)
+
+    def end(self, session_id: bytes) -> Session | None:
+        return self._sessions.pop(session_id, None)
+
+    def all(self) -> list[Session]:
+        return list(self._sessions.values())
+
+    def expire(self) -> list[Session]:
+        """Those that nobody has used for too long."""
+        limit_s = self._clock.monotonic_s() - limits.MONGO_SESSION_SECONDS
+        ended = []
+        for session in self._sessions.values():
+            if session.last_used_s > limit_s:
+                break
+            ended.append(session)
+        for session in ended:
+            del self._sessions[session.id]
+        return ended
+
+
+def session_id_of(lsid: Any) -> bytes:
+    if not isinstance(lsid, dict):
+        raise refusal(14, "BSON field 'OperationSessionInfo.lsid' is the wrong type, expected type 'object'")
+    given = lsid.get("id")
+    if not isinstance(given, Binary) or given.subtype != UUID_SUBTYPE or len(given) != 16:
+        raise refusal(207, "The id of a session is a UUID: binary of subtype 4")
+    return bytes(given)
+
+
+# Commands.
+
+
+async def start_session(call: Call) -> Reply:
+    session_id = bytes.fromhex(call.clock.guid().replace("-", ""))
+    call.door.sessions_of(call.client).find(session_id)
+    return {"id": {"id": Binary(session_id, UUID_SUBTYPE)}, "timeoutMinutes": limits.MONGO_SESSION_SECONDS // 60}
+
+
+async def refresh_sessions(call: Call) -> Reply:
+    for lsid in call.fields.documents(call.name):
+        call.door.sessions_of(call.client).find(session_id_of(lsid))
+    return {}
+
+
+async def end_sessions(call: Call) -> Reply:
+    for lsid in call.fields.documents(call.name):
+        await call.door.end_session(call.door.sessions_of(call.client), session_id_of(lsid))
+    return {}
+
+
+async def kill_sessions(call: Call) -> Reply:
+    """Of the client's own ones: all, if none is named."""
+    wanted = call.fields.documents(call.name)
+    own = call.door.sessions_of(call.client)
+    for session_id in [session_id_of(each) for each in wanted] if wanted else [each.id for each in own.all()]:
+        await call.door.end_session(own, session_id)
+    return {}
+
+
+async def kill_all_sessions(call: Call) -> Reply:
+    """All of them: there is one user."""
+    call.fields.array(call.name)
+    for sessions in call.door.all_sessions:
+        for session in sessions.all():
+            await call.door.end_session(sessions, session.id)
+    return {}
+
+
+def listed(call: Call) -> list[Document]:
+    """As $listLocalSessions shows them."""
+    return [
+        {"_id": {"id": Binary(each.id, UUID_SUBTYPE)}, "txnNumber": Int64(each.txn_number)}
+        for each in call.door.sessions_of(call.client).all()
+    ]

@@ -1,0 +1,231 @@
+"""The bytes of the MongoDB wire protocol: frames to requests, answers to frames.
+
+OP_MSG with all its sections, the legacy handshake in OP_QUERY, OP_COMPRESSED around either. Knows no socket and no
+command; what a message asks for is `doors/mongo/door.py`'s. Raises `Hopeless` for what is no frame, and Failures for
+what can be answered.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from bson.errors import InvalidBSON
+
+from armillary import limits
+from armillary.doors.mongo.wire import checksum, compression
+from armillary.doors.mongo.wire.refusals import Hopeless, bad_message
+from armillary.model.bson.bson_values import Document, decode
+
+OP_REPLY, OP_QUERY, OP_COMPRESSED, OP_MSG = 1, 2004, 2012, 2013
+
+HEADER: Final = Struct("<iiii")
+_COMPRESSED: Final = Struct("<iiB")
+_UINT32: Final = Struct("<I")
+_INT32: Final = Struct("<i")
+_REPLY: Final = Struct("<iqii")
+_AWAIT_CAPABLE, _QUERY_FAILURE = 8, 2
+
+CHECKSUM, MORE_TO_COME, EXHAUST_ALLOWED = 1, 2, 1 << 16
+_KNOWN_FLAGS: Final = CHECKSUM | MORE_TO_COME
+_REQUIRED_FLAGS: Final = 0xFFFF
+
+HEADER_BYTES: Final = HEADER.size
+_EMPTY_BYTES: Final = 5  # of a document without fields
+
+
+class Envelope(NamedTuple):
+    """What answering needs to know of a message, whatever is in it."""
+
+    request_id: int
+    op_code: int
+    compressor: int | None
+    flags: int
+    content: bytes  # behind header and flags
+
+    @property
+    def wants_no_answer(self) -> bool:
+        return self.op_code == OP_MSG and bool(self.flags & MORE_TO_COME)
+
+    @property
+    def allows_exhaust(self) -> bool:
+        return self.op_code == OP_MSG and bool(self.flags & EXHAUST_ALLOWED)
+
+
+class Request(NamedTuple):
+    body: Document
+    raw_body: bytes
+    sequences: dict[str, list[bytes]]  # documents that came beside the body, undecoded
+
+
+def open_frame(frame: bytes, bytes_max: int = limits.MONGO_MESSAGE_BYTES_MAX) -> Envelope:
+    """A whole frame, as long as its header says. `bytes_max`: of a message once it is inflated."""
+    _, request_id, _, op_code = HEADER.unpack_from(frame)
+    content = frame[HEADER_BYTES:]
+    compressor = None
+    if op_code == OP_COMPRESSED:
+        if len(content) < _COMPRESSED.size:
+            raise Hopeless("a compressed message is too short")
+        op_code, size_bytes, compressor = _COMPRESSED.unpack_from(content)
+        if not 0 < size_bytes <= bytes_max:
+            raise Hopeless(f"a compressed message of {size_bytes} bytes is not accepted")
+        content = compression.inflate(compressor, content[_COMPRESSED.size :], size_bytes)
+    if op_code == OP_QUERY:
+        return Envelope(request_id, op_code, compressor, 0, content)
+    if op_code != OP_MSG:
+        raise Hopeless(f"messages of kind {op_code} are not served")
+    if len(content) < _UINT32.size:
+        raise Hopeless("a message is too short")
+    (flags,) = _UINT32.unpack_from(content)
+    if flags & _REQUIRED_FLAGS & ~_KNOWN_FLAGS:
+        raise Hopeless(f"the flags {flags:#x} of a message are not known")
+    end = len(content)
+    if flags & CHECKSUM:
+        end -= _UINT32.size
+        if end < _UINT32.size:
+            raise Hopeless("a message is too short for its checksum")
+        # Of the message as it would travel uncompressed, which only the uncompressed one has.
+        if compressor is None and not checksum.is_right(frame):
+            raise Hopeless("the checksum of a message is wrong")
+    return Envelope(request_id, op_code, compressor, flags, content[_UINT32.size : end])
+
+
+def read_request(envelope: Envelope, *, is_known: bool = True) -> Request:
+    """`is_known`: its sender is. No command that others may run has documents beside its body: theirs are not read."""
+    if envelope.op_code == OP_QUERY:
+        return _read_query(envelope.content)
+    return _read_sections(envelope.content, is_known=is_known)
+
+
+def _read_sections(content: bytes, *, is_known: bool) -> Request:
+    raw_body: bytes | None = None
+    sequences: dict[str, list[bytes]] = {}
+    at, end = 0, len(content)
+    while at < end:
+        kind = content[at]
+        at += 1
+        if end - at < _INT32.size:
+            raise Hopeless("a section of a message is cut off")
+        (size_bytes,) = _INT32.unpack_from(content, at)
+        if size_bytes < _INT32.size or size_bytes > end - at:
+            raise Hopeless("a section of a message is longer than the message")
+        section = content[at : at + size_bytes]
+        at += size_bytes
+        if kind == 0:
+            if raw_body is not None:
+                raise bad_message(40430, "Multiple body sections in message")
+            raw_body = section
+        elif kind == 1:
+            name, documents = _read_sequence(section) if is_known else ("", [])
+            if name in sequences and is_known:
+                raise bad_message(40431, f"Duplicate document sequence: {name}")
+            sequences[name] = documents
+        else:
+            raise bad_message(40432, f"Unknown section kind {kind}")
+    if raw_body is None:
+        raise bad_message(40587, "OP_MSG messages must have a body")
+    body = decode_document(raw_body)
+    for name in sequences:
+        if name in body:
+            raise bad_message(40433, f"Duplicate field between body and document sequence {name}")
+    return Request(body, raw_body, sequences)
+
+
+def _read_sequence(section: bytes) -> tuple[str, list[bytes]]:
+    name_end = section.find(b"\x00", _INT32.size)
+    if name_end < 0:
+        raise Hopeless("the name of a document sequence is not ended")
+    try:
+        name = section[_INT32.size : name_end].decode()
+    except UnicodeDecodeError:
+        raise Hopeless("the name of a document sequence is no text") from None
+    documents: list[bytes] = []
+    at, end = name_end + 1, len(section)
+    while at < end:
+        if end - at < _EMPTY_BYTES:
+            raise Hopeless("a document of a sequence is cut off")
+        (size_bytes,) = _INT32.unpack_from(section, at)
+        if size_bytes < _EMPTY_BYTES or size_bytes > end - at:
+            raise Hopeless("a document of a sequence is longer than the sequence")
+        if len(documents) == limits.MONGO_BATCH_OPERATIONS_MAX:
+            most = limits.MONGO_BATCH_OPERATIONS_MAX
+            raise bad_message(16, f"Write batch sizes must be between 1 and {most}. There are more operations.")
+        documents.append(section[at : at + size_bytes])
+        at += size_bytes
+    return name, documents
+
+
+def _read_query(content: bytes) -> Request:
+    name_end = content.find(b"\x00", _INT32.size)
+    at = name_end + 1 + 2 * _INT32.size
+    if name_end < 0 or len(content) - at < _EMPTY_BYTES:
+        raise Hopeless("a query is too short")
+    (size_bytes,) = _INT32.unpack_from(content, at)
+    if size_bytes < _EMPTY_BYTES or size_bytes > len(content) - at:
+        raise Hopeless("the document of a query is longer than the query")
+    try:
+        database, _, collection = content[_INT32.size : name_end].decode().partition(".")
+    except UnicodeDecodeError:
+        raise Hopeless("the namespace of a query is no text") from None
+    raw_body = content[at : at + size_bytes]
+    body = decode_document(raw_body)
+    first = next(iter(body), "")
+    if first in ("$query", "query") and isinstance(body[first], dict):
+        body = body[first]
+        first = next(iter(body), "")
+    if collection != "$cmd" or first.lower() not in ("ismaster", "hello"):
+        raise bad_message(
+            352, f"Unsupported OP_QUERY command: {first[:100]}. The client driver may require an upgrade."
+        )
+    return Request({**body, "$db": database}, raw_body, {})
+
+
+def decode_document(raw: bytes) -> Document:
+    try:
+        return decode(raw)
+    except (InvalidBSON, UnicodeDecodeError, ValueError, OverflowError) as error:
+        raise bad_message(22, f"Invalid BSON: {error}"[:300]) from None
+    except RecursionError:
+        raise bad_message(15, "Document exceeds maximum nested object depth") from None
+
+
+# Answers.
+
+
+def frame_answer(envelope: Envelope, answer_id: int, document: bytes, *, compresses: bool, flags: int = 0) -> bytes:
+    """One document as the answer to a message, in the message's own manner."""
+    return frame(
+        envelope.op_code,
+        answer_id,
+        envelope.request_id,
+        document,
+        compressor=envelope.compressor if compresses else None,
+        flags=flags,
+    )
+
+
+def frame(
+    op_code: int, answer_id: int, response_to: int, document: bytes, *, compressor: int | None, flags: int = 0
+) -> bytes:
+    if op_code == OP_QUERY:
+        op_code = OP_REPLY
+        content = _REPLY.pack(_AWAIT_CAPABLE | flags, 0, 0, 1) + document
+    else:
+        content = _UINT32.pack(flags) + b"\x00" + document
+    if compressor is None:
+        return HEADER.pack(HEADER_BYTES + len(content), answer_id, response_to, op_code) + content
+    packed = compression.deflate(compressor, content)
+    inner = _COMPRESSED.pack(op_code, len(content), compressor)
+    size_bytes = HEADER_BYTES + len(inner) + len(packed)
+    return HEADER.pack(size_bytes, answer_id, response_to, OP_COMPRESSED) + inner + packed
+
+
+def plain_answer(asked: bytes, answer_id: int, document: bytes) -> bytes:
+    """The same for an OP_MSG without flags."""
+    _, request_id, _, _ = HEADER.unpack_from(asked)
+    return HEADER.pack(HEADER_BYTES + 5 + len(document), answer_id, request_id, OP_MSG) + bytes(5) + document
+
+
+def failure_flags(envelope: Envelope) -> int:
+    """What an OP_REPLY says beside an error document."""
+    return _QUERY_FAILURE if envelope.op_code == OP_QUERY else 0

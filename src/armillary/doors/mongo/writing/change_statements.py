@@ -1,0 +1,466 @@
+"""Statements that change documents: what an update, a delete or a findAndModify is about, and doing it.
+
+Candidates are found as a find finds them; each is then changed where nobody comes in between, if it still matches. So a
+statement about one document tries the next if the first was changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from armillary import limits, work
+from armillary.account.collections import document_operations
+from armillary.account.container import Container
+from armillary.account.items.items import Answer
+from armillary.doors.mongo import namespaces
+from armillary.doors.mongo.call import Call
+from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.reading import compiled, hints, matching_documents
+from armillary.doors.mongo.reading.targets import ANYWHERE, Target
+from armillary.doors.mongo.writing import validation
+from armillary.doors.mongo.writing.duplicates import as_duplicate
+from armillary.doors.mongo.writing.judging import Judgement
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.collation import Collation
+from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.filters.matching import Matcher
+from armillary.languages.mongo.sorting import Sort, compile_sort
+from armillary.languages.mongo.updates.updates import Update, check_immutable, compile_update, is_replacement
+from armillary.languages.mongo.updates.upserts import id_first, upserted_document
+from armillary.model.bson.bson_values import MISSING, Document, decode, encode
+from armillary.model.keys import NO_KEY, Key
+from armillary.partition.operations import Operation, Outcome, Result
+
+_UPSERT_TRIES: Final = 10  # somebody else inserts the same document and deletes it again, over and over
+_PORTION: Final = 1000  # operations made at a time
+_PORTION_AHEAD, _AHEAD_BYTES, _AHEAD_TRIES = 50, 16 * limits.MB, 20  # the same if they are decided ahead
+_SHARES: Final = 200  # of a transaction's time, which many operations share
+
+T = TypeVar("T")
+
+
+class Variables:
+    """What the expressions of a command's statements may name, and the contexts they are compiled in."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._let = compiled.let_of(call)
+
+    def context(self, collation: Collation | None, constants: Document | None = None) -> Context:
+        return compiled.context_of(self._call, {**(self._let or {}), **(constants or {})}, collation)
+
+    @property
+    def are_none(self) -> bool:
+        return self._let is None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One statement, compiled."""
+
+    given: Document
+    matcher: Matcher
+    collation: Collation | None
+    is_multi: bool
+    update: Update | None = None  # None: delete
+    is_upsert: bool = False
+    sort: Sort | None = None
+    skips_validation: bool = False
+    statement: int = 0  # its number, if it may come again
+    answer: Callable[[Done], bytes] | None = None  # what is then answered, if that is more than counts
+
+
+@dataclass(slots=True)
+class Done:
+    matched: int = 0
+    modified: int = 0
+    is_upserted: bool = False
+    upserted_id: Any = None
+    before: Document | None = None  # of the one document that was changed
+    after: Document | None = None
+    repeated: bytes | None = None  # it was done before, and this was answered
+
+    def pack(self) -> bytes:
+        """The counts, for whoever asks again."""
+        kept: Document = {"n": self.matched, "m": self.modified}
+        if self.is_upserted:
+            kept["u"] = self.upserted_id
+        return encode(kept)
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Done:
+        kept = decode(packed)
+        return cls(kept["n"], kept["m"], "u" in kept, kept.get("u"), repeated=packed)
+
+
+def update_order(call: Call, container: Container | None, statement: Fields, variables: Variables) -> Order:
+    given = statement.document("q")
+    change = statement.body["u"]
+    is_multi = statement.flag("multi", False)
+    if is_multi and is_replacement(change):
+        raise refusal(9, "multi update is not supported for replacement-style update")
+    collation = _collation(container, statement)
+    constants = statement.optional_document("c")
+    if constants is not None and type(change) is not list:
+        raise refusal(51198, "Constant values may only be specified for pipeline updates")
+    context = variables.context(collation, constants)
+    update = compile_update(change, context, statement.body.get("arrayFilters"))
+    matcher = _matcher(call, container, given, context, collation, variables)
+    matcher = hints.hinted(matcher, hints.check(container, statement.body.get("hint")))
+    order = statement.optional_document("sort")
+    if order and is_multi:
+        raise refusal(9, "Cannot specify sort with multi=true")
+    sort = compile_sort(order, collation, matcher.text) if order else None
+    is_upsert = statement.flag("upsert", False)
+    skips = call.fields.flag("bypassDocumentValidation", False)
+    return Order(given, matcher, collation, is_multi, update, is_upsert, sort, skips)
+
+
+def delete_order(call: Call, container: Container | None, statement: Fields, variables: Variables) -> Order:
+    given = statement.document("q")
+    collation = _collation(container, statement)
+    context = variables.context(collation)
+    matcher = _matcher(call, container, given, context, collation, variables)
+    matcher = hints.hinted(matcher, hints.check(container, statement.body.get("hint")))
+    return Order(given, matcher, collation, not statement.body["limit"])
+
+
+def _collation(container: Container | None, statement: Fields) -> Collation | None:
+    own = namespaces.options_of(container).get("collation") if container is not None else None
+    return compiled.collation_of(statement.optional_document("collation"), own)
+
+
+def _matcher(
+    call: Call,
+    container: Container | None,
+    given: Document,
+    context: Context,
+    collation: Collation | None,
+    variables: Variables,
+) -> Matcher:
+    return compiled.matcher_of(
+        given,
+        call,
+        context,
+        has_collation=collation is not None or not variables.are_none,
+        text_index=hints.text_index(container),
+    )
+
+
+def adjusted(order: Order, **changes: Any) -> Order:
+    return replace(order, **changes)
+
+
+# Updating.
+
+
+async def run_update(call: Call, container: Container, order: Order) -> Done:
+    for _ in range(_UPSERT_TRIES):
+        done = await _update_found(call, container, order)
+        if done.matched or done.repeated is not None or not order.is_upsert:
+            return done
+        try:
+            return await _upsert(call, container, order)
+        except Failure as failure:
+            # Somebody else has inserted it: then there is something to update, if that is what the filter is about.
+            if failure.kind is not Kind.CONFLICT or not await _matches_now(call, container, order):
+                raise
+    raise Failure(Kind.RETRY_WITH, "The document to upsert comes and goes; try again.")
+
+
+async def _matches_now(call: Call, container: Container, order: Order) -> bool:
+    wanted = matching_documents.wanted(
+        container, order.given, order.matcher, has_collation=order.collation is not None, most=1
+    )
+    async for page in matching_documents.pages(call, container, wanted):
+        if page:
+            return True
+    return False
+
+
+async def _update_found(call: Call, container: Container, order: Order) -> Done:
+    if order.is_multi:
+        check_target(call, container, order, ANYWHERE)
+        return await _update_many(call, container, order)
+    async for key, id_value in candidates(call, container, order):
+        done = Done()
+        judgement = Judgement(change_of(call, container, order, done), done)
+        operation = document_operations.changing(container, key, id_value, judgement.inside)
+        operation.is_replacement = order.update is not None and order.update.kind == "replacement"
+        write = partial(_write, call, container, operation, order, done)
+        try:
+            answer = await judgement.kept_to(call, container, key, id_value, write)
+        except Failure as failure:
+            if failure.kind is not Kind.NOT_FOUND:
+                raise as_duplicate(call, container, failure, done.after or {}) from None
+            call.spend(failure.charge_ru)
+            continue
+        call.spend(answer.charge_ru)
+        if answer.result is Result.REPEATED:
+            return _repeated(order, answer)
+        if done.matched:
+            return done
+    return Done()
+
+
+async def _write(call: Call, container: Container, operation: Operation, order: Order, done: Done) -> Answer:
+    """One operation, once if it is numbered, inside the transaction if there is one."""
+    record = None
+    if call.numbering is not None:
+        answer = order.answer or Done.pack
+        record = call.numbering.record((order.statement,), lambda _outcomes: [answer(done)])
+    return await document_operations.write(await call.scoped(container, operation.key), operation, record=record)
+
+
+def _repeated(order: Order, answer: Answer) -> Done:
+    """What was answered the first time."""
+    packed = answer.payload or b""
+    return Done(matched=1, repeated=packed) if order.answer is not None else Done.unpack(packed)
+
+
+async def _update_many(call: Call, container: Container, order: Order) -> Done:
+    places = [each async for each in candidates(call, container, order)]
+    total = Done()
+    states: list[Done] = []
+
+    def judgement(shares: int) -> Judgement[Document | None]:
+        states.append(Done())
+        return Judgement(change_of(call, container, order, states[-1]), states[-1], shares)
+
+    def operation(key: Key, id_value: Any, judged: Judgement[Document | None]) -> Operation:
+        return document_operations.changing(container, key, id_value, judged.inside)
+
+    async for done in _in_portions(call, container, places, judgement, operation):
+        if isinstance(done, Failure):
+            last = next((each.after for each in reversed(states) if each.after is not None), {})
+            raise as_duplicate(call, container, done, last)
+        total.matched += sum(each.matched for each in states[: len(done)])
+        total.modified += sum(each.modified for each in states[: len(done)])
+        states.clear()
+    return total
+
+
+async def _in_portions(
+    call: Call,
+    container: Container,
+    places: list[tuple[Key, Any]],
+    judgement: Callable[[int], Judgement[T]],
+    operation: Callable[[Key, Any, Judgement[T]], Operation],
+) -> AsyncIterator[list[Outcome | None] | Failure]:
+    """Every document, many in one transaction. Once one of them takes long to decide about, all that follow are decided
+    ahead of their transactions."""
+    first = tries = 0
+    is_ahead = False
+    while first < len(places):
+        call.check_time()
+        operations: list[Operation] = []
+        kept_bytes = 0
+        for key, id_value in places[first : first + (_PORTION_AHEAD if is_ahead else _PORTION)]:
+            judged = judgement(_SHARES)
+            if is_ahead:
+                kept_bytes += await judged.ahead(call, container, key, id_value)
+            operations.append(operation(key, id_value, judged))
+            if kept_bytes > _AHEAD_BYTES:
+                break
+        try:
+            done, is_outlasted = await _all_of(call, container, operations)
+        except Failure as failure:
+            yield failure
+            return
+        yield done
+        first += len(done)
+        is_ahead = is_ahead or is_outlasted
+        tries = 0 if done else tries + 1
+        if tries > _AHEAD_TRIES:
+            raise Failure(Kind.RETRY_WITH, "Documents change while it is computed what becomes of them; try again.")
+
+
+async def _all_of(call: Call, container: Container, operations: list[Operation]) -> tuple[list[Outcome | None], bool]:
+    """Every operation, up to one that must be decided ahead, and whether there was one. Those whose document is gone
+    are passed over (None), anything else ends it."""
+    done: list[Outcome | None] = []
+    while len(done) < len(operations):
+        rest = operations[len(done) :]
+        scoped = await call.scoped(container, rest[0].key)
+        answer = await document_operations.write_many(scoped, rest, stops=True, at_once=call.transaction is None)
+        call.spend(answer.charge_ru)
+        for each in answer.outcomes:
+            if isinstance(each, work.Outlasted):
+                return done, True
+            if isinstance(each, Failure) and each.kind is not Kind.NOT_FOUND:
+                raise each
+            done.append(None if isinstance(each, Failure) else each)
+    return done, False
+
+
+def change_of(call: Call, container: Container, order: Order, done: Done) -> Callable[[Document], Document | None]:
+    """What becomes of a document; what became of it is noted in `done`. It may run more than once."""
+    update, matcher = order.update, order.matcher
+    assert update is not None
+    fields = namespaces.shard_fields(container)
+    check = None if order.skips_validation else validation.validator_of(call, container)
+
+    def change(document: Document) -> Document | None:
+        done.matched = done.modified = 0
+        done.before = done.after = None
+        if not matcher.matches(document):
+            return None
+        position = matcher.first_match(document, update.positional_array) if update.needs_position else None
+        after = update.apply(document, position)
+        done.matched = 1
+        done.before = done.after = document
+        if after is document:
+            if check is not None and update.kind == "replacement":
+                check(document, document)  # it is written as it was, which must be allowed
+            return None
+        check_immutable(document, after, "_id")
+        for field in fields:
+            _check_shard_field(document, after, field)
+        after = id_first(after)
+        if check is not None:
+            check(after, document)
+        done.modified = 1
+        done.after = after
+        return after
+
+    return change
+
+
+def _check_shard_field(before: Document, after: Document, field: str) -> None:
+    check_immutable(before, after, field)
+    if namespaces.value_at(before, field) is MISSING and namespaces.value_at(after, field) is not MISSING:
+        raise refusal(66, f"Performing an update on the path '{field}' would modify the immutable field '{field}'")
+
+
+async def _upsert(call: Call, container: Container, order: Order) -> Done:
+    assert order.update is not None
+    from armillary.doors.mongo.writing.writes import check_id, new_id
+
+    document = upserted_document(order.given, order.update)
+    if "_id" not in document:
+        document = {"_id": new_id(call), **document}
+    check_id(document["_id"])
+    for field in namespaces.shard_fields(container):
+        if namespaces.value_at(document, field) is MISSING:
+            raise refusal(61, "Failed to target upsert by query :: could not extract exact shard key")
+    namespaces.check_shard_key(container, document)
+    check = None if order.skips_validation else validation.validator_of(call, container)
+    if check is not None:
+        check(document, None)
+    operation = document_operations.inserting(container, document, encode(document), call.clock)
+    done = Done(is_upserted=True, upserted_id=document["_id"], after=document)
+    try:
+        answer = await _write(call, container, operation, order, done)
+    except Failure as failure:
+        raise as_duplicate(call, container, failure, document) from None
+    call.spend(answer.charge_ru)
+    return _repeated(order, answer) if answer.result is Result.REPEATED else done
+
+
+# Deleting.
+
+
+async def run_delete(call: Call, container: Container, order: Order) -> int:
+    matches = order.matcher.matches
+    if order.is_multi:
+        check_target(call, container, order, ANYWHERE)
+        places = [each async for each in candidates(call, container, order)]
+        count = 0
+
+        def judgement(shares: int) -> Judgement[bool]:
+            return Judgement(matches, None, shares)
+
+        def operation(key: Key, id_value: Any, judged: Judgement[bool]) -> Operation:
+            return document_operations.deleting(container, key, id_value, judged.inside)
+
+        async for done in _in_portions(call, container, places, judgement, operation):
+            if isinstance(done, Failure):
+                raise done
+            count += sum(1 for each in done if each is not None and each.result is Result.DELETED)
+        return count
+    return (await delete_one(call, container, order)).matched
+
+
+async def delete_one(call: Call, container: Container, order: Order) -> Done:
+    """The document that was deleted is in `before`."""
+    matches = order.matcher.matches
+    async for key, id_value in candidates(call, container, order):
+        done = Done()
+        judgement = Judgement(_noting(matches, done), done)
+        operation = document_operations.deleting(container, key, id_value, judgement.inside)
+        write = partial(_write, call, container, operation, order, done)
+        try:
+            answer = await judgement.kept_to(call, container, key, id_value, write)
+        except Failure as failure:
+            if failure.kind is not Kind.NOT_FOUND:
+                raise
+            call.spend(failure.charge_ru)
+            continue
+        call.spend(answer.charge_ru)
+        if answer.result is Result.REPEATED:
+            return _repeated(order, answer)
+        if answer.result is Result.DELETED:
+            return done
+    return Done()
+
+
+def _noting(matches: Callable[[Document], bool], done: Done) -> Callable[[Document], bool]:
+    def look(document: Document) -> bool:
+        is_match = matches(document)
+        done.matched = int(is_match)
+        done.before = document if is_match else None
+        return is_match
+
+    return look
+
+
+# Finding.
+
+
+async def candidates(call: Call, container: Container, order: Order) -> AsyncIterator[tuple[Key, Any]]:
+    """Where the documents are that a statement may be about, in its order."""
+    has_collation = order.collation is not None
+    wanted = matching_documents.wanted(container, order.given, order.matcher, has_collation=has_collation)
+    target = wanted.target
+    if target.is_point:
+        assert target.key is not None
+        yield target.key, target.id_value
+        return
+    check_target(call, container, order, target)
+    fields = namespaces.shard_fields(container)
+    has_order = order.sort is not None and bool(order.sort.fields or order.sort.natural < 0)
+    if has_order or order.matcher.near is not None:
+        if order.sort is not None and order.sort.fields:
+            source = matching_documents.ordered(call, container, wanted, order.sort, most=None)
+        elif order.sort is not None and order.sort.natural < 0:
+            source = matching_documents.newest_first(call, container, wanted)
+        else:
+            source = matching_documents.near_first(call, container, wanted, most=None)
+        async for page in source:
+            for each in page:
+                yield container.key_of_bson(each.document) if fields else NO_KEY, each.document["_id"]
+        return
+    if not order.is_multi:
+        wanted = wanted._replace(page_items=1)
+    async for page in matching_documents.pages(call, container, wanted):
+        for each in page:
+            yield container.key_of_bson(each.document) if fields else NO_KEY, each.document["_id"]
+
+
+def check_target(call: Call, container: Container, order: Order, target: Target) -> None:
+    """A retryable statement about one document of a sharded collection must say in which shard it is."""
+    if call.numbering is None:
+        return
+    if order.is_multi:
+        raise refusal(72, "Cannot use retryable writes with multi=true or limit=0")
+    if target.key is not None:
+        return
+    raise refusal(
+        61,
+        "A retryable write to one document of a sharded collection must have the shard key in its filter. Add "
+        f"{', '.join(namespaces.shard_fields(container))}, or connect with retryWrites=false.",
+    )

@@ -1,0 +1,56 @@
+"""Duplicate keys, told as MongoDB tells them: which index, which value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from armillary.account.collections import indexes
+from armillary.account.container import Container
+from armillary.doors.mongo.call import Call
+from armillary.errors import Failure, Kind
+from armillary.model.bson.bson_values import Document, shell_text
+
+ID_INDEX = "_id_"
+
+
+def as_duplicate(
+    call: Call,
+    container: Container,
+    failure: Failure,
+    document: Document,
+    building: Sequence[Document] = (),
+) -> Failure:
+    """A conflict of the core's in the protocol's words; other failures as they are. `document` was to be stored.
+    `building`: definitions of indexes that are not there yet."""
+    if failure.kind is not Kind.CONFLICT or "code" in failure.details:
+        return failure
+    namespace = f"{call.database}.{container.name}"
+    name = failure.details.get("index")
+    if name is None:
+        return duplicate(namespace, ID_INDEX, {"_id": document.get("_id")}, {"_id": 1}, failure.charge_ru)
+    found = next((each for each in (*indexes.definitions(container), *building) if each["name"] == name), None)
+    key: Document = found["key"] if found is not None else {}
+    values = {path: _value(document, path) for path in key}
+    return duplicate(namespace, name, values, key, failure.charge_ru)
+
+
+def _value(document: Document, path: str) -> Any:
+    value: Any = document
+    for part in path.split("."):
+        if isinstance(value, list) and value:
+            value = value[0]
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def duplicate(namespace: str, index: str, values: Document, key: Document, charge_ru: float = 0.0) -> Failure:
+    return Failure(
+        Kind.CONFLICT,
+        f"E11000 duplicate key error collection: {namespace} index: {index} dup key: {shell_text(values)}",
+        charge_ru=charge_ru,
+        details={
+            "code": 11000,
+            "fields": {"keyPattern": key, "keyValue": values},
+        },
+    )

@@ -1,0 +1,228 @@
+"""`$out` and `$merge`: a pipeline's documents on their way into a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from armillary.account import containers
+from armillary.account.collections import document_operations, indexes
+from armillary.account.container import Container
+from armillary.doors.mongo import namespaces
+from armillary.doors.mongo.call import Call, check_collection, check_database
+from armillary.doors.mongo.commands import capped, sharding
+from armillary.doors.mongo.reading import compiled, matching_documents
+from armillary.doors.mongo.writing import validation
+from armillary.doors.mongo.writing.duplicates import ID_INDEX, as_duplicate, duplicate
+from armillary.doors.mongo.writing.judging import Judgement
+from armillary.doors.mongo.writing.writes import check_id, new_id
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.stages.outputs import Merge, Out
+from armillary.languages.mongo.stages.stage import Batches
+from armillary.languages.mongo.updates.updates import check_immutable
+from armillary.languages.mongo.updates.upserts import id_first
+from armillary.model.bson.bson_values import MISSING, Document, encode, is_identical
+from armillary.partition.operations import Operation
+
+_TRIES = 3
+
+
+async def write(call: Call, output: Out | Merge, batches: Batches, values: Sequence[Any]) -> None:
+    database = check_database(output.database or call.database)
+    if output.collection.startswith("system."):
+        code = 17385 if isinstance(output, Out) else 31319
+        raise refusal(code, f"Cannot write to special collection: {output.collection}")
+    if database in ("admin", "local", "config"):
+        code = 31321 if isinstance(output, Out) else 31320
+        raise refusal(code, f"Cannot write to internal database: {database}")
+    check_collection(database, output.collection)
+    before = call.database
+
+    async def read() -> Batches:
+        """What is read is of the pipeline's database, what is written of another one."""
+        async with aclosing(batches):
+            async for batch in batches:
+                call.database = database
+                yield batch
+                call.database = before
+
+    try:
+        call.database = database
+        if isinstance(output, Out):
+            await _replace(call, output.collection, before, read())
+        else:
+            await _merge(call, output, before, read(), values)
+    finally:
+        call.database = before
+
+
+# $out.
+
+
+async def _replace(call: Call, collection: str, source: str, batches: Batches) -> None:
+    """Everything is written to a new collection, which then takes the place of the old one."""
+    namespaces.check_new(call, collection)
+    present = namespaces.find(call, collection)
+    options = namespaces.options_of(present) if present is not None else {}
+    throughput = sharding.current_throughput(call, present.record) if present is not None else None
+    if present is not None and present.key is not None:
+        raise refusal(28769, f"namespace '{call.database}.{collection}' is sharded so it can't be used for $out'")
+    if present is not None and capped.is_capped(present):
+        raise refusal(17152, f"namespace '{call.database}.{collection}' is capped so it can't be used for $out")
+    made = await namespaces.create(call, f"tmp.agg_out.{call.clock.guid()}", (), throughput, options)
+    kept = [each for each in indexes.definitions(present) if each["name"] != ID_INDEX] if present is not None else []
+    try:
+        if kept:
+            await indexes.create_indexes(call.account, made, kept)
+        target, call.database = call.database, source
+        async for batch in batches:
+            await _insert(call, made, batch)
+        call.database = target
+        await namespaces.rename(call, made, collection, drops_target=True)
+    except BaseException:  # also if the client has gone: nobody else would know of what was made
+        await containers.delete_container(call.account, made, None)
+        raise
+
+
+async def _insert(call: Call, container: Container, batch: list[Document]) -> None:
+    operations = [_inserting(call, container, document) for document in batch]
+    answer = await document_operations.write_many(container, operations, stops=True, at_once=True)
+    call.spend(answer.charge_ru)
+    last = answer.outcomes[-1]
+    if isinstance(last, Failure):
+        made = operations[len(answer.outcomes) - 1].draft
+        assert made is not None
+        raise as_duplicate(call, container, last, made.document)
+
+
+def _inserting(call: Call, container: Container, document: Document) -> Operation:
+    document = id_first(document) if "_id" in document else {"_id": new_id(call), **document}
+    check_id(document["_id"])
+    namespaces.check_shard_key(container, document)
+    check = _check_of(call, container)
+    if check is not None:
+        check(document, None)
+    return document_operations.inserting(container, document, encode(document), call.clock)
+
+
+def _check_of(call: Call, container: Container) -> validation.Check | None:
+    is_bypassed = call.fields.flag("bypassDocumentValidation", False)
+    return None if is_bypassed else validation.validator_of(call, container)
+
+
+# $merge.
+
+
+async def _merge(call: Call, output: Merge, source: str, batches: Batches, values: Sequence[Any]) -> None:
+    container = await namespaces.for_writing(call, output.collection)
+    if output.on != ("_id",) and not namespaces.has_unique_index(container, output.on):
+        raise refusal(51183, "Cannot find index to verify that join fields will be unique")
+    call.database = source
+    async for batch in batches:
+        failure: Failure | None = None
+        for document in batch:
+            call.check_time()
+            try:
+                await _merge_one(call, container, output, document, values)
+            except Failure as refused:
+                # The others of a batch are merged all the same.
+                failure = failure or refused
+        if failure is not None:
+            raise failure
+
+
+async def _merge_one(
+    call: Call, container: Container, output: Merge, incoming: Document, values: Sequence[Any]
+) -> None:
+    if "_id" not in incoming and "_id" in output.on:
+        incoming = {"_id": new_id(call), **incoming}
+    given: Document = {}
+    for field in output.on:
+        value = namespaces.value_at(incoming, field)
+        if isinstance(value, list) or _leads_through_array(incoming, field):
+            raise refusal(51185, f"$merge write error: 'on' field '{field}' is an array")
+        if value is MISSING or value is None:
+            raise refusal(51132, f"$merge write error: 'on' field '{field}' cannot be missing, null or undefined")
+        given[field] = {"$eq": value}
+    for field in namespaces.shard_fields(container):
+        if field not in given and namespaces.value_at(incoming, field) is not MISSING:
+            given[field] = {"$eq": namespaces.value_at(incoming, field)}
+    for attempt in range(1, _TRIES + 1):
+        if await _merge_into(call, container, output, given, incoming, values):
+            return
+        match output.when_not_matched:
+            case "discard":
+                return
+            case "fail":
+                raise refusal(
+                    13113,
+                    "$merge could not find a matching document in the target collection for at least one document in "
+                    "the source collection",
+                )
+        try:
+            await _insert(call, container, [incoming])
+            return
+        except Failure as failure:
+            # Somebody may have been faster with the same document; if there is none still, it is another index that
+            # does not take this one.
+            if failure.kind is not Kind.CONFLICT or output.on != ("_id",) or attempt == _TRIES:
+                raise
+
+
+def _leads_through_array(document: Document, path: str) -> bool:
+    value: Any = document
+    for part in path.split("."):
+        if not isinstance(value, dict):
+            break
+        value = value.get(part)
+    return isinstance(value, list)
+
+
+async def _merge_into(
+    call: Call, container: Container, output: Merge, given: Document, incoming: Document, values: Sequence[Any]
+) -> bool:
+    """Whether there was a document to merge with."""
+    matcher = compiled.matcher_of(given, call)
+    wanted = matching_documents.wanted(container, given, matcher, most=1)
+    check = _check_of(call, container)
+    async for page in matching_documents.pages(call, container, wanted):
+        for found in page:
+            if output.when_matched == "fail":
+                values_found = {field: namespaces.value_at(found.document, field) for field in output.on}
+                key = dict.fromkeys(output.on, 1)
+                index = ID_INDEX if output.on == ("_id",) else "_".join(f"{field}_1" for field in output.on)
+                raise duplicate(f"{call.database}.{container.name}", index, values_found, key)
+
+            def change(existing: Document) -> Document | None:
+                merged = output.merged(existing, incoming, values)
+                if merged is existing:
+                    return None
+                if output.when_matched == "replace" and any(name.startswith("$") for name in merged):
+                    raise refusal(52, "The dollar ($) prefixed field is not allowed in the context of a replacement")
+                merged = id_first({"_id": existing["_id"], **merged} if "_id" not in merged else merged)
+                check_immutable(existing, merged, "_id")
+                for field in namespaces.shard_fields(container):
+                    check_immutable(existing, merged, field)
+                if is_identical(existing, merged):
+                    return None
+                if check is not None:
+                    check(merged, existing)
+                return merged
+
+            place = container.key_of_bson(found.document)
+            id_value = found.document["_id"]
+            judgement = Judgement(change)
+            operation = document_operations.changing(container, place, id_value, judgement.inside)
+            write = partial(document_operations.write, container, operation)
+            try:
+                answer = await judgement.kept_to(call, container, place, id_value, write)
+            except Failure as failure:
+                if failure.kind is not Kind.NOT_FOUND:
+                    raise
+                return False
+            call.spend(answer.charge_ru)
+            return True
+    return False

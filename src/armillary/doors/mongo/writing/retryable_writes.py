@@ -1,0 +1,94 @@
+"""Commands that carry a transaction number: retryable writes, which are done once however often they arrive, and the
+commands of transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from armillary.account.collections import document_operations
+from armillary.account.container import Container
+from armillary.doors.mongo import namespaces
+from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.commands.command_table import Command
+from armillary.doors.mongo.commands.fail_points import Loss
+from armillary.doors.mongo.sessions import transactions
+from armillary.doors.mongo.wire import raw_documents
+from armillary.doors.mongo.writing.writes import statement_numbers
+from armillary.languages.mongo.errors import refusal
+from armillary.partition.history.answered_writes import Record
+from armillary.partition.operations import Outcome
+
+_STATEMENTS: Final = {"insert": "documents", "update": "updates", "delete": "deletes", "bulkWrite": "ops"}
+
+
+class Numbering:
+    """Of one command: its session's id and its number."""
+
+    def __init__(self, session_id: bytes, number: int) -> None:
+        self.session_id = session_id
+        self.number = number
+
+    def known(self, container: Container) -> dict[int, bytes]:
+        """Statements that were done before, with what was answered."""
+        return document_operations.recorded(container, self.session_id, self.number)
+
+    def record(self, statements: tuple[int, ...], answers: Callable[[Sequence[Outcome]], list[bytes]]) -> Record:
+        return Record(self.session_id, self.number, statements, answers)
+
+
+async def run(call: Call, command: Command) -> Reply:
+    session = call.session
+    assert session is not None and call.txn_number is not None
+    if "autocommit" in call.body:
+        return await transactions.run(call, command)
+    if "startTransaction" in call.body:
+        raise refusal(72, "'startTransaction' field requires 'autocommit' field to also be specified")
+    if not command.is_retryable:
+        raise refusal(72, f"txnNumber may not be provided for the {call.name} command")
+    last = max(session.txn_number, _last_number(call, session.id))
+    if call.txn_number < last:
+        raise refusal(
+            225,
+            f"Retryable write with txnNumber {call.txn_number} is prohibited on session {session.id.hex()} because a "
+            f"newer retryable write with txnNumber {last} has already started on this session.",
+        )
+    if session.transaction is not None:
+        await session.transaction.abort()
+        session.transaction = None
+    session.txn_number = call.txn_number
+    call.numbering = Numbering(session.id, call.txn_number)
+    loss = call.door.fail_points.loss
+    return await (command.run(call) if loss is None else _run_lossy(call, command, loss))
+
+
+async def _run_lossy(call: Call, command: Command, loss: Loss) -> Reply:
+    """Do what a command says up to the statement that is lost; or all of it, and lose the answer."""
+    field = _STATEMENTS.get(call.name)
+    if field is None:
+        statements, known = [b""], {}
+    else:
+        statements = call.sequences.get(field) or raw_documents.documents_at(call.raw_body, field)
+        assert call.numbering is not None
+        name = call.body.get(call.name)
+        container = namespaces.find(call, name) if type(name) is str else None
+        known = call.numbering.known(container) if container is not None else {}
+    numbers = statement_numbers(call, len(statements))
+    due = [index for index, number in enumerate(numbers) if number not in known and loss.is_due()]
+    if due and loss.is_before:
+        if due[0] and field is not None:
+            call.sequences[field] = statements[: due[0]]
+            await command.run(call)
+        raise loss.failure()
+    reply = await command.run(call)
+    if due:
+        raise loss.failure()
+    return reply
+
+
+def _last_number(call: Call, session_id: bytes) -> int:
+    """What storage knows of a session that was begun before a restart."""
+    name = call.body.get(call.name)
+    container = namespaces.find(call, name) if type(name) is str else None
+    return document_operations.last_number(container, session_id) if container is not None else -1

@@ -1,0 +1,206 @@
+"""Transactional batches and bulk requests over the SQL protocol: many operations in one body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from armillary import limits
+from armillary.account.container import Container
+from armillary.account.items import items
+from armillary.account.items.bulk import run_bulk
+from armillary.account.items.items import BatchAnswer, ItemOptions, Member
+from armillary.account.items.triggers import (
+    Triggers,
+    batch_with_triggers,
+    bulk_with_triggers,
+    calls_functions,
+    triggers_by_member,
+)
+from armillary.account.throughput.charge_explanations import explain_batch
+from armillary.doors.sql import headers as h
+from armillary.doors.sql.access.authorization import check_key
+from armillary.doors.sql.call import Call
+from armillary.doors.sql.errors import ROWS
+from armillary.doors.sql.items.documents import STATUS, header_key, names_triggers, place_headers, trigger_names
+from armillary.doors.sql.items.script_logs import SCRIPT_LOGGING, with_log
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.items import parse_json
+from armillary.model.keys import KEY_MISSING
+from armillary.model.patch import parse_patch
+from armillary.net.http import Response
+from armillary.partition.operations import Outcome, Result, Verb
+
+_VERBS = {
+    "create": Verb.CREATE,
+    "upsert": Verb.UPSERT,
+    "replace": Verb.REPLACE,
+    "patch": Verb.PATCH,
+    "delete": Verb.DELETE,
+    "read": Verb.READ,
+}
+_MEMBERS = {
+    "operationType",
+    "id",
+    "resourceBody",
+    "ifMatch",
+    "ifNoneMatch",
+    "partitionKey",
+    "index",
+    "indexingDirective",
+    "resourceUri",
+    "ttlInSeconds",
+    "binaryId",
+    "effectivePartitionKey",
+    "minimalReturnPreference",
+}
+_REFUSED = ("ttlInSeconds", "binaryId", "effectivePartitionKey", "indexingDirective")
+
+
+async def run_batch(call: Call) -> Response:
+    container = call.owner_container()
+    if not call.body.lstrip()[:1] == b"[":
+        raise Failure(
+            Kind.UNSUPPORTED_MEDIA,
+            "A batch must be a JSON array of operations; the binary form (HybridRow) is not supported.",
+        )
+    is_minimal = h.prefers_minimal(call.headers)
+    h.consistency(call.headers, call.account.settings.consistency)
+    is_atomic = h.flag(call.headers, h.IS_BATCH_ATOMIC)
+    if is_atomic and h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR):
+        raise bad_request("A batch cannot be atomic and continue on errors.")
+    # Clients cut bulk requests into pieces far smaller than this, so one that is over it has a member that is.
+    if len(call.body) > limits.BATCH_BYTES_MAX:
+        raise Failure(Kind.TOO_LARGE, f"Batch request size is too large: {len(call.body)} bytes, the limit is 2 MB.")
+    operations = parse_json(call.body)
+    if not operations:
+        raise bad_request("Batch request has no operations.")
+    if len(operations) > limits.BATCH_OPERATIONS_MAX:
+        raise bad_request(
+            f"Batch request has more operations than what is supported. It has {len(operations)}, "
+            f"the limit is {limits.BATCH_OPERATIONS_MAX}."
+        )
+    members = [_member(index, each, call, container, is_atomic) for index, each in enumerate(operations)]
+    if is_atomic:
+        key = header_key(call, container)
+        if key is None:
+            raise bad_request(KEY_MISSING)
+        options = ItemOptions(key=key, session=call.session(), ask=call.ask)
+        if _runs_scripts(call, members):
+            triggers = _triggers(call, container, members)
+            done = await batch_with_triggers(call.account, container, key, members, triggers, options)
+            return _logged(call, _answer(call, container, done.answer, is_minimal), done.log)
+        answer = await items.batch(container, key, members, options, call.account.clock)
+        return _answer(call, container, answer, is_minimal)
+    return await _bulk(call, container, members, is_minimal)
+
+
+def _logged(call: Call, response: Response, log: str) -> Response:
+    return with_log(response, log) if h.flag(call.headers, SCRIPT_LOGGING) else response
+
+
+def _runs_scripts(call: Call, members: list[Member]) -> bool:
+    return names_triggers(call) or any(each.patch is not None and calls_functions(each.patch) for each in members)
+
+
+def _triggers(call: Call, container: Container, members: list[Member]) -> list[Triggers]:
+    verbs = [member.verb for member in members]
+    return triggers_by_member(call.account, container, verbs, *trigger_names(call))
+
+
+async def _bulk(call: Call, container: Container, members: list[Member], is_minimal: bool) -> Response:
+    for member in members:
+        assert member.options is not None
+        if member.options.key is None:
+            raise bad_request("Each operation of a bulk request needs its 'partitionKey', a JSON array as a string.")
+        if call.principal.claims is not None:
+            check_key(call.principal, call.route, container.key, [member.options.key])
+    key_range = h.key_range(call.headers)
+    if key_range is None:
+        raise bad_request("A bulk request must name its partition key range (x-ms-documentdb-partitionkeyrangeid).")
+    continues = h.flag(call.headers, h.BATCH_CONTINUES_ON_ERROR)
+    range_id = str(key_range[0])
+    if _runs_scripts(call, members):
+        triggers = _triggers(call, container, members)
+        done = await bulk_with_triggers(call.account, container, range_id, members, triggers, continues=continues)
+        return _logged(call, _answer(call, container, done.answer, is_minimal), done.log)
+    answer = await run_bulk(container, range_id, members, call.account.clock, continues=continues)
+    return _answer(call, container, answer, is_minimal)
+
+
+def _member(index: int, given: Any, call: Call, container: Container, is_atomic: bool) -> Member:
+    if not isinstance(given, dict):
+        raise bad_request(f"Operation {index} of the batch is not a JSON object.")
+    unknown = sorted(given.keys() - _MEMBERS)
+    if unknown:
+        raise bad_request(f"Operation {index} of the batch has the unknown property '{unknown[0]}'.")
+    for name in _REFUSED:
+        if given.get(name) is not None:
+            raise Failure(Kind.UNSUPPORTED, f"'{name}' of a batch operation is not supported.")
+    word = given.get("operationType")
+    verb = _VERBS.get(word.lower()) if isinstance(word, str) else None
+    if verb is None:
+        raise bad_request(f"Operation {index} of the batch has the unknown operationType {word!r}.")
+    body = given.get("resourceBody")
+    options = ItemOptions(
+        if_match=_text(given, "ifMatch", index), if_none_match=_text(given, "ifNoneMatch", index), ask=call.ask
+    )
+    if not is_atomic and isinstance(given.get("partitionKey"), str):
+        options.key = container.parse_key(given["partitionKey"])
+    member = Member(verb, _text(given, "id", index), options=options)
+    if verb is Verb.PATCH:
+        member.patch = parse_patch(body)
+    elif verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE):
+        if not isinstance(body, dict):
+            raise bad_request(f"Operation {index} of the batch needs a JSON object as 'resourceBody'.")
+        member.document = body
+    if member.item_id is None and verb not in (Verb.CREATE, Verb.UPSERT):
+        raise bad_request(f"Operation {index} of the batch needs the 'id' of an item.")
+    return member
+
+
+def _text(given: dict[str, Any], name: str, index: int) -> str | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, str):
+        raise bad_request(f"'{name}' of operation {index} of the batch must be a string.")
+    return value
+
+
+def _answer(call: Call, container: Container, answer: BatchAnswer, is_minimal: bool) -> Response:
+    rows = [_row(each, is_minimal) for each in answer.members]
+    has_failed = any(isinstance(each, Failure) for each in answer.members)
+    return call.answer(
+        207 if has_failed else 200,
+        answer.charge_ru,
+        b"[" + b",".join(rows) + b"]",
+        place_headers(container, answer.range_id, answer.lsn),
+        explain_batch(answer) if call.explains else None,
+    )
+
+
+def _row(member: Outcome | Failure, is_minimal: bool) -> bytes:
+    if isinstance(member, Failure):
+        row = ROWS[member.kind]
+        return orjson.dumps(
+            {
+                "statusCode": row.status,
+                "subStatusCode": row.sub_status,
+                "requestCharge": round(member.charge_ru, 2),
+                "retryAfterMilliseconds": member.retry_after_ms or 0,
+                "message": member.message,
+            }
+        )
+    head: dict[str, Any] = {
+        "statusCode": STATUS[member.result],
+        "subStatusCode": 0,
+        "requestCharge": round(member.charge_ru, 2),
+    }
+    if member.etag is not None:
+        head["eTag"] = member.etag
+    text = orjson.dumps(head)
+    is_written = member.result in (Result.CREATED, Result.REPLACED)
+    if member.payload is None or (is_minimal and is_written):
+        return text
+    # The stored text is passed on as it is.
+    return text[:-1] + b',"resourceBody":' + member.payload + b"}"

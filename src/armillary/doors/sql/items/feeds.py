@@ -1,0 +1,149 @@
+"""Pages of items over the SQL protocol: read feeds, queries and query plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import orjson
+
+from armillary import limits
+from armillary.account.container import Container
+from armillary.account.items.procedures import query_functions
+from armillary.account.queries import item_pages, merged_queries
+from armillary.account.queries.item_pages import FeedOptions, PageAnswer
+from armillary.account.throughput.charge_explanations import explain_feed, explain_query
+from armillary.doors.sql import headers as h
+from armillary.doors.sql.call import Call, HeaderList
+from armillary.doors.sql.items.change_feed import read_change_feed
+from armillary.doors.sql.items.documents import header_key
+from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, query_metrics
+from armillary.doors.sql.resources.lists import container_paths, parse_query_body
+from armillary.errors import bad_request
+from armillary.languages.sql.compiling.compile import BoundQuery, compile_query, parse_parameters
+from armillary.languages.sql.planning.plan import query_plan
+from armillary.model.charges import QUERY_PLAN_RU, Part
+from armillary.model.items import parse_document
+from armillary.model.resources import ResourceType
+from armillary.model.values import UNDEFINED
+from armillary.net.http import Response
+from armillary.scripts.functions import QueryFunctions
+
+# What JavaScript asks of ordered ranges before it goes on from a continuation of its own: that ties come the other way
+# round where the order does.
+_TIES = (b"x-ms-cosmos-query-execution-info", b'{"reverseRidEnabled":true,"reverseIndexScan":false}')
+
+# Clients that are not helped by 410 when a range of their query is gone. JavaScript's keeps the ranges that it read
+# first, and takes 410 for a page without rows, for ever (@azure/cosmos 4.10, documentProducer.bufferMore). Python's
+# begins anew with all ranges and then adds those that it had not asked yet once more, so that rows come twice
+# (azure-cosmos 4.17, _configure_partition_ranges).
+_UNAWARE = (b"azure-cosmos-js/", b"azsdk-python-cosmos")
+
+
+async def read_feed(call: Call) -> Response:
+    container = call.owner_container()
+    if call.headers.get(h.CHANGE_FEED):
+        return await read_change_feed(call, container, _options(call, container))
+    options = _options(call, container)
+    answer = await item_pages.read_feed(call.account, container, options)
+    sizes_bytes = list(map(len, answer.rows))
+    parts = explain_feed(sizes_bytes, answer.charge_ru, options.read_factor) if call.explains else None
+    return _answer(call, container, answer, parts)
+
+
+def _bound_to(call: Call, query: BoundQuery) -> bytes:
+    """What continuations are good for: the query with its parameters."""
+    if query.frame is None:
+        return call.body
+    given = {name: value for name, value in query.parameters.items() if value is not UNDEFINED}
+    return query.frame.encode() + b"\n" + orjson.dumps(given)
+
+
+async def query_items(call: Call) -> Response:
+    container = call.owner_container()
+    clock = call.account.clock
+    begun_s = clock.elapsed_s()
+    functions = _functions(call, container)
+    computed = container.policies.computed_properties
+    query = parse_query_body(call.body, container.query_context(), computed, functions)
+    if functions is not None:
+        await functions.ready()
+    compiled_s = clock.elapsed_s()
+    options = _options(call, container)
+    if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
+        options.is_cross_partition_allowed = False
+    asked = Asked.of(call.headers)
+    answer = await merged_queries.query(call.account, container, query, _bound_to(call, query), options)
+    extra: HeaderList = []
+    if asked.for_query:
+        run_s = clock.elapsed_s() - compiled_s
+        extra += query_metrics(answer, compiled_s - begun_s, run_s, options.read_factor)
+    if asked.for_index or asked.for_index_v2:
+        extra += index_metrics(container, query, options, is_v2=asked.for_index_v2)
+    if asked.for_advice:
+        extra += query_advice(query.original)
+    if query.selection.ordering is not None:
+        extra.append(_TIES)
+    parts = explain_query(answer, options.read_factor) if call.explains else None
+    return _answer(call, container, answer, parts, extra)
+
+
+async def plan_query(call: Call) -> Response:
+    container = call.owner_container()
+    given = parse_document(call.body)
+    text = given.get("query")
+    if not isinstance(text, str):
+        raise bad_request("The query must be a string in the property 'query'.")
+    compiled = compile_query(text, container.policies.computed_properties)
+    functions = _functions(call, container)
+    bound = compiled.bind(parse_parameters(given.get("parameters")), container.query_context(), functions)
+    plan = query_plan(bound, container.key, h.text(call.headers, h.QUERY_FEATURES))
+    charge_ru = call.account.budgets.metadata.spend(QUERY_PLAN_RU, None)  # counted there, and never refused
+    parts = [Part("make the plan", charge_ru)]
+    return call.answer(200, charge_ru, orjson.dumps(plan), container_paths(container), parts)
+
+
+def _functions(call: Call, container: Container) -> QueryFunctions | None:
+    """The functions that a query may call. Most do not say the word, and pay nothing for it."""
+    find = call.body.find
+    is_possible = find(b"udf") >= 0 or find(b"\\u") >= 0  # which may be escaped
+    return query_functions(call.account, container) if is_possible else None
+
+
+def _options(call: Call, container: Container) -> FeedOptions:
+    key_range = h.key_range(call.headers)
+    h.check_continuation_limit(call.headers)
+    size = h.page_size(call.headers)
+    if size is None:
+        is_open = call.headers.get(b"x-ms-max-item-count") is not None  # -1: as many as you like
+        size = limits.PAGE_ITEMS_MAX if is_open else limits.PAGE_ITEMS_DEFAULT
+    return FeedOptions(
+        key=header_key(call, container),
+        range_id=str(key_range[0]) if key_range is not None else None,
+        epk_range=h.epk_range(call.headers),
+        page_items=size,
+        continuation=h.text(call.headers, h.CONTINUATION),
+        session=call.session(),
+        read_factor=call.read_factor(),
+        ask=call.ask,
+        is_unaware=any(name in call.headers.get(b"user-agent", b"") for name in _UNAWARE),
+    )
+
+
+def _answer(
+    call: Call,
+    container: Container,
+    answer: PageAnswer,
+    parts: Iterable[Part] | None,
+    asked: Iterable[tuple[bytes, bytes]] = (),
+) -> Response:
+    extra = [
+        (b"x-ms-session-token", h.render_session_tokens(answer.lsns)),
+        *container_paths(container),
+        *asked,
+    ]
+    if len(answer.lsns) == 1:
+        range_id, lsn = answer.lsns[0]
+        extra += [(b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id), (b"lsn", b"%d" % lsn)]
+    return call.answer_feed(
+        answer.charge_ru, container.rid_text, ResourceType.ITEM.feed, answer.rows, answer.continuation, extra, parts
+    )

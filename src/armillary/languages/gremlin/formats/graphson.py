@@ -1,0 +1,351 @@
+"""GraphSON 1, 2 and 3, both ways, between parsed JSON and values. Reading takes typed and untyped values alike, since
+clients mix them; writing follows the version that was asked for. Texts of messages and JSON itself are the door's part.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from armillary import limits
+from armillary.languages.gremlin.errors import malformed
+from armillary.languages.gremlin.formats.allowance import COMPOUND, ENTRY, PLACE, SCALAR, Allowance
+from armillary.languages.gremlin.syntax import bytecode
+from armillary.languages.gremlin.syntax.tokens import FAMILIES
+from armillary.languages.gremlin.values.comparing import map_key, unique
+from armillary.languages.gremlin.values.dates import from_milliseconds, parse_date
+from armillary.languages.gremlin.values.elements import (
+    BigInt,
+    BulkSet,
+    Byte,
+    Char,
+    Edge,
+    Float32,
+    Long,
+    Path,
+    Property,
+    Set,
+    Short,
+    Uuid,
+    Vertex,
+    VertexProperty,
+)
+
+_EXPONENT_MAX: Final = 10_000
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DURATION: Final = re.compile(r"(-)?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+
+
+def read(value: Any, allowance: Allowance | None = None) -> Any:
+    """A value of a message: of bindings, arguments and bytecode."""
+    if allowance is None:
+        allowance = Allowance()
+    kind = type(value)
+    if kind is dict:
+        allowance.enter(COMPOUND)
+        if "@type" in value:
+            found = _typed(value["@type"], value.get("@value"), allowance)
+        else:
+            found = _entries(value, allowance)
+        allowance.leave()
+        return found
+    if kind is list:
+        allowance.enter(COMPOUND)
+        found = [read(each, allowance) for each in value]
+        allowance.leave()
+        return found
+    allowance.spend(SCALAR)
+    if kind is int and not -(2**31) <= value < 2**31:
+        return Long(value) if -(2**63) <= value < 2**63 else BigInt(value)
+    return value
+
+
+def _entries(value: dict[str, Any], allowance: Allowance) -> dict[str, Any]:
+    allowance.spend(ENTRY * len(value))
+    return {key: read(each, allowance) for key, each in value.items()}
+
+
+def _typed(kind: Any, value: Any, allowance: Allowance) -> Any:
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    if reader is not None:
+        return reader(value, allowance)
+    if isinstance(kind, str) and kind.startswith("g:"):
+        name = kind[2:]
+        if name in FAMILIES:
+            return bytecode.token_of(name, value)
+    if isinstance(kind, str) and kind.endswith("Strategy"):
+        # Settings by themselves, or since 3.8 beside the name of the class.
+        settings = value["conf"] if isinstance(value, dict) and "fqcn" in value and "conf" in value else value
+        return bytecode.strategy_of(kind, read(settings, allowance) if settings is not None else {})
+    raise malformed(f"GraphSON has no type {str(kind)[:60]!r}.")
+
+
+def _integer(kind: type[int], bits: int) -> Callable[[Any, Allowance], Any]:
+    def reader(value: Any, allowance: Allowance) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int) or not -(1 << bits) <= value < (1 << bits):
+            raise malformed(f"{str(value)[:40]!r} is no whole number of {bits + 1} bits.")
+        return kind(value)
+
+    return reader
+
+
+def _number(kind: type[float]) -> Callable[[Any, Allowance], Any]:
+    def reader(value: Any, allowance: Allowance) -> Any:
+        if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+            return kind(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise malformed(f"{str(value)[:40]!r} is no number.")
+        try:
+            return kind(value)
+        except OverflowError:
+            raise malformed("A number is out of range.") from None
+
+    return reader
+
+
+def _list(value: Any, allowance: Allowance) -> list[Any]:
+    if not isinstance(value, list):
+        raise malformed("A list was expected.")
+    return [read(each, allowance) for each in value]
+
+
+def _map(value: Any, allowance: Allowance) -> dict[Any, Any]:
+    if isinstance(value, dict):
+        return _entries(value, allowance)
+    if not isinstance(value, list):
+        raise malformed("A list was expected.")
+    if len(value) % 2:
+        raise malformed("A map has a value for each key.")
+    found = {}
+    for at in range(0, len(value), 2):
+        before = allowance.left
+        key = read(value[at], allowance)
+        # Of a key that is no text, all that is in it is held a second time.
+        allowance.spend(ENTRY if type(key) is str else ENTRY + before - allowance.left)
+        found[map_key(key)] = read(value[at + 1], allowance)
+    return found
+
+
+def _bulk_set(value: Any, allowance: Allowance) -> BulkSet:
+    if not isinstance(value, list):
+        raise malformed("A list was expected.")
+    found = BulkSet()
+    for at in range(0, len(value) - 1, 2):
+        before = allowance.left
+        each, count = read(value[at], allowance), read(value[at + 1], allowance)
+        if not isinstance(count, int) or not 0 <= count <= limits.GREMLIN_LIST_MAX - len(found):
+            raise malformed("A bulk set holds values with counts.")
+        allowance.spend((PLACE + before - allowance.left) * count)
+        found.extend([each] * count)
+    return found
+
+
+def _text(value: Any, allowance: Allowance) -> str:
+    if not isinstance(value, str):
+        raise malformed("A text was expected.")
+    return value
+
+
+def _uuid(value: Any, allowance: Allowance) -> Uuid:
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise malformed("A UUID was expected.")
+    return Uuid(value.lower())
+
+
+def _date(value: Any, allowance: Allowance) -> datetime:
+    number = read(value, allowance)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise malformed("A date is a number of milliseconds.")
+    return from_milliseconds(number)
+
+
+def _date_text(value: Any, allowance: Allowance) -> datetime:
+    return parse_date(_text(value, allowance))
+
+
+def _decimal(value: Any, allowance: Allowance) -> Decimal:
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | float | str) or len(str(value)) > 1000:
+            raise InvalidOperation
+        number = Decimal(str(value))
+        if not number.is_finite() or abs(number.adjusted()) > _EXPONENT_MAX:
+            raise InvalidOperation
+        return number
+    except (InvalidOperation, ValueError):
+        raise malformed("A decimal number was expected.") from None
+
+
+def _big_integer(value: Any, allowance: Allowance) -> BigInt:
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | str) or len(str(value)) > limits.GREMLIN_DIGITS_MAX:
+            raise ValueError
+        return BigInt(int(value))
+    except ValueError:
+        raise malformed("A whole number was expected.") from None
+
+
+def _duration(value: Any, allowance: Allowance) -> timedelta:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise malformed("A duration was expected.")
+    sign, days, hours, minutes, seconds = match.groups()
+    try:
+        length = timedelta(int(days or 0), float(seconds or 0), 0, 0, int(minutes or 0), int(hours or 0))
+    except OverflowError:
+        raise malformed("A duration is out of range.") from None
+    return -length if sign else length
+
+
+def _object(value: Any, *names: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or any(name not in value for name in names):
+        raise malformed(f"An object with {', '.join(names)} was expected.")
+    return value
+
+
+def _id(value: Any, allowance: Allowance) -> Any:
+    return bytecode.id_of(read(value, allowance))
+
+
+def _vertex(value: Any, allowance: Allowance) -> Vertex:
+    given = _object(value, "id")
+    return Vertex(_id(given["id"], allowance), _label(given.get("label", "vertex")))
+
+
+def _label(value: Any) -> str:
+    return value if isinstance(value, str) else "vertex"
+
+
+def _edge(value: Any, allowance: Allowance) -> Edge:
+    given = _object(value, "id", "inV", "outV")
+    out = Vertex(_id(given["outV"], allowance), _label(given.get("outVLabel")))
+    into = Vertex(_id(given["inV"], allowance), _label(given.get("inVLabel")))
+    return Edge(_id(given["id"], allowance), _label(given.get("label", "edge")), out, into)
+
+
+def _vertex_property(value: Any, allowance: Allowance) -> VertexProperty:
+    given = _object(value, "id", "value")
+    key = given.get("label", "")
+    return VertexProperty(_id(given["id"], allowance), _text(key, allowance), read(given["value"], allowance))
+
+
+def _property(value: Any, allowance: Allowance) -> Property:
+    given = _object(value, "key", "value")
+    return Property(_text(given["key"], allowance), read(given["value"], allowance))
+
+
+def _path(value: Any, allowance: Allowance) -> Path:
+    given = _object(value, "objects", "labels")
+    objects, labels = read(given["objects"], allowance), read(given["labels"], allowance)
+    if not isinstance(objects, list) or not isinstance(labels, list) or not all(isinstance(e, list) for e in labels):
+        raise malformed("A path has objects and labels.")
+    return Path(objects, [tuple(str(name) for name in each) for each in labels])
+
+
+def _predicate(value: Any, allowance: Allowance) -> Any:
+    given = _object(value, "predicate", "value")
+    return bytecode.predicate_of(given["predicate"], read(given["value"], allowance))
+
+
+def _bytecode(value: Any, allowance: Allowance) -> Any:
+    if not isinstance(value, dict):
+        raise malformed("Bytecode has source and step.")
+    source = [_instruction(each, allowance) for each in _array(value.get("source", []))]
+    steps = [_instruction(each, allowance) for each in _array(value.get("step", []))]
+    return bytecode.traversal_of(source, steps)
+
+
+def _array(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise malformed("Instructions are a list.")
+    return value
+
+
+def _instruction(value: Any, allowance: Allowance) -> list[Any]:
+    return [read(each, allowance) for each in _array(value)]
+
+
+def _binding(value: Any, allowance: Allowance) -> Any:
+    return read(_object(value, "key", "value")["value"], allowance)
+
+
+def _traverser(value: Any, allowance: Allowance) -> Any:
+    return read(_object(value, "value")["value"], allowance)
+
+
+def _lambda(value: Any, allowance: Allowance) -> Any:
+    raise bytecode.refuse_lambda()
+
+
+def _char(value: Any, allowance: Allowance) -> Char:
+    if not isinstance(value, str) or len(value) != 1:
+        raise malformed("A character was expected.")
+    return Char(value)
+
+
+def _set(value: Any, allowance: Allowance) -> Set:
+    before = allowance.left
+    values = _list(value, allowance)
+    allowance.spend(ENTRY * len(values) + before - allowance.left)
+    return unique(values)
+
+
+def _strategy(value: Any, allowance: Allowance) -> Any:
+    given = _object(value, "fqcn")
+    return bytecode.strategy_of(given["fqcn"], read(given.get("conf", {}), allowance))
+
+
+_READERS: Final[dict[str, Callable[[Any, Allowance], Any]]] = {
+    "g:Int32": _integer(int, 31),
+    "g:Int64": _integer(Long, 63),
+    "g:Double": _number(float),
+    "g:Float": _number(Float32),
+    "g:List": _list,
+    "g:Set": _set,
+    "g:Map": _map,
+    "g:BulkSet": _bulk_set,
+    "g:UUID": _uuid,
+    "g:Date": _date,
+    "g:Timestamp": _date,
+    "g:Class": _text,
+    "g:Vertex": _vertex,
+    "g:Edge": _edge,
+    "g:VertexProperty": _vertex_property,
+    "g:Property": _property,
+    "g:Path": _path,
+    "g:P": _predicate,
+    "g:TextP": _predicate,
+    "g:Bytecode": _bytecode,
+    "g:Binding": _binding,
+    "g:Traverser": _traverser,
+    "g:Lambda": _lambda,
+    "g:TraversalStrategy": _strategy,
+    "gx:BigDecimal": _decimal,
+    "gx:BigInteger": _big_integer,
+    "gx:Byte": _integer(Byte, 7),
+    "gx:Int16": _integer(Short, 15),
+    "gx:Char": _char,
+    "gx:Duration": _duration,
+    "gx:OffsetDateTime": _date_text,
+    "gx:ZonedDateTime": _date_text,
+    "gx:Instant": _date_text,
+    "gx:LocalDate": _date_text,
+    "gx:LocalDateTime": _date_text,
+}
+
+
+def iso_duration(length: timedelta) -> str:
+    seconds = length.total_seconds()
+    sign = "-" if seconds < 0 else ""
+    whole, part = divmod(abs(seconds), 1)
+    hours, rest = divmod(int(whole), 3600)
+    minutes, left = divmod(rest, 60)
+    text = f"{left}" if not part else f"{left + part:.6f}".rstrip("0")
+    return f"{sign}PT{hours}H{minutes}M{text}S"
+
+
+def special_number(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

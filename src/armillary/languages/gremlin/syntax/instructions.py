@@ -1,0 +1,122 @@
+"""The tree that a text and a bytecode both become: a source's instructions, then steps, each a name with arguments.
+
+Arguments are plain values, tokens, predicates, and traversals again. What names and arguments mean is `build`'s part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from armillary import limits
+from armillary.languages.gremlin.errors import compilation, unsupported
+from armillary.languages.gremlin.syntax.tokens import Cardinality
+from armillary.languages.gremlin.values.elements import pairs
+from armillary.languages.gremlin.values.predicates import P
+
+
+class Instruction:
+    __slots__ = ("arguments", "name")
+
+    def __init__(self, name: str, arguments: list[Any]) -> None:
+        self.name = name
+        self.arguments = arguments
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Instruction and self.name == other.name and self.arguments == other.arguments
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(map(repr, self.arguments))})"
+
+
+class Traversal:
+    """Instructions for the source (`withSack`, `withStrategies`, …) and steps; anonymous ones have steps alone."""
+
+    __slots__ = ("source", "steps")
+
+    def __init__(self, source: list[Instruction], steps: list[Instruction]) -> None:
+        self.source = source
+        self.steps = steps
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Traversal and self.source == other.source and self.steps == other.steps
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return ".".join(map(repr, (*self.source, *self.steps))) or "identity()"
+
+
+class Strategy:
+    """A strategy by name with its settings."""
+
+    __slots__ = ("name", "settings")
+
+    def __init__(self, name: str, settings: dict[str, Any]) -> None:
+        self.name = name
+        self.settings = settings
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Strategy and self.name == other.name and self.settings == other.settings
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class CardinalityValue:
+    """`list('x')` as the value in a map of properties."""
+
+    __slots__ = ("cardinality", "value")
+
+    def __init__(self, cardinality: Cardinality, value: Any) -> None:
+        self.cardinality = cardinality
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        same = type(other) is CardinalityValue and self.cardinality is other.cardinality
+        return same and bool(self.value == other.value)  # type: ignore[attr-defined]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """What an argument holds directly inside."""
+    if isinstance(value, Traversal):
+        for instruction in (*value.source, *value.steps):
+            yield from instruction.arguments
+    elif isinstance(value, P):
+        yield value.value
+    elif isinstance(value, list):
+        yield from value
+    elif isinstance(value, dict):
+        for key, each in pairs(value):
+            yield key
+            yield each
+    elif isinstance(value, CardinalityValue):
+        yield value.value
+    elif isinstance(value, Strategy):
+        yield from value.settings.values()
+
+
+def check_size(traversal: Traversal) -> None:
+    """Refuses what has too many steps or is nested too deeply, before anything walks over it recursively."""
+    steps = 0
+    level: list[Any] = [traversal]
+    for _ in range(limits.GREMLIN_DEPTH_MAX + 1):
+        if not level:
+            return
+        steps += sum(len(each.steps) + len(each.source) for each in level if isinstance(each, Traversal))
+        if steps > limits.GREMLIN_STEPS_MAX:
+            raise compilation(f"A traversal has at most {limits.GREMLIN_STEPS_MAX} steps.")
+        level = [part for each in level for part in parts(each)]
+    raise compilation(f"A traversal is nested at most {limits.GREMLIN_DEPTH_MAX} deep.")
+
+
+def check_transaction(name: Any) -> None:
+    """Every request is committed by itself, so there is never anything open to commit or to give up; and nothing can be
+    opened."""
+    if name in ("begin", "open"):
+        raise unsupported("Transactions of several requests are not supported: every request is one by itself.")
+    if name not in ("commit", "rollback", "close"):
+        raise compilation(f"g.tx().{str(name)[:40]}() is not a method of a transaction.")

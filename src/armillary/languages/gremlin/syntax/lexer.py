@@ -1,0 +1,159 @@
+"""Gremlin text to words: names, texts, numbers and signs, each with its place for messages.
+
+Numbers and texts come out as values; what names mean is `grammar`'s part.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any, Final
+
+from armillary import limits
+from armillary.languages.gremlin.errors import syntax
+from armillary.languages.gremlin.values.elements import BigInt, Byte, Float32, Long, Short
+from armillary.work import spend
+
+_WORD: Final = re.compile(
+    r"""
+    (?P<blank>[ \t\r\n\f]+|//[^\n]*|/\*.*?\*/)
+  | (?P<text>'''(?:[^\\]|\\.)*?'''|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+  | (?P<number>
+        0[xX][0-9a-fA-F_]+[lLbBsSiInN]?
+      | (?:[0-9](?:[0-9_]*[0-9])?)(?:\.[0-9](?:[0-9_]*[0-9])?)?(?:[eE][+-]?[0-9]+)?[lLbBsSiInNfFdDmMgG]?
+      | \.[0-9](?:[0-9_]*[0-9])?(?:[eE][+-]?[0-9]+)?[fFdDmM]?
+    )
+  | (?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
+  | (?P<sign>\.\.|->|[().,;\[\]{}:+\-=<>!&|?*/%@^~])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "'": "'", "\\": "\\", "$": "$"}
+_ESCAPE: Final = re.compile(r"\\(u+[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|\r?\n|.)", re.DOTALL)
+
+_KEPT_CHARACTERS_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    kind: str  # name, text, number, sign, end
+    value: Any
+    at: int  # characters before it
+    is_after_line: bool  # whether a line ended just before it
+
+
+def known_words(text: str) -> list[Word]:
+    """As `words`, of texts that come again and again with other bindings."""
+    return _kept_words(text) if len(text) <= _KEPT_CHARACTERS_MAX else words(text)
+
+
+def words(text: str) -> list[Word]:
+    """All words of a script, with one of kind "end" behind them."""
+    found: list[Word] = []
+    at, size = 0, len(text)
+    is_after_line = False
+    while at < size:
+        spend(20)
+        match = _WORD.match(text, at)
+        if match is None:
+            raise syntax(f"Unexpected {text[at : at + 10]!r} at {place(text, at)}.")
+        kind = match.lastgroup or ""
+        piece = match.group()
+        if kind == "blank":
+            is_after_line = is_after_line or "\n" in piece
+        else:
+            value: Any = piece
+            if kind == "text":
+                value = _unquoted(piece, text, at)
+            elif kind == "number":
+                value = _number(piece, text, at)
+            found.append(Word(kind, value, at, is_after_line))
+            is_after_line = False
+            if len(found) > limits.GREMLIN_WORDS_MAX:
+                raise syntax(f"A script has at most {limits.GREMLIN_WORDS_MAX} words.")
+        at = match.end()
+    found.append(Word("end", "the end of the script", size, is_after_line))
+    return found
+
+
+_kept_words = lru_cache(limits.QUERY_CACHE_ENTRIES)(words)
+
+
+def place(text: str, at: int) -> str:
+    line = text.count("\n", 0, at) + 1
+    return f"line {line}, column {at - text.rfind(chr(10), 0, at)}"
+
+
+def _unquoted(piece: str, text: str, at: int) -> str:
+    quotes = 3 if len(piece) >= 6 and piece[:3] in ("'''", '"""') else 1
+    inner = piece[quotes:-quotes]
+    if "\\" not in inner:
+        return inner
+
+    def character(match: re.Match[str]) -> str:
+        code = match.group(1)
+        if code[0] == "u" and len(code) > 4:
+            return chr(int(code.lstrip("u"), 16))
+        if code[0] in "01234567":
+            return chr(int(code, 8))
+        if code[-1] == "\n":
+            return ""
+        plain = _ESCAPES.get(code)
+        if plain is None:
+            raise syntax(f"Unknown escape '\\{code}' at {place(text, at)}.")
+        return plain
+
+    result = _ESCAPE.sub(character, inner)
+    # A pair of escapes that make one character, as JSON and Java write them.
+    if any("\ud800" <= each <= "\udfff" for each in result):
+        try:
+            result = result.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise syntax(f"Half of a character at {place(text, at)}.") from None
+    return result
+
+
+def _number(piece: str, text: str, at: int) -> Any:
+    digits = piece.replace("_", "")
+    suffix = ""
+    is_hexadecimal = digits[:2].lower() == "0x"
+    letters = "lsin" if is_hexadecimal else "lbsinfdmg"
+    if digits[-1].lower() in letters:
+        digits, suffix = digits[:-1], digits[-1].lower()
+    try:
+        if is_hexadecimal:
+            return integer(int(digits, 16), suffix)
+        if "." not in digits and "e" not in digits.lower() and suffix not in ("f", "d", "m"):
+            if len(digits) > limits.GREMLIN_DIGITS_MAX:
+                raise syntax(f"A number has at most {limits.GREMLIN_DIGITS_MAX} digits, at {place(text, at)}.")
+            return integer(int(digits, 8) if _is_octal(digits) else int(digits), suffix)
+        if suffix == "m":
+            return Decimal(digits)
+        if suffix == "f":
+            return Float32(digits)
+        if suffix in ("", "d"):
+            return float(digits)
+    except (ValueError, InvalidOperation):
+        pass
+    raise syntax(f"{piece!r} at {place(text, at)} is not a number.")
+
+
+def _is_octal(digits: str) -> bool:
+    return len(digits) > 1 and digits[0] == "0" and all(digit in "01234567" for digit in digits)
+
+
+def integer(value: int, suffix: str) -> int:
+    """A whole number as its suffix, or its size, asks."""
+    if suffix == "l":
+        return Long(value)
+    if suffix == "b":
+        return Byte(value)
+    if suffix == "s":
+        return Short(value)
+    if suffix in ("n", "g"):
+        return BigInt(value)
+    if suffix == "i" or -(2**31) <= value < 2**31:
+        return value
+    return Long(value) if -(2**63) <= value < 2**63 else BigInt(value)

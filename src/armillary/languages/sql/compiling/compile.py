@@ -1,0 +1,348 @@
+"""Query text to functions over documents: parse, check, emit Python source, compile it, and keep it by text.
+
+`compile_query(text)` gives a CompiledQuery; `.bind(parameters)` gives what one execution needs: the condition that an
+index can use, the filter and the projection. Parameters are values of the run, not of the source: one compiled form
+serves all values of the same types. Reading items and paging are `query/operators.py`'s part.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+from armillary import limits
+from armillary.errors import bad_request
+from armillary.languages.sql.compiling import runtime
+from armillary.languages.sql.compiling.blocks import StageCode, emit_order, emit_stages
+from armillary.languages.sql.compiling.constants import Constants, kind_of
+from armillary.languages.sql.compiling.emit import Workshop
+from armillary.languages.sql.compiling.index_conditions import filter_of
+from armillary.languages.sql.compiling.user_functions import Run, UserFunctions
+from armillary.languages.sql.library.context import Context, detached_context
+from armillary.languages.sql.planning.envelopes import frame_of
+from armillary.languages.sql.planning.ranked import Component, components_of, is_ranked
+from armillary.languages.sql.planning.scoring import ScoreRanking
+from armillary.languages.sql.syntax import tree
+from armillary.languages.sql.syntax.check import Checked, check_count, check_query
+from armillary.languages.sql.syntax.expressions import too_many_operators
+from armillary.languages.sql.syntax.lexer import query_error
+from armillary.languages.sql.syntax.parser import parse_filter, parse_query
+from armillary.languages.sql.syntax.paths import has_container, item_path, scope_of
+from armillary.languages.sql.syntax.rewrite import with_computed
+from armillary.languages.sql.syntax.walk import is_aggregated
+from armillary.model.indexes.index_paths import path_text
+from armillary.model.values import UNDEFINED, Value
+from armillary.query.aggregates import AGGREGATES
+from armillary.query.conditions import Condition
+from armillary.query.operators import evaluate
+from armillary.query.selection import Grouping, Ordering, OrderKey, Selection, Stage
+from armillary.work import spend
+
+_A = TypeVar("_A")
+_R = TypeVar("_R")
+
+Predicate = Callable[[Any], Any]  # truthy exactly when the item is kept
+Projection = Callable[[Any], Value]
+Computed: TypeAlias = tuple[tuple[str, str], ...]  # the computed properties of a container: name, query
+
+# Units of work for each character: of a text that is checked, or looked through for what an index can use, and of the
+# source that Python compiles.
+_CHECK_UNITS, _FILTER_UNITS, _SOURCE_UNITS = 1, 2, 4
+_LONG = 2_048  # characters of texts that take time
+
+_NAMESPACE: dict[str, Any] = {
+    name: value for name, value in vars(runtime).items() if not name.startswith("_") and name != "annotations"
+} | {"U": UNDEFINED}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A query with its parameters: everything that one execution needs."""
+
+    selection: Selection
+    has_source: bool  # False: nothing comes from the container, whatever is stored
+    query: tree.Query  # as it is run
+    original: tree.Query  # as it was written, for plans: computed properties are names in it
+    parameters: Mapping[str, Value]
+    context: Context
+    frame: str | None = None  # the text without the filter, where clients change that and go on; see envelopes.py
+
+    @property
+    def condition(self) -> Condition:
+        return self.selection.condition
+
+    @property
+    def predicate(self) -> Predicate | None:
+        return self.selection.stages[0].predicate
+
+    @property
+    def project(self) -> Projection | None:
+        return self.selection.stages[0].project
+
+    def evaluate_over(self, documents: Iterable[dict[str, Any]]) -> list[Value]:
+        """The rows over plain documents: how databases, containers, offers and the like are queried."""
+        return evaluate(self.selection, documents if self.has_source else [{}])
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    bind: Callable[[list[Value], Context, Run], tuple[Any, ...]]
+    literals: list[Value]
+    stages: list[StageCode]
+
+
+class CompiledQuery:
+    def __init__(self, checked: Checked, computed: Mapping[str, tree.Query], text: str) -> None:
+        self.query = _without_idle_order(with_computed(checked.query, computed))
+        self.original = checked.query
+        self.parameters = checked.parameters
+        self.has_source = has_container(self.query)
+        self._user_functions = checked.user_functions
+        self._frame = frame_of(text, self.original)
+        self._order_keys = _order_keys(self.query)
+        self._components: tuple[Component, ...] = ()
+        if is_ranked(self.query):
+            self._components = components_of(self.query, scope_of(self.query, {}, is_outermost=True))
+        self._variants: dict[tuple[str, ...], _Variant] = {}
+        self._size = len(text) if len(text) > _LONG else 0
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether it calls functions of the container's."""
+        return bool(self._user_functions)
+
+    def bind(
+        self,
+        parameters: Mapping[str, Value],
+        context: Context | None = None,
+        functions: UserFunctions | None = None,
+    ) -> BoundQuery:
+        values = self._values(parameters)
+        kinds = tuple([kind_of(value) for value in values])
+        variant = self._variants.get(kinds)
+        if variant is None:
+            if len(self._variants) >= limits.QUERY_VARIANTS_MAX:
+                self._variants.clear()
+            variant = self._variants[kinds] = _guarded(self._compile, kinds)
+        run = Run(functions, self._user_functions)
+        context = context or detached_context()
+        made = variant.bind(values + variant.literals, context, run)
+        order, *functions_made = made
+        stages = [_stage(code, functions_made[4 * place : 4 * place + 4]) for place, code in enumerate(variant.stages)]
+        is_planar = context.is_planar
+        spend(self._size * _FILTER_UNITS)
+        condition, is_exact = _guarded(lambda given: filter_of(self.query, given, is_planar=is_planar), parameters)
+        skip, take = self._counts(parameters)
+        selection = Selection(
+            condition,
+            tuple(stages),
+            Ordering(self._order_keys, order) if order is not None and not self._components else None,
+            self._ranking(order, parameters, context) if self._components else None,
+            skip,
+            take,
+            is_exact,
+            run,
+        )
+        return BoundQuery(selection, self.has_source, self.query, self.original, parameters, context, self._frame)
+
+    def _ranking(self, read: Any, parameters: Mapping[str, Value], context: Context) -> ScoreRanking:
+        call = self.query.order_by[0].expression
+        assert isinstance(call, tree.Call)
+        return ScoreRanking(call, self._components, read, parameters, context)
+
+    def _counts(self, parameters: Mapping[str, Value]) -> tuple[int, int | None]:
+        """How many rows are left out, and how many are given; None: all."""
+        query = self.query
+        if query.select.top is not None:
+            return 0, _count(query.select.top, "TOP", parameters)
+        if query.offset is None or query.limit is None:
+            return 0, None
+        return _count(query.offset, "OFFSET", parameters), _count(query.limit, "LIMIT", parameters)
+
+    def _values(self, parameters: Mapping[str, Value]) -> list[Value]:
+        try:
+            return [parameters[name] for name in self.parameters]
+        except KeyError as missing:
+            name = missing.args[0]
+            message = f"Identifier '{name}' could not be resolved: the query uses this parameter but none is given."
+            raise query_error("SC2001", message, 0, 0) from None
+
+    def _compile(self, kinds: tuple[str, ...]) -> _Variant:
+        constants = Constants(self.parameters, kinds)
+        namespace = dict(_NAMESPACE)
+        shop = Workshop(constants, namespace)
+        functions, stages = emit_stages(shop, self.query)
+        order = "None"
+        if self.query.order_by:
+            keys = [component.subject for component in self._components]
+            functions += emit_order(shop, self.query, keys or [each.expression for each in self.query.order_by])
+            order = "order"
+        made = [order]
+        for stage in stages:
+            made += [str(name) for name in (stage.predicate, stage.project, stage.rows, stage.finish)]
+        used = [f"c{place} = C[{place}]" for place in sorted(constants.used)]
+        lines = [*used, *shop.preamble, *functions, f"return ({', '.join(made)})"]
+        source = "def bind(C, x, M):\n" + "".join([f"    {line}\n" for line in lines])
+        if len(source) > limits.QUERY_SOURCE_CHARACTERS_MAX:
+            raise too_many_operators(self.query.start, self.query.end)
+        spend(len(source) * _SOURCE_UNITS)
+        exec(compile(source, "<query>", "exec"), namespace)  # noqa: S102 (of our own making: names and places only)
+        return _Variant(namespace["bind"], constants.literals, stages)
+
+
+def _stage(code: StageCode, functions: list[Any]) -> Stage:
+    predicate, project, rows, finish = functions
+    grouping = None
+    if finish is not None:
+        grouping = Grouping(tuple([AGGREGATES[name] for name in code.makers]), code.is_grouped, finish, code.paths)
+    return Stage(predicate, project, rows, grouping, code.is_distinct, code.is_sure, code.path)
+
+
+def _without_idle_order(query: tree.Query) -> tree.Query:
+    """Aggregates of all rows make one row, in whatever order the rows come. The service takes such an ORDER BY."""
+    return replace(query, order_by=()) if query.order_by and is_aggregated(query) else query
+
+
+def _order_keys(query: tree.Query) -> tuple[OrderKey, ...]:
+    if not query.order_by:
+        return ()
+    scope = scope_of(query, {}, is_outermost=True)
+    keys = []
+    for order in query.order_by:
+        path = item_path(order.expression, scope)
+        steps = [step for step in path or () if isinstance(step, str)]
+        keys.append(OrderKey(path_text(steps) if steps else None, order.is_descending))
+    return tuple(keys)
+
+
+def _count(node: tree.Expression, clause: str, parameters: Mapping[str, Value]) -> int:
+    if isinstance(node, tree.Parameter):
+        return check_count(node, parameters[node.name], clause)
+    assert isinstance(node, tree.Literal) and isinstance(node.value, (int, float)), "the checker let nothing else pass"
+    return int(node.value)
+
+
+def _guarded(fn: Callable[[_A], _R], argument: _A) -> _R:
+    """The depth limit bounds the recursion per bracket, not per node inside it, nor does it know how deep the caller
+    already is. What still does not fit is refused like everything too deep; Python's frames unwind cleanly. Nor does
+    Python compile a hundred subqueries in one another."""
+    try:
+        return fn(argument)
+    except (RecursionError, SyntaxError, MemoryError):
+        message = "The query nests too many expressions; simplify it."
+        raise query_error("SC1001", message, 0, 0) from None
+
+
+class _Cache:
+    """Compiled queries by text and computed properties, the least recently used forgotten first; bounded by number and
+    by length of text."""
+
+    def __init__(self, parse: Callable[[str], tree.Query]) -> None:
+        self._parse = parse
+        self._kept: OrderedDict[tuple[str, Computed], CompiledQuery] = OrderedDict()
+        self._characters = 0
+
+    def get(self, text: str, computed: Computed) -> CompiledQuery:
+        key = (text, computed)
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+            return found
+        compiled = _guarded(self._compile, key)
+        self._kept[key] = compiled
+        self._characters += len(text)
+        while len(self._kept) > limits.QUERY_CACHE_ENTRIES or self._characters > limits.QUERY_CACHE_CHARACTERS:
+            (oldest, _), _ = self._kept.popitem(last=False)
+            self._characters -= len(oldest)
+        return compiled
+
+    def _compile(self, key: tuple[str, Computed]) -> CompiledQuery:
+        text, computed = key
+        definitions = {name: _definition(query) for name, query in computed}
+        parsed = self._parse(text)
+        spend(len(text) * _CHECK_UNITS)
+        return CompiledQuery(check_query(parsed), definitions, text)
+
+
+def _definition(text: str) -> tree.Query:
+    """The query of a computed property: `SELECT VALUE … FROM c` and nothing more."""
+    query = parse_query(text)
+    check_query(query)
+    source = query.sources[0] if len(query.sources) == 1 else None
+    bare = replace(query, where=None, group_by=(), order_by=(), offset=None, limit=None)
+    has_more = query.where is not None or query.group_by or query.order_by or query.offset or query.select.top
+    is_plain = source is not None and isinstance(source.expression, tree.Name) and not source.is_iterated
+    if query.select.kind != "VALUE" or query.select.is_distinct or has_more or not is_plain:
+        raise bad_request(f"The computed property '{text[:100]}' must be SELECT VALUE … FROM c.")  # noqa: S608
+    return bare
+
+
+_queries = _Cache(parse_query)
+_filters = _Cache(parse_filter)
+
+
+def compile_query(text: str, computed: Computed = ()) -> CompiledQuery:
+    """`computed`: the computed properties of the container that is asked; a text means another thing with others."""
+    _check_text(text)
+    return _queries.get(text, computed)
+
+
+def compile_filter(text: str) -> CompiledQuery:
+    """The condition of a patch: `FROM c WHERE …`. Its bound form has a predicate and no use for a projection."""
+    _check_text(text)
+    compiled = _filters.get(text, ())
+    sources = compiled.query.sources
+    if len(sources) > 1 or any(each.is_iterated or not isinstance(each.expression, tree.Name) for each in sources):
+        raise bad_request("A condition is written FROM c WHERE …; it takes no JOIN and nothing but the item in FROM.")
+    return compiled
+
+
+def parse_parameters(given: Any) -> dict[str, Value]:
+    """The `parameters` of a query request, `[{"name": "@p", "value": …}]`; absent, null and empty are the same."""
+    if given is None:
+        return {}
+    if not isinstance(given, list):
+        raise bad_request("The parameters of a query must be an array of objects with a name and a value.")
+    parameters: dict[str, Value] = {}
+    for entry in given:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name.startswith("@"):
+            raise bad_request("Each parameter of a query must be an object with a name that begins with '@'.")
+        unknown = entry.keys() - {"name", "value"}
+        if unknown:
+            raise bad_request(f"The parameter '{name}' has the unknown property '{min(unknown)}'.")
+        if name in parameters:
+            raise bad_request(f"The parameter '{name}' is given more than once.")
+        # JavaScript leaves out a value that is undefined.
+        value = entry.get("value", UNDEFINED)
+        if value.__class__ in (list, dict):
+            _check_depth(name, value)
+        parameters[name] = value
+    return parameters
+
+
+def _check_text(text: str) -> None:
+    if not isinstance(text, str):
+        raise bad_request("The query must be a string.")
+    if len(text) > limits.QUERY_TEXT_BYTES_MAX or (
+        len(text) * 4 > limits.QUERY_TEXT_BYTES_MAX
+        and len(text.encode("utf-8", "surrogatepass")) > limits.QUERY_TEXT_BYTES_MAX
+    ):
+        raise bad_request(f"The query text is longer than {limits.QUERY_TEXT_BYTES_MAX} bytes.")
+
+
+def _check_depth(name: str, value: Value) -> None:
+    level = [value]
+    for _ in range(limits.QUERY_PARAMETER_DEPTH_MAX):
+        spend(sum(map(len, level)))  # type: ignore[arg-type]
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)  # type: ignore[union-attr]
+            if child.__class__ in (list, dict)
+        ]
+        if not level:
+            return
+    raise bad_request(f"The parameter '{name}' nests more than {limits.QUERY_PARAMETER_DEPTH_MAX} levels.")

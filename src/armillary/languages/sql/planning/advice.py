@@ -1,0 +1,52 @@
+"""What the service would advise about a query's text: the numbers of its query advisor's rules. Clients have the words
+to them. Nothing is run or looked up; a query is advised the same whatever is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from armillary.languages.sql.syntax import tree
+from armillary.languages.sql.syntax.walk import expressions_of, nodes_of
+
+_COMPARISONS = frozenset(["=", "!=", "<>", "<", "<=", ">", ">="])
+_CASES = frozenset(["UPPER", "LOWER"])
+# With a third argument of true they match parts of objects, or ignore case.
+_LOOSE = {"ARRAY_CONTAINS": "QA1000", "STARTSWITH": "QA1003", "STRINGEQUALS": "QA1003", "ENDSWITH": "QA1004"}
+_MOVING = {"GETCURRENTDATETIME": "QA1007", "GETCURRENTTICKS": "QA1008", "GETCURRENTTIMESTAMP": "QA1009"}
+
+
+def advice_of(query: tree.Query) -> list[str]:
+    """The rules that a query meets, by number."""
+    return sorted(set(_rules(query)))
+
+
+def _rules(query: tree.Query) -> Iterator[str]:
+    if query.select.is_distinct and len(query.sources) > 1:
+        yield "QA1001"
+    for key in query.group_by:
+        if not isinstance(key, (tree.Name, tree.Member, tree.Index)):
+            yield "QA1005"
+    for expression in expressions_of(query):
+        for node in nodes_of(expression):
+            if isinstance(node, tree.Subquery):
+                yield from _rules(node.query)
+            elif isinstance(node, tree.Call) and not node.is_user_defined:
+                if node.name == "CONTAINS":
+                    yield "QA1002"
+                if node.name in _LOOSE and len(node.arguments) > 2 and _is_true(node.arguments[2]):
+                    yield _LOOSE[node.name]
+    for node in nodes_of(query.where) if query.where is not None else ():
+        if isinstance(node, tree.Binary) and node.operator in _COMPARISONS:
+            if _changes_case(node.left) or _changes_case(node.right):
+                yield "QA1006"
+        elif isinstance(node, tree.Call) and not node.is_user_defined and node.name in _MOVING:
+            yield _MOVING[node.name]
+
+
+def _is_true(node: tree.Expression) -> bool:
+    return isinstance(node, tree.Literal) and node.value is True
+
+
+def _changes_case(node: tree.Expression) -> bool:
+    return isinstance(node, tree.Call) and not node.is_user_defined and node.name in _CASES

@@ -1,0 +1,91 @@
+"""The query plan that client libraries ask for before they run a query over several partitions themselves: what they
+must merge, what they send to each range instead of the query, and which ranges of effective keys they must ask. Queries
+that need no merging have an empty plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armillary.errors import Failure, bad_request
+from armillary.languages.sql.compiling.compile import BoundQuery
+from armillary.languages.sql.planning.hybrid import hybrid_plan, is_hybrid
+from armillary.languages.sql.planning.partials import nothing_to_merge, partial_of
+from armillary.model.indexes.index_paths import path_text
+from armillary.model.keys import PartitionKeyDefinition, parse_path
+from armillary.query.conditions import Condition, pinned_prefixes
+
+_FULL_RANGE = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
+# More points than this are no help to a client that would ask nearly every partition anyway.
+_RANGES_MAX = 1000
+
+
+def query_plan(
+    bound: BoundQuery, definition: PartitionKeyDefinition | None, supported_features: str | None = None
+) -> dict[str, Any]:
+    """The plan, in the form of the wire. `supported_features`: what the client says that it can do, separated by
+    commas; None if it says nothing. What cannot be planned, or not for this client, is refused."""
+    plan: dict[str, Any] = {"partitionedQueryExecutionInfoVersion": 2}
+    if is_hybrid(bound):
+        hybrid, features = hybrid_plan(bound)
+        # The service leaves `queryInfo` out here; Python then drops rows that are equal, for want of a distinctType.
+        plan |= {"queryInfo": nothing_to_merge(), "hybridSearchQueryInfo": hybrid}
+    else:
+        partial = partial_of(bound)
+        features = partial.features
+        plan["queryInfo"] = partial.info
+    _check_features(features, supported_features)
+    return plan | {"queryRanges": _query_ranges(bound.condition, definition)}
+
+
+def _check_features(needed: list[str], supported: str | None) -> None:
+    if supported is None:
+        return
+    known = {name.strip().lower() for name in supported.split(",")}
+    missing = [name for name in needed if name.lower() not in known]
+    if missing:
+        raise bad_request(
+            "Query contains the following features, which the calling client does not support: " + ", ".join(missing)
+        )
+
+
+def key_index_paths(definition: PartitionKeyDefinition) -> list[str]:
+    """The partition-key paths as conditions write them."""
+    return [path_text(parse_path(path)) for path in definition.paths]
+
+
+def _query_ranges(condition: Condition, definition: PartitionKeyDefinition | None) -> list[dict[str, Any]]:
+    if definition is None:
+        return [_FULL_RANGE]
+    keys = pinned_prefixes(condition, key_index_paths(definition))
+    # A filter that nothing can satisfy keeps one range: clients need one to ask.
+    if not keys or len(keys) > _RANGES_MAX or definition.is_unsure_of(keys):
+        return [_FULL_RANGE]
+    ranges: dict[tuple[str, str], bool] = {}
+    for key in keys:
+        if definition.is_system:
+            return [_FULL_RANGE]  # a migrated container: items without key have a place of their own, below all hashes
+        try:
+            if len(key) == len(definition.paths):
+                low = high = definition.effective_key(key).hex().upper()
+            else:
+                low, high = [bound.hex().upper() for bound in definition.prefix_range(key)]
+        except Failure:
+            return [_FULL_RANGE]  # no item has such a key; let the filter find that out
+        ranges[low, high] = low == high
+    return [
+        {"min": low, "max": high, "isMinInclusive": True, "isMaxInclusive": is_point}
+        for (low, high), is_point in _disjoint(ranges)
+    ]
+
+
+def _disjoint(ranges: dict[tuple[str, str], bool]) -> list[tuple[tuple[str, str], bool]]:
+    """Sorted and without overlap: two key prefixes either hold one another or have nothing in common."""
+    kept: list[tuple[tuple[str, str], bool]] = []
+    covered = ""
+    for (low, high), is_point in sorted(ranges.items(), key=lambda entry: (entry[0][0], entry[1])):
+        if kept and low < covered:
+            continue
+        kept.append(((low, high), is_point))
+        covered = covered if is_point else high
+    return kept

@@ -1,0 +1,497 @@
+"""From parents' stores to children's: the copy of a snapshot, space by space and byte for byte, and the changes that
+were written since. A split has one parent and two children, a merge two parents and one child; both are alike here.
+
+The copy goes through table files, so it costs neither log nor compaction, and parses no item. It cannot be resumed:
+who dies in it begins anew. Behind it each child is a partition in itself, at an lsn of its parent, and says so in its
+store; from there on `catch_up` goes through the one write path, in transactions that move the place along, and goes on
+after any interruption. Who may write to a parent meanwhile, and what the catalog says, is the account's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model import layout
+from armillary.model.encoding import FIXED_HEADER_BYTES, epk_of
+from armillary.model.ranges import KeyRange
+from armillary.model.resources import first_item_number
+from armillary.partition.history import document_events, log, versions
+from armillary.partition.history.answered_writes import stored_records
+from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Partition
+from armillary.partition.reshaping.adoption import Adopter
+from armillary.partition.schema import Schema
+from armillary.partition.upkeep.time_slices import portions
+from armillary.partition.writing.path_coverage import PRESENCE_KEY, SETTLED, Presence, trusted_presence
+from armillary.partition.writing.writer import PathPrefixes
+from armillary.storage.engine import Kept, Loader, Store, Txn, View
+
+Rest = Callable[[], Awaitable[None]]
+
+_BY_KEY = (layout.IDS, layout.MEMBERS, layout.SIZES, layout.UNIQUE)  # spaces in the order of effective keys
+_BY_NUMBER = (layout.CHANGES, layout.EXPIRY)  # spaces whose keys end in the item's number
+_KEPT_VERSIONS = (layout.VERSIONS, layout.IMAGES)  # spaces whose entries say themselves whose they are
+_REST = (layout.TERMS, layout.META, layout.RECORDS, layout.EVENTS)
+COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, *_KEPT_VERSIONS, *_REST)
+_PATHS = layout.path_key("")
+_NOBODY = 255
+
+
+class Overtaken(Exception):
+    """The container got other rules: what was copied follows the old ones, and must be copied anew. Never leaves the
+    account's reshapes."""
+
+
+@dataclass(slots=True)
+class Target:
+    """A child to be."""
+
+    low: bytes
+    high: bytes
+    store: Store
+    head: log.Head = field(default_factory=lambda: log.new_head(0, 0))
+    paths: PathPrefixes = field(default_factory=dict)  # as far as they are remembered
+    places: dict[int, bytes] = field(default_factory=dict)  # by parent: where its log goes on that was not applied
+    stored_places: dict[int, bytes] = field(default_factory=dict)  # the same as the store has it; may be behind
+    version_places: dict[int, bytes] = field(default_factory=dict)  # by parent: where the versions go on
+
+
+@dataclass(slots=True)
+class Progress:
+    items_total: int = 0
+    items_copied: int = 0
+    bytes_copied: int = 0
+    changes_applied: int = 0
+
+
+class Transfer:
+    def __init__(self, sources: Sequence[Partition], targets: Sequence[Target], schema: Schema, clock: Clock) -> None:
+        assert len(sources) == 1 or len(targets) == 1
+        self.sources = sources
+        self.targets = targets
+        self.progress = Progress()
+        self._schema = schema
+        self.rules_number = -1  # that everything in the children follows
+        self._clock = clock
+        self._lows = [target.low for target in targets]
+        self._owners: dict[bytes, bytearray] = {}  # by the upper six bytes of items' numbers: whose each one is
+
+    # Copying.
+
+    async def copy(self, rest: Rest) -> None:
+        """Fill the children with what the parents hold at this moment."""
+        self.progress = Progress(items_total=sum(source.head.item_count for source in self.sources))
+        self.rules_number = self._schema.rules.number
+        kept: list[Kept] = []
+        loaders: list[Loader] = []
+        try:
+            for source in self.sources:
+                kept.append(await source.store.keep())
+            loaders += [target.store.loader() for target in self.targets]
+            for _ in self._copy_all(kept, loaders):
+                await rest()
+                self.check_rules()
+            for loader in loaders:
+                loader.finish()
+                await rest()
+            for source in self.sources:
+                await _settle(source.store)  # a kept snapshot may show what could still be lost
+            heads = [log.load_head(each, 0, source.lsn) for each, source in zip(kept, self.sources, strict=True)]
+            presence = self._presence(kept, heads)
+            for target in self.targets:
+                await self._found(target, heads, presence)
+        except BaseException:
+            for loader in loaders:
+                loader.abandon()
+            raise
+        finally:
+            for each in kept:
+                each.release()
+            self._owners = {}
+
+    def _copy_all(self, kept: Sequence[Kept], loaders: Sequence[Loader]) -> Iterator[None]:
+        numbers: dict[str, int] = {}
+        for each in kept:
+            yield from self._copy_items(each, loaders)
+            for space in _BY_NUMBER:
+                yield from self._copy_by_number(each, space, loaders)
+            for space in _BY_KEY:
+                yield from self._copy_by_key(each, space, loaders)
+            for space in _KEPT_VERSIONS:
+                yield from self._copy_versions(each, space, loaders)
+            if len(self.sources) == 1:
+                yield from self._copy_alike(each, _PATHS, loaders)
+                for target in self.targets:
+                    target.head.next_path = log.load_head(each, 0, 0).next_path
+                yield from self._copy_by_number(each, layout.TERMS, loaders)
+            else:
+                yield from self._copy_terms(each, numbers, loaders[0])
+        if numbers:
+            loaders[0].put([(layout.path_key(path), numbers[path].to_bytes(4, "big")) for path in sorted(numbers)])
+            self.targets[0].head.next_path = len(numbers) + 1
+
+    def _copy_items(self, kept: Kept, loaders: Sequence[Loader]) -> Iterator[None]:
+        progress, lows, owners = self.progress, self._lows, self._owners
+        heads = [target.head for target in self.targets]
+        is_divided = len(loaders) > 1
+        low, high = self.targets[0].low, self.targets[-1].high
+        for portion in _portions(kept.scan(layout.ITEMS, layout.space_end(layout.ITEMS))):
+            parts: list[list[tuple[bytes, bytes]]] = [[] for _ in loaders]
+            for pair in portion:
+                key, stored = pair
+                epk = epk_of(stored)
+                if not low <= epk < high:
+                    raise _misplaced()
+                owner = bisect_right(lows, epk) - 1 if is_divided else 0
+                parts[owner].append(pair)
+                size_bytes = len(stored) - FIXED_HEADER_BYTES - len(epk)
+                heads[owner].item_count += 1
+                heads[owner].size_bytes += size_bytes
+                progress.bytes_copied += size_bytes
+                if is_divided:
+                    if (chunk := owners.get(key[1:7])) is None:
+                        chunk = owners[key[1:7]] = bytearray([_NOBODY]) * 65_536
+                    chunk[key[7] << 8 | key[8]] = owner
+            _put(loaders, parts)
+            progress.items_copied += len(portion)
+            yield
+
+    def _copy_by_number(self, kept: Kept, space: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
+        """Entries go where their item went; tombstones say themselves where they belong."""
+        is_divided = len(loaders) > 1
+        owners, lows = self._owners, self._lows
+        for portion in _portions(kept.scan(space, layout.space_end(space))):
+            if not is_divided:
+                loaders[0].put(portion)
+                yield
+                continue
+            parts: list[list[tuple[bytes, bytes]]] = [[] for _ in loaders]
+            for pair in portion:
+                key = pair[0]
+                chunk = owners.get(key[-8:-2])
+                owner = chunk[key[-2] << 8 | key[-1]] if chunk is not None else _NOBODY
+                if owner == _NOBODY:
+                    assert space == layout.CHANGES, "an entry without its item"
+                    owner = bisect_right(lows, log.unpack_change(*pair).epk) - 1
+                parts[owner].append(pair)
+            _put(loaders, parts)
+            yield
+
+    def _copy_by_key(self, kept: Kept, space: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
+        for target, loader in zip(self.targets, loaders, strict=True):
+            for portion in _portions(kept.scan(space + target.low, space + target.high)):
+                loader.put(portion)
+                yield
+
+    def _copy_versions(self, kept: Kept, space: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
+        for portion in _portions(kept.scan(space, layout.space_end(space))):
+            parts: list[list[tuple[bytes, bytes]]] = [[] for _ in loaders]
+            for pair in portion:
+                parts[bisect_right(self._lows, versions.owner_epk(pair)) - 1].append(pair)
+            _put(loaders, parts)
+            yield
+
+    def _copy_alike(self, kept: Kept, prefix: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
+        for portion in _portions(kept.scan(prefix, layout.prefix_end(prefix))):
+            for loader in loaders:
+                loader.put(portion)
+            yield
+
+    def _copy_terms(self, kept: Kept, numbers: dict[str, int], loader: Loader) -> Iterator[None]:
+        """Of a parent that others are merged with: each has numbered its paths for itself."""
+        moved: list[tuple[int, bytes]] = []
+        for key, value in kept.scan(_PATHS, layout.prefix_end(_PATHS)):
+            path = key[len(_PATHS) :].decode()
+            moved.append((numbers.setdefault(path, len(numbers) + 1), value))
+        yield
+        for number, old in sorted(moved):
+            new = layout.term_prefix(number)
+            old = layout.TERMS + old
+            for portion in _portions(kept.scan(old, layout.prefix_end(old))):
+                loader.put([(new + key[len(new) :], value) for key, value in portion])
+                yield
+
+    def _presence(self, kept: Sequence[Kept], heads: Sequence[log.Head]) -> Presence | None:
+        """The paths that all items of all parents have: all items of each child have them too."""
+        with_items = [
+            trusted_presence(each, head) for each, head in zip(kept, heads, strict=True) if head.item_count > 0
+        ]
+        paths: frozenset[str] | None = None
+        for each in with_items:
+            if each is None or each.rules_number != self._schema.rules.number:
+                return None
+            paths = each.paths if paths is None else paths & each.paths
+        if paths is None:
+            return None
+        return Presence(1, self._schema.rules.number, max(source.lsn for source in self.sources), paths, SETTLED)
+
+    async def _found(self, target: Target, heads: Sequence[log.Head], presence: Presence | None) -> None:
+        """The transaction that makes a copy a partition."""
+        target.head.lsn = max(head.lsn for head in heads)
+        target.head.presence_generation = presence.generation if presence is not None else 0
+        places = {
+            source.range.id: layout.change_key(head.lsn + 1) for source, head in zip(self.sources, heads, strict=True)
+        }
+        version_places = {
+            source.range.id: layout.version_key(head.lsn + 1) for source, head in zip(self.sources, heads, strict=True)
+        }
+
+        def run(txn: Txn) -> None:
+            self.check_rules()
+            txn.put(layout.HEAD_KEY, target.head.pack())
+            txn.put(RULES_KEY, self.rules_number.to_bytes(2, "big"))
+            if presence is not None:
+                txn.put(PRESENCE_KEY, presence.pack())
+            for range_id, place in places.items():
+                txn.put(_place_key(range_id), place)
+            for range_id, place in version_places.items():
+                txn.put(_version_place_key(range_id), place)
+
+        await target.store.write(run)
+        target.places, target.stored_places = places, dict(places)
+        target.version_places = version_places
+
+    def check_rules(self) -> None:
+        if self._schema.rules.number != self.rules_number or self._schema.older_rules:
+            raise Overtaken
+
+    # Catching up.
+
+    async def resume(self) -> bool:
+        """Whether the children were copied before, so that there is only to catch up."""
+        for target in self.targets:
+
+            def load(view: View) -> tuple[log.Head, dict[int, bytes], dict[int, bytes], bytes | None]:
+                places, version_places = (
+                    {
+                        each.range.id: place
+                        for each in self.sources
+                        if (place := view.get(key(each.range.id))) is not None
+                    }
+                    for key in (_place_key, _version_place_key)
+                )
+                return log.load_head(view, 0, 0), places, version_places, view.get(RULES_KEY)
+
+            target.head, target.places, target.version_places, rules_number = await target.store.read(load)
+            is_ruled_alike = rules_number == self._schema.rules.number.to_bytes(2, "big")
+            if min(len(target.places), len(target.version_places)) < len(self.sources) or not is_ruled_alike:
+                return False
+            target.stored_places = dict(target.places)
+        self.rules_number = self._schema.rules.number
+        self.progress.items_total = self.progress.items_copied = sum(each.head.item_count for each in self.targets)
+        self.progress.bytes_copied = sum(each.head.size_bytes for each in self.targets)
+        return True
+
+    def behind(self) -> int:
+        """About how many transactions of the parents the children lack."""
+        return sum(
+            max(0, source.lsn + 1 - min(log.change_lsn(place) for place in self._places_in(source.range.id)))
+            for source in self.sources
+        )
+
+    def _places_in(self, range_id: int) -> list[bytes]:
+        return [each for target in self.targets for each in (target.places[range_id], target.version_places[range_id])]
+
+    async def catch_up(self, rest: Rest, entries_max: int = limits.CATCH_UP_ENTRIES_MAX) -> int:
+        """Apply the next changes, as many as fit a moment. Returns how many there were. After a failure, `resume` finds
+        out how far that went."""
+        applied = 0
+        for source in self.sources:
+            range_id = source.range.id
+            start = min(target.places[range_id] for target in self.targets)
+            changes = await source.store.read(lambda view, start=start: _changes(view, start, entries_max))  # type: ignore[misc]
+            if not changes:
+                continue
+            await rest()
+            # In order, and waited for together: the engine makes them durable in one go.
+            writes = []
+            for at in range(0, len(changes), limits.CATCH_UP_ENTRIES):
+                for target in self.targets:
+                    writes.append(self._apply(target, range_id, changes[at : at + limits.CATCH_UP_ENTRIES]))
+            await _all(writes)
+            for target in self.targets:
+                target.places[range_id] = max(target.places[range_id], _after(changes[-1][0]))
+            applied += len(changes)
+        applied += await self._catch_up_versions(rest, entries_max)
+        self.progress.changes_applied += applied
+        return applied
+
+    async def _catch_up_versions(self, rest: Rest, entries_max: int) -> int:
+        """The same for the versions that were kept since: an item that was written twice has two of them."""
+        applied = 0
+        for source in self.sources:
+            range_id = source.range.id
+            start = min(target.version_places[range_id] for target in self.targets)
+            taken, end = await source.store.read(lambda view, start=start: _versions(view, start, entries_max))  # type: ignore[misc]
+            if taken:
+                await rest()
+                await _all([self._apply_versions(target, range_id, taken) for target in self.targets])
+                applied += len(taken)
+            for target in self.targets:
+                target.version_places[range_id] = max(target.version_places[range_id], end)
+        return applied
+
+    async def _apply_versions(self, target: Target, range_id: int, taken: Sequence[versions.Packed]) -> None:
+        place = target.version_places[range_id]
+
+        def run(txn: Txn) -> None:
+            for each in taken:
+                if target.low <= each.epk < target.high and each.key >= place:
+                    versions.put_packed(txn, each)
+            txn.put(_version_place_key(range_id), _after(taken[-1].key))
+
+        await target.store.write(run)
+
+    async def _apply(self, target: Target, range_id: int, changes: Sequence[tuple[bytes, bytes, bytes | None]]) -> None:
+        place = target.places[range_id]
+        low, high = target.low, target.high
+        mine = []
+        for key, value, stored in changes:
+            epk = epk_of(stored) if stored is not None else log.unpack_change(key, value).epk
+            if low <= epk < high and key >= place:
+                mine.append((key, value, stored))
+        if not mine:
+            return
+
+        expected, becomes = target.stored_places[range_id], _after(changes[-1][0])
+        target.stored_places[range_id] = becomes
+
+        def run(txn: Txn) -> Adopter:
+            self.check_rules()
+            if txn.get(_place_key(range_id)) != expected:
+                raise Failure(Kind.UNAVAILABLE, "A change before this one could not be applied.")
+            head = log.load_head(txn, 0, 0)
+            key_range, schema = KeyRange(range_id, low, high, (), 0), self._schema.as_it_is()
+            adopter = Adopter(txn, schema, head, target.paths, None, self._clock.now_s(), key_range)
+            for key, value, stored in mine:
+                if stored is not None:
+                    adopter.adopt(int.from_bytes(key[-layout.RID_BYTES :], "big"), stored)
+                else:
+                    adopter.bury(key, value)
+            adopter.finish()
+            txn.put(_place_key(range_id), becomes)
+            return adopter
+
+        adopter = await target.store.write(run)
+        target.head = adopter.head
+        if len(target.paths) < PATHS_REMEMBERED_MAX:
+            target.paths.update(adopter.new_paths)
+
+    # Cutting over. The parents' writers are held by now.
+
+    async def settle(self) -> None:
+        """What was written to the parents is durable, and readers see it."""
+        for source in self.sources:
+            await _settle(source.store)
+
+    async def seal(self, range_ids: Sequence[int]) -> None:
+        """The children go on from their parents' highest lsn, number new items for themselves, and know what was
+        answered to writes: all of them, whose keys these were about."""
+        heads = [
+            await source.store.read(lambda view, source=source: log.load_head(view, 0, source.lsn))  # type: ignore[misc]
+            for source in self.sources
+        ]
+        records = [pair for source in self.sources for pair in await source.store.read(stored_records)]
+        noted = [pair for source in self.sources for pair in await source.store.read(document_events.all_entries)]
+        sinces = [await source.store.read(document_events.since) for source in self.sources]
+        number = self._schema.versions_number
+        kept_since = [await source.store.read(lambda view: versions.since(view, number)) for source in self.sources]
+        lsn = max(head.lsn for head in heads)
+        assert sum(head.item_count for head in heads) == sum(target.head.item_count for target in self.targets)
+        assert sum(head.size_bytes for head in heads) == sum(target.head.size_bytes for target in self.targets)
+        for target, range_id in zip(self.targets, range_ids, strict=True):
+
+            def run(txn: Txn, range_id: int = range_id, target: Target = target) -> log.Head:
+                head = log.load_head(txn, 0, 0)
+                head.lsn, head.next_number = lsn, first_item_number(range_id)
+                txn.put(layout.HEAD_KEY, head.pack())
+                for key, value in records:
+                    txn.put(key, value)
+                _put_events(txn, target, noted, sinces)
+                versions.begin_from(txn, number, lsn, kept_since)
+                return head
+
+            target.head = await target.store.write(run)
+
+
+def _put_events(txn: Txn, target: Target, noted: Sequence[tuple[bytes, bytes]], sinces: Sequence[int | None]) -> None:
+    """What those who watch have not read yet, of the child's keys. Where a parent was never watched, all is there from
+    the beginning of watching on, which is not known to be earlier than now."""
+    known = [each for each in sinces if each is not None]
+    if not known:
+        return
+    for key, value in noted:
+        if target.low <= document_events.unpack_event(key, value).epk < target.high:
+            txn.put(key, value)
+    txn.put(document_events.SINCE_KEY, max(known).to_bytes(8, "big"))
+
+
+def _portions(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    return portions(entries, limits.COPY_PORTION_ENTRIES)
+
+
+def _put(loaders: Sequence[Loader], parts: Sequence[list[tuple[bytes, bytes]]]) -> None:
+    for loader, part in zip(loaders, parts, strict=True):
+        loader.put(part)
+
+
+def _changes(view: View, start: bytes, entries_max: int) -> list[tuple[bytes, bytes, bytes | None]]:
+    """The next entries of a log, with the items that were written."""
+    changes: list[tuple[bytes, bytes, bytes | None]] = []
+    size_bytes = 0
+    for key, value in islice(view.scan(start, layout.space_end(layout.CHANGES)), entries_max):
+        stored = None
+        if value == log.WRITTEN:
+            stored = view.get(layout.ITEMS + key[-layout.RID_BYTES :])
+            assert stored is not None, "a change without its item"
+            size_bytes += len(stored)
+        changes.append((key, value, stored))
+        if size_bytes > limits.CATCH_UP_BYTES_MAX:
+            break
+    return changes
+
+
+def _versions(view: View, start: bytes, entries_max: int) -> tuple[list[versions.Packed], bytes]:
+    """The next entries of kept versions, and how far that is."""
+    taken = versions.entries_from(view, start, entries_max, limits.CATCH_UP_BYTES_MAX)
+    if taken:
+        return taken, _after(taken[-1].key)
+    return [], layout.version_key(log.load_head(view, 0, 0).lsn + 1)
+
+
+def _place_key(range_id: int) -> bytes:
+    return layout.META + b"reshape/" + range_id.to_bytes(4, "big")
+
+
+def _version_place_key(range_id: int) -> bytes:
+    return layout.META + b"reshape-versions/" + range_id.to_bytes(4, "big")
+
+
+def _after(key: bytes) -> bytes:
+    return key + b"\x00"
+
+
+async def _settle(store: Store) -> None:
+    """Answered when all that was written before is durable."""
+    await store.write(lambda txn: None)
+
+
+async def _all(writes: Sequence[Awaitable[None]]) -> None:
+    """Wait for all, and fail as the first that failed."""
+    for outcome in await asyncio.gather(*writes, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def _misplaced() -> Failure:
+    """Neither child could own the item, and what is found by its key would be lost."""
+    return Failure(
+        Kind.CORRUPT,
+        "An item lies outside of the partition's range. Stop the server and run `armillary check --repair`.",
+    )

@@ -1,0 +1,99 @@
+"""Removing items whose time is over, many in one transaction. Nothing is answered and nothing charged, so an item is
+loaded once, small ones have the keys of their terms made without a list of terms in between, and the sizes of logical
+partitions are written once for all items. What remains of an item is the same as after any other delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from armillary import limits, work
+from armillary.model import documents, layout
+from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, payload_of, unpack_header
+from armillary.partition.history import log
+from armillary.partition.operations import Operation
+from armillary.partition.upkeep.time_slices import Slice
+from armillary.partition.writing.term_changes import delete_terms
+from armillary.partition.writing.writer import Writer
+
+_ITEM_UNITS, _KEY_UNITS = 100, 12  # of work, for a small item and for each of its keys
+
+Gone = tuple[ItemHeader, str, bytes, bytes, int, list[bytes]]  # an item as `Writer._take_out` takes it
+
+
+class _Prefixes(dict[str, bytes]):
+    """What the term keys of paths begin with, as far as they were asked for."""
+
+    def __init__(self, prefix_of: Callable[[str], bytes]) -> None:
+        self._prefix_of = prefix_of
+
+    def __missing__(self, path: str) -> bytes:
+        prefix = self[path] = self._prefix_of(path)
+        return prefix
+
+
+class Sweeper(Writer):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._prefixes = _Prefixes(self._term_prefix)
+        self._sizes: dict[bytes, tuple[int, int]] = {}  # what was taken from logical partitions: items and bytes
+
+    def expire(self, rids: Sequence[bytes], slice_: Slice) -> tuple[int, int]:
+        """Remove items if their time is over, as many of these as the slice takes, or a portion has room for. Returns
+        how many were looked at, and how many removed."""
+        # In steps over many items and not item by item, which takes a fifth less time: each step stays in the cache.
+        schema, gone, looked_at = self._schema, [], 0
+        for rid, stored in self._portion(rids):
+            looked_at, size_bytes = looked_at + 1, 0
+            if stored is not None:
+                header = unpack_header(stored)
+                if not schema.is_live(header, self._now_s):
+                    gone.append(self._without_terms(header, rid, stored))
+                    size_bytes = len(stored)
+            if not slice_.takes(size_bytes):
+                break
+        for each in gone:
+            self._take_out(*each)
+        return looked_at, len(gone)
+
+    def _portion(self, rids: Sequence[bytes]) -> list[tuple[bytes, bytes | None]]:
+        """The first of some items as they are stored: at least one, and no more than may be read ahead of the slice."""
+        portion, left_bytes, get = [], limits.SWEEP_PORTION_BYTES, self._txn.get
+        for rid in rids:
+            stored = get(layout.ITEMS + rid)
+            portion.append((rid, stored))
+            left_bytes -= len(stored) if stored is not None else 0
+            if left_bytes <= 0:
+                break
+        return portion
+
+    def _without_terms(self, header: ItemHeader, rid: bytes, stored: bytes) -> Gone:
+        """What is to be taken out of an item, when its terms are. Those of a small one are among its keys."""
+        form, schema = header.format, self._schema
+        indexing = schema.rules_of(header).indexing
+        document = documents.loaded(form, payload_of(stored))
+        keys: list[bytes] | None = None
+        if not header.flags & FLAG_INDEXED:
+            keys = []
+        elif form == FORMAT_JSON and len(stored) <= limits.SWEEP_SMALL_BYTES:
+            keys = indexing.term_keys(document, header.ts, self._prefixes, rid)
+        if keys is None:
+            terms = documents.loaded_terms(indexing, header, document).terms
+            delete_terms(self._txn, self._term_prefix, terms, int.from_bytes(rid, "big"))
+            keys = []
+        if schema.unique.paths or indexing.unique_fields:
+            entries = documents.unique_entries(schema.unique, indexing, form, document)
+            keys += [layout.unique_key(header.epk, *entry) for entry in entries]
+        work.spend(_ITEM_UNITS + _KEY_UNITS * len(keys))
+        return header, documents.loaded_id(form, document), rid, stored, log.ITEM_EXPIRED, keys
+
+    def finish(self) -> None:
+        for epk, (item_count, size_bytes) in self._sizes.items():
+            super()._resize_stored(epk, item_count, size_bytes)
+        self._sizes.clear()
+        super().finish()
+
+    def _resize_stored(self, epk: bytes, items_added: int, bytes_added: int, writing: Operation | None = None) -> None:
+        item_count, size_bytes = self._sizes.get(epk, (0, 0))
+        self._sizes[epk] = (item_count + items_added, size_bytes + bytes_added)

@@ -1,0 +1,199 @@
+"""Work that a partition does by itself: sweeping expired items, forgetting old tombstones, carrying a change of rules
+through the stored items, and looking which paths all items have. Each piece is small, resumable and goes through the
+one write path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+
+from armillary import limits
+from armillary.model import documents, layout
+from armillary.model.encoding import payload_of, unpack_header
+from armillary.partition.history import document_events, log, versions
+from armillary.partition.partition import Partition
+from armillary.partition.schema import Schema
+from armillary.partition.upkeep.sweeper import Sweeper
+from armillary.partition.upkeep.time_slices import Slice
+from armillary.partition.writing.path_coverage import Presence, paths_of
+from armillary.storage.engine import Txn, View
+
+_LOOK_EVERY = 16  # entries of the log between two looks at the clock
+
+
+class Sweep:
+    """One pass over the expired items of a partition, in transactions of a slice each. Several may be under way at a
+    time, so that one sync makes all of them durable: each goes on where the one before it ended."""
+
+    def __init__(self, partition: Partition, now_s: float) -> None:
+        self._partition = partition
+        self._next_key = layout.EXPIRY
+        self._end_key = layout.expiry_key(int(now_s) + 1, 0)
+        self._is_over = False
+        self._pending: deque[asyncio.Future[int]] = deque()
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over and not self._pending
+
+    async def go_on(self, transactions: int = 1) -> int:
+        """Have so many transactions under way, and wait for the first of them. Returns how many items it deleted."""
+        while len(self._pending) < transactions and not self._is_over:
+            self._pending.append(asyncio.ensure_future(self._partition.transact(self._batch, Sweeper)))
+        try:
+            return await self._pending[0]
+        except BaseException:
+            self._is_over = True
+            await asyncio.gather(*self._pending, return_exceptions=True)
+            raise
+        finally:
+            self._pending.popleft()
+
+    def _batch(self, txn: Txn, sweeper: Sweeper) -> int:
+        if self._is_over:
+            return 0
+        slice_, entries = Slice(self._partition.clock), txn.scan(self._next_key, self._end_key)
+        left, removed = limits.SWEEP_ITEMS_MAX, 0
+        keys: list[bytes] = []
+        while left and not slice_.is_over:
+            if not keys:
+                keys = [key for key, _ in islice(entries, min(left, limits.SWEEP_PORTION_ITEMS))]
+            if not keys:
+                self._is_over = True
+                break
+            looked_at, gone = sweeper.expire([key[-layout.RID_BYTES :] for key in keys], slice_)
+            # Not from the beginning of the space again: what was just deleted there would be passed over each time.
+            self._next_key = keys[looked_at - 1] + b"\x00"
+            left, removed, keys = left - looked_at, removed + gone, keys[looked_at:]
+        return removed
+
+
+async def sweep_expired(partition: Partition, now_s: float) -> int:
+    """Delete all items whose time is over. Returns how many."""
+    sweep, deleted = Sweep(partition, now_s), 0
+    while not sweep.is_over:
+        deleted += await sweep.go_on()
+    return deleted
+
+
+def has_expired(view: View, now_s: float) -> bool:
+    """Whether there may be something to sweep."""
+    return next(iter(view.scan(layout.EXPIRY, layout.expiry_key(int(now_s) + 1, 0))), None) is not None
+
+
+async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float) -> bytes:
+    """Drop the tombstones in the next stretch of the log that no client may ask for any more. Returns where to go on,
+    which may be inside a transaction; live items' entries stay, so a stretch is passed over only once per run of the
+    server."""
+    oldest_s = now_s - limits.TOMBSTONE_SECONDS
+
+    def stretch(view: View) -> tuple[list[bytes], bytes]:
+        slice_ = Slice(partition.clock)
+        old, next_key, count = [], from_key, 0
+        entries = view.scan(max(from_key, layout.CHANGES), layout.space_end(layout.CHANGES))
+        for key, value in islice(entries, limits.SWEEP_ITEMS_MAX):
+            if value != log.WRITTEN:  # nearly all are, and each is looked at once
+                if log.unpack_change(key, value).deleted_s >= oldest_s:
+                    break
+                old.append(key)
+            next_key, count = key + b"\x00", count + 1
+            if count % _LOOK_EVERY == 0 and not slice_.takes(_LOOK_EVERY * (len(key) + len(value))):
+                break
+        else:
+            if count < limits.SWEEP_ITEMS_MAX:
+                next_key = layout.change_key(partition.lsn_in(view) + 1)  # there is no more
+        return old, next_key
+
+    old, next_key = await partition.read(stretch)
+    if old:
+        await partition.forget(old)
+    return next_key
+
+
+async def forget_records(partition: Partition, now_s: float) -> None:
+    """Drop what was answered to writes of sessions that have ended."""
+    while keys := partition.records.ended_keys(now_s, limits.SWEEP_ITEMS_MAX):
+        await partition.forget(keys)
+
+
+async def forget_events(partition: Partition, now_s: float) -> None:
+    """Drop what was noted for change streams beyond what is kept, when much was noted."""
+    if partition.events_noted < limits.MONGO_EVENTS_LOOK:
+        return
+    partition.events_noted = 0
+    last_key = await partition.evaluate(lambda view: document_events.last_too_many(view, now_s))
+    if last_key is not None:
+        await partition.forget_events(last_key)
+
+
+async def forget_versions(partition: Partition, schema: Schema, now_s: float) -> None:
+    """Begin or end the keeping of all versions where that is still to be done, and drop those that are too old."""
+    number = schema.versions_number
+    if number != partition.versions_number:
+        await partition.keep_versions()
+    if not number:
+        return
+    oldest_s, most = now_s - schema.versions_seconds, limits.FORGET_VERSIONS_MAX
+    while True:
+        old = await partition.read(lambda view: versions.too_old(view, number, oldest_s, most))
+        if old:
+            await partition.forget_versions(old)
+        if len(old) < most:
+            return
+
+
+async def apply_rules(partition: Partition, schema: Schema) -> None:
+    """Bring every item under the present rules, a slice in each transaction, while reads and writes go on."""
+    rules_number = schema.rules.number
+    partition.restated_count = 0
+    after = 0
+    while schema.rules.number == rules_number:
+        next_number = await partition.restate(after)
+        if next_number is None:
+            await partition.confirm_rules(rules_number)
+            return
+        after = next_number
+
+
+class Look:
+    """A look at all items of a partition for the paths that every one has a term under, some items at a time."""
+
+    def __init__(self, partition: Partition, schema: Schema, begun: Presence) -> None:
+        self._partition = partition
+        self._schema = schema
+        self._begun = begun
+        self._next_number = 0
+        self._found: frozenset[str] | None = None
+
+    @classmethod
+    async def begin(cls, partition: Partition, schema: Schema) -> Look | None:
+        """None: not while new rules work through the items."""
+        begun = await partition.begin_look()
+        return cls(partition, schema, begun) if begun is not None else None
+
+    async def go_on(self) -> bool:
+        """Look at some more items; whether that was all."""
+        if await self._partition.evaluate(self._batch):
+            return False
+        await self._partition.end_look(self._begun, self._found)
+        return True
+
+    def _batch(self, view: View) -> bool:
+        entries = view.scan(layout.item_key(self._next_number), layout.space_end(layout.ITEMS))
+        slice_ = Slice(self._partition.clock)
+        number = None
+        for key, stored in islice(entries, limits.RESTATE_ITEMS):
+            number = int.from_bytes(key[1:], "big")
+            header = unpack_header(stored)
+            terms = documents.item_terms(self._schema.rules_of(header).indexing, header, payload_of(stored)).terms
+            self._found = paths_of(terms) if self._found is None else self._found.intersection(dict(terms))
+            if not self._found:
+                return False  # no path is everywhere: the rest need not be looked at
+            if not slice_.takes(len(stored)):
+                break
+        if number is None:
+            return False
+        self._next_number = number + 1
+        return True

@@ -1,0 +1,50 @@
+"""Operations of several partitions of one engine as one transaction: all of them are done or none, whenever the power
+goes. Which operations, and what becomes of those that cannot be done so, is the caller's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from armillary.partition.history.answered_writes import Record
+from armillary.partition.operations import Operation, Outcome
+from armillary.partition.partition import Done, Partition
+from armillary.storage.engine import Store, Txn
+
+
+class Share(NamedTuple):
+    """What one partition does of it."""
+
+    partition: Partition
+    operations: Sequence[Operation]
+    record: Record | None
+
+
+async def write_together(
+    shares: Sequence[Share], guard: Callable[[], None], on_run: Callable[[], None]
+) -> list[list[Outcome]]:
+    """The outcomes of each share, or what `Partition.write_all` raises. The guard looks first, and may raise; `on_run`
+    is told when all went well, before it is durable and perhaps more than once."""
+    parts: list[tuple[Store, Callable[[Txn], Done]]] = []
+    for place, (partition, operations, record) in enumerate(shares):
+        store, run = partition.share(operations, record)
+        before = guard if place == 0 else None
+        after = on_run if place == len(shares) - 1 else None
+        parts.append((store, _around(run, before, after)))
+    found = await parts[0][0].write_together(parts)
+    return [share.partition.joined(done, share.record) for share, done in zip(shares, found, strict=True)]
+
+
+def _around(
+    run: Callable[[Txn], Done], before: Callable[[], None] | None, after: Callable[[], None] | None
+) -> Callable[[Txn], Done]:
+    def run_all(txn: Txn) -> Done:
+        if before is not None:
+            before()
+        done = run(txn)
+        if after is not None:
+            after()
+        return done
+
+    return run_all

@@ -1,0 +1,172 @@
+"""Which index paths every item of a partition has a term under, kept by the one write path.
+
+ORDER BY over a path gives items that lack it too, and those have no term. Knowing that there are none saves looking at
+all items. The set only shrinks as items are written that lack a path, so a write that changes nothing costs one
+comparison and stores nothing. It grows again by a look at all items, which `partition/upkeep/upkeep.py` takes when a
+query asked in vain and much was written since, when the rules change, and in stores whose set cannot be trusted.
+
+Every change of the set that is not such a shrinking write gets a new *generation*, and the partition's head names the
+generation that counts. A writer compares its item with the set that is in memory, as last acknowledged, only if the
+head of its own transaction names the same generation: then what is stored has at most these paths. A set of another
+generation than the head's says nothing; so it is in stores of format 2, whose heads name none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import orjson
+
+from armillary import limits, work
+from armillary.model import layout
+from armillary.partition.history.log import Head
+from armillary.storage.engine import Txn, View
+
+Terms = Sequence[tuple[str, bytes]]
+
+PRESENCE_KEY = layout.META + b"presence"
+SETTLED, LOOKING, RESTATING = 0, 1, 2
+
+
+class Presence(NamedTuple):
+    generation: int  # grows with every change but the writes that take paths out of the set
+    rules_number: int  # the rules that its items follow
+    looked_lsn: int  # when all items were looked at
+    paths: frozenset[str]
+    # While all items are being looked at or brought under new rules: what all have that were written since that began.
+    stage: int = SETTLED
+    sought: frozenset[str] | None = None  # None: nothing was written yet
+
+    def holds(self, rules_number: int, terms: Terms) -> bool:
+        """Whether an item with these terms changes nothing. What is stored may have fewer paths by now, if its
+        generation is the same; the caller makes sure of that."""
+        return self.rules_number == rules_number and self.stage == SETTLED and _found(terms).keys() >= self.paths
+
+    def after_item(self, rules_number: int, terms: Terms, lsn: int) -> Presence:
+        """What is known when one more item follows these rules and has these terms."""
+        known = self
+        if known.rules_number != rules_number:
+            # The first item under new rules. All others will be restated, so each is seen once.
+            known = Presence(known.generation + 1, rules_number, lsn, frozenset(), RESTATING)
+        found = _found(terms)
+        sought = known.sought
+        if known.stage != SETTLED:
+            sought = paths_of(terms) if sought is None else sought & found.keys()
+        return known._replace(paths=known.paths & found.keys(), sought=sought)
+
+    def begun(self, rules_number: int) -> Presence:
+        """A look at all items begins."""
+        paths = self.paths if self.rules_number == rules_number else frozenset[str]()
+        return Presence(self.generation + 1, rules_number, self.looked_lsn, paths, LOOKING)
+
+    def ended(self, found: frozenset[str] | None, lsn: int) -> Presence:
+        """All items were looked at; None: nothing but what was written meanwhile."""
+        sought = self.sought
+        if found is not None:
+            sought = found if sought is None else sought & found
+        return Presence(self.generation + 1, self.rules_number, lsn, self.paths if sought is None else sought)
+
+    def pack(self) -> bytes:
+        sought = sorted(self.sought) if self.sought is not None else None
+        return orjson.dumps(
+            [self.generation, self.rules_number, self.looked_lsn, sorted(self.paths), self.stage, sought]
+        )
+
+
+NOTHING = Presence(0, 0, 0, frozenset())
+
+
+def of_first_item(generation: int, rules_number: int, terms: Terms, lsn: int) -> Presence:
+    """What is known when a partition has one item, after sets of generations up to this one."""
+    return Presence(generation + 1, rules_number, lsn, paths_of(terms))
+
+
+def trusted_presence(view: View, head: Head) -> Presence | None:
+    """The set that a store's head stands for. None: nothing is known about paths."""
+    stored = load_presence(view)
+    return stored if stored is not None and stored.generation == head.presence_generation else None
+
+
+def last_generation(view: View, head: Head) -> int:
+    """The highest generation that was given so far."""
+    return max((load_presence(view) or NOTHING).generation, head.presence_generation)
+
+
+def note_item(txn: Txn, head: Head, rules_number: int, terms: Terms, lsn: int, *, is_first: bool) -> Presence | None:
+    """Store what is known with an item that is written, if that is something else than before. The caller stores the
+    head. Returns what is known; None: nothing, and only a look at all items will tell."""
+    stored = trusted_presence(txn, head)
+    if is_first:
+        becomes = of_first_item(last_generation(txn, head), rules_number, terms, lsn)
+    elif stored is None:
+        return None
+    else:
+        becomes = stored.after_item(rules_number, terms, lsn)
+    if becomes != stored:
+        txn.put(PRESENCE_KEY, becomes.pack())
+        head.presence_generation = becomes.generation
+    return becomes
+
+
+# Changes that are not a write's. Each gives what it stored, with a new generation; None: nothing is changed.
+
+
+def begin_look(txn: Txn, head: Head, rules_number: int) -> Presence | None:
+    known = trusted_presence(txn, head) or NOTHING._replace(generation=last_generation(txn, head))
+    return None if known.stage == RESTATING else _put(txn, head, known.begun(rules_number))
+
+
+def end_look(txn: Txn, head: Head, begun: Presence, found: frozenset[str] | None) -> Presence | None:
+    known = trusted_presence(txn, head)
+    if known is None or known.generation != begun.generation:
+        return None  # the rules changed meanwhile, or there was a new first item
+    return _put(txn, head, known.ended(found, head.lsn))
+
+
+def end_restating(txn: Txn, head: Head, rules_number: int) -> Presence | None:
+    """All items follow these rules."""
+    known = trusted_presence(txn, head)
+    if known is None or known.rules_number != rules_number or known.stage != RESTATING:
+        return None
+    return _put(txn, head, known.ended(None, head.lsn))
+
+
+def _put(txn: Txn, head: Head, presence: Presence) -> Presence:
+    head.presence_generation = presence.generation
+    txn.put(PRESENCE_KEY, presence.pack())
+    txn.put(layout.HEAD_KEY, head.pack())
+    return presence
+
+
+def load_presence(view: View) -> Presence | None:
+    """As it is stored, whether it is to be trusted or not. None: there never was one."""
+    stored = view.get(PRESENCE_KEY)
+    if stored is None:
+        return None
+    generation, rules_number, looked_lsn, paths, stage, sought = orjson.loads(stored)
+    return Presence(
+        generation,
+        rules_number,
+        looked_lsn,
+        frozenset(paths),
+        stage,
+        frozenset(sought) if sought is not None else None,
+    )
+
+
+def paths_of(terms: Terms) -> frozenset[str]:
+    """The paths that may be remembered: the first so many that an ORDER BY can name."""
+    paths = (path for path in _found(terms) if "/[]" not in path)
+    return frozenset(islice(paths, limits.PRESENCE_PATHS_MAX))
+
+
+def _found(terms: Terms) -> dict[str, bytes]:
+    """The paths that terms are under, each once. May give way if there are many."""
+    if len(terms) <= limits.WORK_PORTION:
+        return dict(terms)
+    found: dict[str, bytes] = {}
+    for portion in work.portions(terms, 3):
+        found.update(portion)
+    return found

@@ -1,0 +1,499 @@
+"""One transaction on a partition: item, index terms, change entry, sizes and counters move together or not at all.
+
+A Writer lives for one run of one transaction function. It changes nothing but its Txn; what the partition remembers in
+memory (lsn, path numbers) is taken from it by the caller after the commit is durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from armillary import limits, work
+from armillary.errors import Failure, Kind
+from armillary.model import charges, documents, items, layout
+from armillary.model.bson.bson_values import encode
+from armillary.model.encoding import (
+    FIXED_HEADER_BYTES,
+    FLAG_INDEXED,
+    FORMAT_BSON,
+    FORMAT_JSON,
+    ItemHeader,
+    lsn_of,
+    pack_item,
+    payload_of,
+    place_of,
+    unpack_header,
+)
+from armillary.model.indexes.indexing import ItemTerms, count_charged
+from armillary.model.keys import to_header
+from armillary.model.ranges import KeyRange
+from armillary.model.resources import item_rid_text
+from armillary.partition.history import document_events, log, versions
+from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
+from armillary.partition.schema import Schema, expires_s
+from armillary.partition.writing.path_coverage import Presence, note_item
+from armillary.partition.writing.placement import check_key, misplaced
+from armillary.partition.writing.sizes import LogicalSize, grown, pack_size
+from armillary.partition.writing.term_changes import delete_terms, differences, put_terms
+from armillary.partition.writing.uniqueness import Entries, entries_in, entries_of, has_unique, move_entries
+from armillary.partition.writing.write_refusals import key_full, missing, precondition_failed, taken, too_many_changes
+from armillary.storage.engine import Txn
+
+PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
+_OPERATION_UNITS = 600  # of work, beside the terms
+
+
+class Writer:
+    def __init__(
+        self,
+        txn: Txn,
+        schema: Schema,
+        head: log.Head,
+        paths: PathPrefixes,
+        presence: Presence | None,
+        now_s: float,
+        key_range: KeyRange,
+    ) -> None:
+        self._txn = txn
+        self._range = key_range
+        self._schema = schema
+        self._paths = paths  # read only: what is known to be durable
+        self._presence = presence  # likewise
+        self._now_s = now_s
+        self._lsn = head.lsn + 1  # of everything that this transaction changes
+        self._steps = 0
+        self.event_count = 0  # noted for those who watch
+        self.head = head
+        self.new_paths: PathPrefixes = {}
+        self.new_presence: Presence | None = None
+
+    def apply(self, operation: Operation) -> Outcome:
+        work.spend(_OPERATION_UNITS)
+        match operation.verb:
+            case Verb.CREATE:
+                return self._create(operation)
+            case Verb.UPSERT:
+                return self._upsert(operation)
+            case Verb.REPLACE:
+                return self._replace(operation)
+            case Verb.PATCH:
+                return self._patch(operation)
+            case Verb.MERGE:
+                return self._merge(operation)
+            case Verb.CHANGE:
+                return self._change(operation)
+            case Verb.DELETE:
+                return self._delete(operation)
+            case Verb.READ:
+                return self._read(operation)
+
+    @property
+    def has_changed(self) -> bool:
+        return self._steps > 0
+
+    @property
+    def change_count(self) -> int:
+        return self._steps
+
+    def finish(self) -> None:
+        if self._steps:
+            self._txn.put(layout.HEAD_KEY, self.head.pack())
+
+    # The eight verbs.
+
+    def _create(self, operation: Operation) -> Outcome:
+        made = self._current_draft(operation)
+        found = self._find(operation, removing_expired=True)
+        if found is not None:
+            charge_ru = charges.failed_write_ru(len(found[1]))
+            raise precondition_failed(charge_ru) if operation.if_none_match == "*" else taken(made.item_id, charge_ru)
+        return self._insert(operation, made)
+
+    def _upsert(self, operation: Operation) -> Outcome:
+        made = self._current_draft(operation)
+        found = self._find(operation, removing_expired=True)
+        if found is None:
+            # The service creates the item even when If-Match names an etag.
+            return self._insert(operation, made)
+        number, stored = found
+        if operation.if_none_match == "*":
+            raise precondition_failed(charges.failed_write_ru(len(stored)))
+        return self._overwrite(operation, number, stored, made)
+
+    def _replace(self, operation: Operation) -> Outcome:
+        number, stored = self._existing(operation)
+        self._check_etag(operation, number, stored)
+        made = self._current_draft(operation)
+        if made.item_id != operation.item_id:
+            self._rename(operation, made.item_id, number)
+        return self._overwrite(operation, number, stored, made)
+
+    def _rename(self, operation: Operation, item_id: str, number: int) -> None:
+        """Give an item another id in its logical partition; it stays the same item, with the same rid."""
+        if self._find(replace(operation, item_id=item_id), removing_expired=True) is not None:
+            raise taken(item_id, charges.failed_write_ru())
+        self._txn.delete(layout.id_key(operation.epk, operation.item_id))
+        self._txn.put(layout.id_key(operation.epk, item_id), number.to_bytes(8, "big"))
+
+    def _patch(self, operation: Operation) -> Outcome:
+        assert operation.patch is not None
+        number, stored = self._existing(operation)
+        self._check_etag(operation, number, stored)
+        document = documents.json_document(stored, self._schema)
+        if operation.condition is not None and not operation.condition(document):
+            raise precondition_failed(charges.failed_write_ru(len(stored)))
+        key = self._schema.key
+        patched = operation.patch.apply(document, key.steps if key is not None else ())
+        check_key(self._schema, operation, patched)
+        made = draft(self._schema, patched, int(self._now_s), operation.directive)
+        outcome = self._overwrite(operation, number, stored, made)
+        outcome.patch_operations = len(operation.patch.operations)
+        outcome.charge_ru += charges.PATCH_OPERATION_RU * outcome.patch_operations
+        return outcome
+
+    def _merge(self, operation: Operation) -> Outcome:
+        """The draft's properties over those that the item has. Whoever names no etag takes it as it comes: if there is
+        none, the draft is all of it."""
+        if operation.if_match is None and self._find(operation, removing_expired=True) is None:
+            return self._insert(operation, self._current_draft(operation))
+        assert operation.draft is not None
+        number, stored = self._existing(operation)
+        self._check_etag(operation, number, stored)
+        merged = {**documents.json_document(stored, self._schema), **operation.draft.document}
+        check_key(self._schema, operation, merged)
+        made = draft(self._schema, merged, int(self._now_s), operation.directive)
+        return self._overwrite(operation, number, stored, made)
+
+    def _change(self, operation: Operation) -> Outcome:
+        """A document as another one that is made of it here, so that nobody comes in between."""
+        assert operation.change is not None
+        number, stored = self._existing(operation)
+        before, document = documents.bson_bytes(stored), documents.bson_document(stored)
+        becomes = operation.change(document)
+        if becomes is None:
+            charge_ru = charges.failed_write_ru(len(stored))
+            return Outcome(Result.NOT_MODIFIED, before, None, lsn_of(stored), charge_ru, before=before)
+        check_key(self._schema, operation, becomes, is_bson=True)
+        made = bson_draft(self._schema, becomes, encode(becomes), int(self._now_s), operation.directive)
+        if made.item_id != operation.item_id:
+            raise Failure(Kind.INTERNAL, "The change of a document would give it another id.")
+        outcome = self._overwrite(operation, number, stored, made, document)
+        outcome.before = before
+        return outcome
+
+    def _delete(self, operation: Operation) -> Outcome:
+        number, stored = self._existing(operation)
+        self._check_etag(operation, number, stored)
+        before = None
+        if operation.matches is not None:
+            before = documents.bson_bytes(stored)
+            if not operation.matches(documents.bson_document(stored)):
+                return Outcome(Result.NOT_MODIFIED, None, None, lsn_of(stored), charges.failed_write_ru(len(stored)))
+        charged = self._remove(operation.epk, operation.item_id, number, stored, log.ITEM_DELETED)
+        old_bytes = len(payload_of(stored))
+        charge_ru = charges.delete_ru(old_bytes, charged)
+        return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru, old_bytes, charged, before=before)
+
+    def _read(self, operation: Operation) -> Outcome:
+        number, stored = self._existing(operation)
+        header = unpack_header(stored)
+        etag = items.etag(number, header.lsn, header.step, header.ts)
+        payload = documents.json_text(stored, self._schema)
+        charge_ru = charges.read_ru(len(payload))
+        if operation.if_none_match is not None and operation.if_none_match in ("*", etag):
+            return Outcome(Result.NOT_MODIFIED, None, etag, header.lsn, charge_ru)
+        return Outcome(Result.READ, payload, etag, header.lsn, charge_ru)
+
+    # Finding.
+
+    def _find(self, operation: Operation, *, removing_expired: bool = False) -> tuple[int, bytes] | None:
+        found = self._txn.get(layout.id_key(operation.epk, operation.item_id))
+        if found is None:
+            return None
+        number = int.from_bytes(found, "big")
+        stored = self._txn.get(layout.item_key(number))
+        assert stored is not None, "an id without its item"
+        is_live = self._schema.is_live(unpack_header(stored), self._now_s)
+        if not is_live and not operation.is_any:
+            if removing_expired:
+                self._remove(operation.epk, operation.item_id, number, stored, log.ITEM_EXPIRED)
+            return None
+        return number, stored
+
+    def _existing(self, operation: Operation) -> tuple[int, bytes]:
+        found = self._find(operation)
+        if found is None:
+            raise missing(operation.item_id)
+        return found
+
+    def _check_etag(self, operation: Operation, number: int, stored: bytes) -> None:
+        wanted = operation.if_match
+        if wanted is None or wanted == "*":
+            return
+        header = unpack_header(stored)
+        if wanted != items.etag(number, header.lsn, header.step, header.ts):
+            raise precondition_failed(charges.failed_write_ru(len(stored)))
+
+    def _current_draft(self, operation: Operation) -> Draft:
+        made = operation.draft
+        assert made is not None
+        if made.rules.number != self._schema.rules.number:
+            # The container's policy changed between the request's arrival and its turn.
+            if made.format == FORMAT_BSON:
+                return bson_draft(self._schema, made.document, made.text, made.ts, operation.directive)
+            made = draft(self._schema, made.document, made.ts, operation.directive)
+        return made
+
+    def _as_stored(self, operation: Operation, stored: bytes, made: Draft) -> Draft:
+        """What the SQL door writes over a document of MongoDB's stays one, if it can."""
+        if made.format == FORMAT_BSON or stored[0] == FORMAT_JSON:
+            return made
+        rebuilt = documents.rebuilt_bson(made.document, stored)
+        if rebuilt is None:
+            return made
+        encoded, document = rebuilt
+        made = bson_draft(self._schema, document, encoded, made.ts, operation.directive)
+        items.check_size(len(encoded))
+        return made
+
+    # Changing.
+
+    def _insert(self, operation: Operation, made: Draft) -> Outcome:
+        head, txn, epk, item_terms = self.head, self._txn, operation.epk, made.terms
+        number = head.next_number
+        head.next_number += 1
+        if has_unique(self._schema):
+            self._move_unique(epk, number, [], entries_of(self._schema, made))
+        header, payload, etag = self._seal(made, epk, number)
+        self._note_paths(item_terms, is_first=head.item_count == 0)
+        self._resize_stored(epk, 1, len(payload), operation)
+        rid = number.to_bytes(layout.RID_BYTES, "big")
+        txn.put(layout.ITEMS + rid, pack_item(header, payload))
+        txn.put(layout.id_key(epk, made.item_id), rid)
+        txn.put(layout.MEMBERS + epk + rid, b"")
+        put_terms(txn, self._paths, self._term_prefix, item_terms.terms, number)
+        self._put_expiry(header, number)
+        if self._schema.keeps_events:
+            self._note_event(document_events.INSERT, epk, number, None, made.bson())
+        if self._schema.versions_number:
+            self._note_version(versions.CREATED, epk, number, None)
+        terms = item_terms.charged + len(self._schema.unique.paths)
+        charge_ru = charges.create_ru(len(payload), terms)
+        answered = payload if made.format == FORMAT_JSON else made.text
+        return Outcome(Result.CREATED, answered, etag, header.lsn, charge_ru, 0, terms)
+
+    def _overwrite(
+        self, operation: Operation, number: int, stored: bytes, made: Draft, document: Document | None = None
+    ) -> Outcome:
+        """`document`: what a stored document is, if that is known."""
+        self._check_etag(operation, number, stored)
+        txn, epk = self._txn, operation.epk
+        before, before_payload = unpack_header(stored), payload_of(stored)
+        if document is None or before.format == FORMAT_JSON:
+            before_terms = self._terms_of(before, before_payload)
+        else:
+            before_terms = documents.document_terms(self._schema.rules_of(before).indexing, before, document)
+        is_answered_as_json = made.format == FORMAT_JSON
+        if stored[0] != FORMAT_JSON:
+            made = self._as_stored(operation, stored, made)
+        if has_unique(self._schema):
+            self._move_unique(
+                epk, number, entries_in(self._schema, before, before_payload), entries_of(self._schema, made)
+            )
+        txn.delete(layout.change_key(before.lsn, before.step, number))
+        header, payload, etag = self._seal(made, epk, number)
+        self._resize_stored(epk, 0, len(payload) - len(before_payload), operation)
+        becomes = pack_item(header, payload)
+        txn.put(layout.item_key(number), becomes)
+        changed = self._move_terms(number, before_terms, made.terms)
+        self._note_paths(made.terms)
+        self._delete_expiry(before, number)
+        self._put_expiry(header, number)
+        if self._schema.keeps_events:
+            self._note_event(
+                document_events.kind_of(operation), epk, number, documents.bson_document(stored), made.bson()
+            )
+        if self._schema.versions_number:
+            self._note_version(versions.REPLACED, epk, number, stored)
+        charge_ru = charges.replace_ru(len(before_payload), len(payload), changed)
+        answered = payload
+        if made.format != FORMAT_JSON:
+            answered = documents.json_text(becomes, self._schema) if is_answered_as_json else made.text
+            etag = items.etag_in(answered) if is_answered_as_json else ""
+        return Outcome(Result.REPLACED, answered, etag, header.lsn, charge_ru, len(before_payload), changed)
+
+    def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
+        """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""
+        work.spend(_OPERATION_UNITS)
+        header, payload = unpack_header(stored), payload_of(stored)
+        terms = self._terms_of(header, payload)
+        delete_terms(self._txn, self._term_prefix, terms.terms, number)
+        for constraint, values in entries_in(self._schema, header, payload):
+            work.spend(10)
+            self._txn.delete(layout.unique_key(epk, constraint, values))
+        self._take_out(header, item_id, number.to_bytes(layout.RID_BYTES, "big"), stored, kind, [])
+        return terms.charged + self._schema.unique.count
+
+    def _take_out(
+        self, header: ItemHeader, item_id: str, rid: bytes, stored: bytes, kind: int, keys: list[bytes]
+    ) -> None:
+        """Take an item out of the spaces that all items are in, and the tombstone's entry in the log; `keys`: what else
+        of it is to be deleted."""
+        txn, epk, name = self._txn, header.epk, item_id.encode()
+        place = layout.CHANGES + place_of(stored) + rid
+        keys += (layout.ITEMS + rid, layout.IDS + epk + name, layout.MEMBERS + epk + rid, place)
+        when = expires_s(header, self._schema.rules_of(header).default_ttl)
+        if when is not None:
+            keys.append(layout.EXPIRY + when.to_bytes(8, "big") + rid)
+        txn.delete_many(keys)
+        number = int.from_bytes(rid, "big")
+        tombstone = log.pack_tombstone(kind, int(self._now_s), epk, name)
+        txn.put(layout.change_key(self._lsn, self._next_step(), number), tombstone)
+        self._resize_stored(epk, -1, FIXED_HEADER_BYTES + len(epk) - len(stored))
+        if self._schema.keeps_events:
+            self._note_event(document_events.DELETE, epk, number, documents.bson_document(stored), None)
+        if self._schema.versions_number:
+            deleted = versions.EXPIRED if kind == log.ITEM_EXPIRED else versions.DELETED
+            self._note_version(deleted, epk, number, stored)
+
+    def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
+        """Give a draft its lsn, etag and system properties, and enter it in the log."""
+        if not self._range.contains(epk):
+            raise misplaced(made.item_id, self._range)
+        lsn, step = self._lsn, self._next_step()
+        etag = ""
+        schema = self._schema
+        if made.format == FORMAT_JSON:
+            etag = items.etag(number, lsn, step, made.ts)
+            rid = item_rid_text(schema.rid, number)
+            payload = made.text + items.close_text(rid, f"{schema.self_link}docs/{rid}/", etag, made.ts)
+            items.check_size(len(payload))
+        else:
+            payload = documents.bson_payload(number, made.text)
+        flags = FLAG_INDEXED if made.is_indexed else 0
+        header = ItemHeader(made.format, flags, made.rules.number, lsn, made.ts, made.ttl, epk, step)
+        self._txn.put(layout.change_key(lsn, step, number), log.WRITTEN)
+        return header, payload, etag
+
+    def _note_event(self, kind: str, epk: bytes, number: int, before: Document | None, after: Document | None) -> None:
+        """For those who watch, at the place of the change that was entered last."""
+        noted = document_events.noted(self._schema, kind, epk, before, after, self._now_s)
+        document_events.put_event(self._txn, self._lsn, self._steps - 1, number, noted)
+        self.event_count += 1
+
+    def _note_version(self, kind: int, epk: bytes, number: int, stored: bytes | None) -> None:
+        """The same where all versions are kept; `stored` is the item as it was before."""
+        place = (self._lsn, self._steps - 1, number)
+        versions.put_version(self._txn, kind, int(self._now_s), place, epk, stored)
+
+    def _next_step(self) -> int:
+        if self._steps == limits.TRANSACTION_CHANGES_MAX:
+            raise too_many_changes()
+        self.head.lsn = self._lsn
+        self._steps += 1
+        return self._steps - 1
+
+    # The spaces beside the item.
+
+    def _terms_of(self, header: ItemHeader, payload: bytes) -> ItemTerms:
+        return documents.item_terms(self._schema.rules_of(header).indexing, header, payload)
+
+    def _move_terms(self, number: int, before: ItemTerms, after: ItemTerms) -> int:
+        """Replace one set of terms by another. Returns how many of those removed or added are charged for."""
+        removed, added = differences(before.terms, after.terms)
+        delete_terms(self._txn, self._term_prefix, removed, number)
+        put_terms(self._txn, self._paths, self._term_prefix, added, number)
+        return count_charged(removed) + count_charged(added)
+
+    def _term_prefix(self, path: str) -> bytes:
+        """What the term keys of a path begin with. A path that is new to the partition gets a number here."""
+        prefix = self._paths.get(path) or self.new_paths.get(path)
+        if prefix is None:
+            key = layout.path_key(path)
+            stored = self._txn.get(key)
+            if stored is None:
+                stored = self.head.next_path.to_bytes(layout.PATH_BYTES, "big")
+                self.head.next_path += 1
+                self._txn.put(key, stored)
+            prefix = self.new_paths[path] = layout.TERMS + stored
+        return prefix
+
+    def _note_paths(self, terms: ItemTerms, *, is_first: bool = False) -> None:
+        """Keep what is known about paths that every item has."""
+        known, rules_number = self._presence, self._schema.rules.number
+        if (
+            known is not None
+            and known.generation == self.head.presence_generation
+            and known.holds(rules_number, terms.terms)
+        ):
+            return
+        becomes = note_item(self._txn, self.head, rules_number, terms.terms, self._lsn, is_first=is_first)
+        if becomes is not None:
+            self._presence = self.new_presence = becomes
+
+    def _move_unique(self, epk: bytes, number: int, old: Entries, new: Entries) -> None:
+        move_entries(self._txn, self._schema, (epk, number), old, new, self._release_if_expired)
+
+    def _release_if_expired(self, epk: bytes, number: int) -> bool:
+        """An expired item no longer holds its unique values, even if it has not been swept away yet."""
+        stored = self._txn.get(layout.item_key(number))
+        assert stored is not None, "a unique value without its item"
+        if self._schema.is_live(unpack_header(stored), self._now_s):
+            return False
+        item_id = documents.item_id(stored)
+        self._remove(epk, item_id, number, stored, log.ITEM_EXPIRED)
+        return True
+
+    def _put_expiry(self, header: ItemHeader, number: int) -> None:
+        default_ttl = self._schema.rules.default_ttl
+        when = None if default_ttl is None else expires_s(header, default_ttl)
+        if when is not None:
+            self._txn.put(layout.expiry_key(when, number), b"")
+
+    def _delete_expiry(self, header: ItemHeader, number: int) -> None:
+        when = expires_s(header, self._schema.rules_of(header).default_ttl)
+        if when is not None:
+            self._txn.delete(layout.expiry_key(when, number))
+
+    def _resize_stored(self, epk: bytes, items_added: int, bytes_added: int, writing: Operation | None = None) -> None:
+        key = layout.size_key(epk)
+        stored = self._txn.get(key)
+        if stored is None:
+            assert writing is not None, "removing from an empty logical partition"
+            stored = pack_size(LogicalSize(0, 0, to_header(writing.key)))
+        item_count, size_bytes, value = grown(stored, items_added, bytes_added)
+        # Reads, deletes and updates that shrink go on; only growth is refused.
+        if writing is not None and bytes_added > 0 and size_bytes > self._schema.logical_partition_bytes_max:
+            raise key_full(self._schema.logical_partition_bytes_max)
+        if item_count == 0:
+            self._txn.delete(key)
+        else:
+            self._txn.put(key, value)
+        self.head.item_count += items_added
+        self.head.size_bytes += bytes_added
+
+    # A change of rules (index policy or default time to live) working through the stored items.
+
+    def restate(self, number: int, stored: bytes) -> None:
+        """Store an item's terms and expiry by the present rules. Neither its lsn nor its text changes."""
+        before = unpack_header(stored)
+        rules = self._schema.rules
+        if before.policy == rules.number:
+            return
+        payload = payload_of(stored)
+        before_terms = self._terms_of(before, payload)
+        self._delete_expiry(before, number)
+        is_indexed = rules.indexing.applies("Default")
+        after = before._replace(policy=rules.number, flags=FLAG_INDEXED if is_indexed else 0)
+        if rules.indexing.dated_fields or self._schema.rules_of(before).indexing.dated_fields:
+            after = after._replace(ttl=rules.ttl_of(before.format, documents.loaded(before.format, payload), before.ts))
+        if has_unique(self._schema):
+            self._move_unique(
+                before.epk, number, entries_in(self._schema, before, payload), entries_in(self._schema, after, payload)
+            )
+        after_terms = self._terms_of(after, payload)
+        self._move_terms(number, before_terms, after_terms)
+        self._note_paths(after_terms)
+        self._put_expiry(after, number)
+        self._txn.put(layout.item_key(number), pack_item(after, payload))
+        self._txn.put(layout.HEAD_KEY, self.head.pack())  # restating may number new paths

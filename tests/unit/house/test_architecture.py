@@ -1,0 +1,98 @@
+"""The rules of the house that no linter knows: names, sizes, docstrings, comparing secrets. Imports: pyproject.toml."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[3] / "src" / "armillary"
+MODULES = sorted(path for path in SOURCE.rglob("*.py"))
+TESTS = SOURCE.parents[1] / "tests"
+LINES_MAX = 500
+# Names that draw from the system, or from a generator that nothing has seeded.
+DRAWN = re.compile(
+    r"\bRandom\(\)|SystemRandom|\burandom\(|\bsecrets\.\w+\(|\buuid[14]\(|derandomize=False"
+    r"|(?<![\w.])random\.(?:random|choice|choices|randint|randrange|shuffle|sample|uniform|randbytes|getrandbits)\("
+)
+BANNED = re.compile(r"(^|_)(manager|helper|helpers|util|utils|common|misc|base|info|handler|impl)($|_)")
+SECRET = re.compile(r"(secret|signature|token|mac|digest|password)s?$|(^|_)key_text$")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(SOURCE.parent)).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+@cache
+def text_of(module: Path) -> str:
+    return module.read_text("utf-8")
+
+
+@cache
+def tree_of(module: Path) -> ast.Module:
+    return ast.parse(text_of(module))
+
+
+def test_modules_have_one_subject() -> None:
+    sizes = {name_of(module): len(text_of(module).splitlines()) for module in MODULES}
+    long = {name: lines for name, lines in sizes.items() if lines > LINES_MAX}
+    assert not long, f"{long}: which second subject is in it?"
+
+
+def test_modules_say_what_they_are_for() -> None:
+    silent = [name_of(module) for module in MODULES if tree_of(module).body and not ast.get_docstring(tree_of(module))]
+    assert not silent, f"no docstring: {silent}"
+    line = "from __future__ import annotations"
+    full = [module for module in MODULES if tree_of(module).body and module.name != "__init__.py"]
+    assert not [name_of(module) for module in full if line not in text_of(module)]
+
+
+def test_names_say_something() -> None:
+    found = []
+    for module in MODULES:
+        names = [module.stem]
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.ClassDef):
+                names.append(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower())
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names.append(node.name)
+        found += [(name_of(module), name) for name in names if BANNED.search(name)]
+    assert not found
+
+
+def test_doors_compare_secrets_in_constant_time() -> None:
+    found = []
+    for module in MODULES:
+        if "doors" not in module.parts:
+            continue
+        for node in ast.walk(tree_of(module)):
+            if not isinstance(node, ast.Compare) or not any(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops):
+                continue
+            sides = [node.left, *node.comparators]
+            if any(isinstance(side, ast.Constant) for side in sides):
+                continue  # with a word of the protocol, not with a secret
+            names = [getattr(side, "attr", getattr(side, "id", "")) for side in sides]
+            if any(SECRET.search(name) for name in names):
+                found.append(f"{name_of(module)}, line {node.lineno}")
+    assert not found, f"{found}: use hmac.compare_digest"
+
+
+def test_tests_draw_nothing_of_their_own() -> None:
+    """Randomness of tests comes from `random.Random(seed)`, so that `make test` fails or passes alike each time."""
+    paths = set(TESTS.rglob("*.py")) - {TESTS / "conftest.py", Path(__file__)}  # where the seed is drawn, if asked to
+    drawn = {str(path.relative_to(TESTS)): DRAWN.findall(path.read_text("utf-8")) for path in sorted(paths)}
+    found = {path: names for path, names in drawn.items() if names}
+    assert not found, f"{found}: use random.Random(seed), with the fixture `seed` or a number of the test's own"
+
+
+def test_modules_can_be_imported_and_offer_what_they_say() -> None:
+    missing = []
+    for module in MODULES:
+        if module.name != "__main__.py":
+            loaded = importlib.import_module(name_of(module))
+            missing += [
+                f"{name_of(module)}: {name}" for name in getattr(loaded, "__all__", ()) if not hasattr(loaded, name)
+            ]
+    assert not missing
