@@ -20,7 +20,7 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.limits import FAULT_RULES_MAX
 from armillary.model.keys import Key
 from armillary.model.ranges import KeyRange
-from armillary.partition.operations import Operation, Verb
+from armillary.partition.operations import Verb
 
 if TYPE_CHECKING:
     from armillary.account.account import Account
@@ -126,10 +126,6 @@ class Faults:
         """Ask for a request about one key. Raises, waits, or returns what to raise once the work is done."""
         return await self._meet(operation, container, epk, epk + b"\x00", (container.map.find(epk),))
 
-    async def at_write(self, container: Container, operation: Operation) -> Failure | None:
-        name = _NAMES.get(operation.verb) or operation.verb.name.lower()
-        return await self.at_key(name, container, operation.epk)
-
     async def over(
         self, operation: str, container: Container, low: bytes, high: bytes, ranges: Sequence[KeyRange]
     ) -> None:
@@ -148,6 +144,11 @@ class Faults:
                     raise failure
                 return failure
         return None
+
+
+def write_name(verb: Verb) -> str:
+    """What rules call a write."""
+    return _NAMES.get(verb) or verb.name.lower()
 
 
 def add_rule(account: Account, rule: FaultRule) -> FaultRule:

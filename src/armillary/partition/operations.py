@@ -129,6 +129,7 @@ class Result(Enum):
     DELETED = auto()
     READ = auto()
     NOT_MODIFIED = auto()
+    MISSING = auto()  # a read of what is not there
     REPEATED = auto()  # it was done before: the payload is what was answered then
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from support.house import House
 
 from armillary.account.items.bulk import run_bulk
-from armillary.account.items.items import BatchAnswer, ItemOptions, Member
+from armillary.account.items.items import ItemOptions, Member
+from armillary.account.visits.item_visits import BatchAnswer
 from armillary.errors import Failure
 from armillary.partition.operations import Outcome, Result, Verb
 

@@ -17,9 +17,9 @@ from armillary.account.changes import feed_positions
 from armillary.account.changes.feed_positions import Positions, Stretch
 from armillary.account.container import Container
 from armillary.account.faults import Faults
-from armillary.account.items.items import check_session
 from armillary.account.queries.item_pages import FeedOptions
-from armillary.account.throughput.page_charges import Bill
+from armillary.account.visits.page_charges import Bill
+from armillary.account.visits.visit import check_session
 from armillary.errors import Failure, bad_request
 from armillary.model import charges
 from armillary.model.encoding import ItemHeader, payload_of

@@ -12,14 +12,15 @@ from typing import Any
 from armillary.account.collections.write_pipeline import Ahead, RecordOf, portion
 from armillary.account.container import Container
 from armillary.account.items import items
-from armillary.account.items.items import Answer
+from armillary.account.visits import visit as visits
+from armillary.account.visits.item_visits import Answer, ReadItem, WriteMany, read_at_hand, repeated_outcome
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
-from armillary.model import charges, documents, layout
+from armillary.errors import Failure
+from armillary.model import documents, layout
 from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_values import Document
 from armillary.model.keys import Key
-from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
+from armillary.partition.budget import Ask
 from armillary.partition.history.answered_writes import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb, bson_draft
 
@@ -39,23 +40,9 @@ class Found:
 
 async def find(container: Container, key: Key, id_value: Any, ask: Ask | None = None, read_factor: int = 1) -> Found:
     """The document with this `_id` and this shard key: a point read."""
-    epk = container.effective_key(key)
-    if container.faults is not None:
-        await container.faults.at_key("read", container, epk)
-    partition = container.partition_for(epk)
-    ticket = partition.admit(READ_DEPOSIT, ask)
-    try:
-        stored = await partition.read_item(epk, id_text(id_value))
-    except Failure as failure:
-        raise partition.meter.charge(failure, epk, ticket, ask) from None
-    if partition.is_moved:  # while storage was waited for: its children know better
-        partition.meter.release(ticket, ask)
-        return await find(container, key, id_value, ask, read_factor)
-    if stored is None:
-        return Found(None, partition.spend(charges.failed_read_ru(read_factor), epk, ticket, ask), partition.lsn)
-    document = documents.bson_bytes(stored)
-    charge_ru = partition.spend(charges.read_ru(len(document), read_factor), epk, ticket, ask)
-    return Found(document, charge_ru, partition.lsn)
+    visit = ReadItem(container.effective_key(key), id_text(id_value), read_factor, is_bson=True)
+    answer = await visits.run(container, visit, ask)
+    return Found(answer.payload, answer.charge_ru, answer.lsn)
 
 
 async def peek(container: Container, key: Key, id_value: Any) -> bytes | None:
@@ -70,22 +57,8 @@ async def peek(container: Container, key: Key, id_value: Any) -> bytes | None:
 
 def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
     """The same without waiting and without refusals; None: ask `find`. Nothing is counted then."""
-    if container.faults is not None:
-        return None
-    epk = container.effective_key(key)
-    partition = container.partition_for(epk)
-    view = partition.at_hand()
-    if view is None or partition.meter.is_closed(None):
-        return None
-    try:
-        stored = partition.item_in(view, epk, id_text(id_value))
-    except Failure:
-        return None
-    ticket = partition.admit(READ_DEPOSIT)
-    if stored is None:
-        return Found(None, partition.spend(charges.failed_read_ru(), epk, ticket), partition.lsn)
-    document = documents.bson_bytes(stored)
-    return Found(document, partition.spend(charges.read_ru(len(document)), epk, ticket), partition.lsn)
+    answer = read_at_hand(container, ReadItem(container.effective_key(key), id_text(id_value), is_bson=True))
+    return Found(answer.payload, answer.charge_ru, answer.lsn) if answer is not None else None
 
 
 async def number_of(container: Container, key: Key, id_value: Any) -> int | None:
@@ -246,34 +219,25 @@ async def _write_portion(
         if len(owned) < len(batch):  # a partition was split while one was waited for
             batch, failure = owned, None
         partition = container.partition_for(batch[0].epk)
-        ticket = partition.admit(WRITE_DEPOSIT, ask)
         record = record_of(range(at, at + len(batch))) if record_of is not None else None
         try:
-            outcomes = await partition.write_all(batch, record)
+            done = await visits.run_at(container, partition, WriteMany(batch[0].epk, batch, record), ask)
         except Repeated as repeated:
             assert record is not None
-            partition.meter.release(ticket, ask)
             # Perhaps not all of them were: what is not known is done one by one.
             known = [each for each in record.statements if each in repeated.answers]
             if len(known) < len(batch):
                 batch = batch[: max(1, len(known))]
                 continue
-            return [items.repeated_outcome(repeated, each) for each in known], failure
+            return [repeated_outcome(repeated, each) for each in known], failure
         except MemberFailed as failed:
             # Nothing was done. Those before it can be.
-            failure = partition.meter.charge(failed.failure, batch[failed.index].epk, ticket, ask)
+            failure = failed.failure
             batch = batch[: failed.index]
             continue
-        except Failure as failed:
-            if failed.kind is not Kind.RANGE_BUSY:
-                raise partition.meter.charge(failed, batch[0].epk, ticket, ask) from None
-            partition.meter.release(ticket, ask)
-            await partition.released()  # and on to whoever owns the keys then, perhaps not all of them
-            continue
-        for operation, outcome in zip(batch, outcomes, strict=True):
-            outcome.charge_ru = partition.spend(outcome.charge_ru, operation.epk, ticket, ask)
-            ticket = min(ticket, 0)  # the deposit was one for all
-        return outcomes, failure
+        if done is not None:
+            return done.outcomes, failure
+        await partition.released()  # the keys may have several owners then
     return [], failure
 
 

@@ -4,18 +4,18 @@ cursors that go on when more come, backwards for whoever wants the newest first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import ClassVar
 
 from armillary import limits
 from armillary.account.container import Container
-from armillary.clock import Clock
+from armillary.account.visits import visit as visits
+from armillary.account.visits.visit import Visit
 from armillary.errors import Failure, Kind
 from armillary.model import charges, layout
 from armillary.model.documents import bson_bytes
 from armillary.model.encoding import unpack_header
-from armillary.partition.budget import READ_DEPOSIT
 from armillary.partition.partition import Partition
 from armillary.storage.engine import View
 
@@ -24,40 +24,54 @@ POSITION_LOST = 136
 _PORTION = 500  # items read at a time
 _NUMBER_MAX = (1 << 64) - 1
 
-Look = Callable[[View], list[tuple[bytes, bytes]]]
 
-
-class Tailed(NamedTuple):
+@dataclass(slots=True)
+class Tailed:
     documents: list[bytes]  # BSON
     number: int  # of the last item that was looked at: where to go on
     charge_ru: float
     is_end: bool  # there is nothing behind it now
 
 
-async def read_after(container: Container, number: int, clock: Clock) -> Tailed:
+async def read_after(container: Container, number: int) -> Tailed:
     """The next documents behind a place. Refused if the item there is gone: what came after it may be, too."""
+    return await visits.run(container, Tail(b"", number))
 
-    def look(view: View) -> list[tuple[bytes, bytes]]:
-        if number != BEGINNING and view.get(layout.item_key(number)) is None:
+
+async def read_before(container: Container, number: int | None) -> Tailed:
+    """The documents before a place, last first; None: from the end."""
+    return await visits.run(container, Tail(b"", _NUMBER_MAX if number is None else number, is_backwards=True))
+
+
+@dataclass(slots=True)
+class Tail(Visit[Tailed]):
+    """Documents in the order of their numbers, from behind one on or from before it back."""
+
+    epk: bytes  # of the one logical partition there is
+    number: int
+    is_backwards: bool = False
+    OPERATION: ClassVar[str] = "query"
+
+    async def run(self, container: Container, partition: Partition) -> Tailed:
+        assert container.key is None
+        taken = await partition.read(self._look)
+        is_live, now_s = container.schema.is_live, partition.clock.now_s()
+        found = [bson_bytes(stored) for _, stored in taken if is_live(unpack_header(stored), now_s)]
+        last = int.from_bytes(taken[-1][0][1:], "big") if taken else self.number
+        return Tailed(found, last, charges.feed_page_ru([len(each) for each in found]), not taken)
+
+    def _look(self, view: View) -> list[tuple[bytes, bytes]]:
+        end = layout.space_end(layout.ITEMS)
+        if self.is_backwards:
+            return _portion(view, layout.ITEMS, min(layout.item_key(self.number), end), reverse=True)
+        if self.number != BEGINNING and view.get(layout.item_key(self.number)) is None:
             raise Failure(
                 Kind.BAD_REQUEST,
                 "CollectionScan died due to position in capped collection being deleted. "
-                f"Last seen record id: RecordId({number})",
+                f"Last seen record id: RecordId({self.number})",
                 details={"code": POSITION_LOST},
             )
-        return _portion(view, layout.item_key(number + 1), layout.space_end(layout.ITEMS))
-
-    return await _read(container, number, clock, look)
-
-
-async def read_before(container: Container, number: int | None, clock: Clock) -> Tailed:
-    """The documents before a place, last first; None: from the end."""
-    high = layout.space_end(layout.ITEMS) if number is None else layout.item_key(number)
-
-    def look(view: View) -> list[tuple[bytes, bytes]]:
-        return _portion(view, layout.ITEMS, high, reverse=True)
-
-    return await _read(container, _NUMBER_MAX if number is None else number, clock, look)
+        return _portion(view, layout.item_key(self.number + 1), end)
 
 
 def _portion(view: View, low: bytes, high: bytes, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
@@ -75,17 +89,3 @@ def partition_of(container: Container) -> Partition:
     """The one there is."""
     assert container.key is None
     return container.partition_for(b"")
-
-
-async def _read(container: Container, number: int, clock: Clock, look: Look) -> Tailed:
-    partition = partition_of(container)
-    ticket = partition.admit(READ_DEPOSIT, None)
-    try:
-        taken = await partition.read(look)
-    except Failure as failure:
-        raise partition.meter.charge(failure, b"", ticket, None) from None
-    is_live, now_s = container.schema.is_live, clock.now_s()
-    found = [bson_bytes(stored) for _, stored in taken if is_live(unpack_header(stored), now_s)]
-    charge_ru = partition.spend(charges.feed_page_ru([len(each) for each in found]), b"", ticket, None)
-    last = int.from_bytes(taken[-1][0][1:], "big") if taken else number
-    return Tailed(found, last, charge_ru, not taken)

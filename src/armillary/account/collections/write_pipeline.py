@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from armillary import limits
 from armillary.account.container import Container
+from armillary.account.visits.item_visits import run_together
 from armillary.errors import Failure, Kind
-from armillary.partition.budget import WRITE_DEPOSIT, Ask
+from armillary.partition.budget import Ask
 from armillary.partition.history.answered_writes import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.partition import Partition
@@ -124,27 +125,17 @@ class Ahead:
     async def _attempt(
         self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int
     ) -> list[Outcome] | None:
-        ask, end = self._ask, at + len(batch)
-        tickets = _admitted(places, ask)
+        end = at + len(batch)
+        shares = {partition: [batch[place] for place in own] for partition, own in places.items()}
         try:
-            found = await self._written(places, batch, at, end)
+            found = await run_together(shares, lambda: self._written(places, batch, at, end), self._ask)
         except (MemberFailed, Repeated, _Broken):
-            _release(tickets, ask)
             return None
-        except Failure as failure:
-            if failure.kind is Kind.RANGE_BUSY:
-                _release(tickets, ask)
-                return None
-            first = next(iter(places))
-            ticket = tickets.pop(first)
-            _release(tickets, ask)
-            raise first.meter.charge(failure, batch[0].epk, ticket, ask) from None
+        if found is None:
+            return None
         outcomes: list[Outcome | None] = [None] * len(batch)
-        for (partition, own), done in zip(places.items(), found, strict=True):
-            ticket = tickets[partition]
+        for own, done in zip(places.values(), found, strict=True):
             for place, outcome in zip(own, done, strict=True):
-                outcome.charge_ru = partition.spend(outcome.charge_ru, batch[place].epk, ticket, ask)
-                ticket = min(ticket, 0)  # the deposit was one for all
                 outcomes[place] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
 
@@ -172,19 +163,3 @@ class Ahead:
         if not self._is_chained:
             return [await partition.write_all(batch, record)]
         return [await partition.write_all(batch, record, lambda _view: guard(), note)]
-
-
-def _admitted(partitions: Iterable[Partition], ask: Ask | None) -> dict[Partition, int]:
-    tickets: dict[Partition, int] = {}
-    try:
-        for partition in partitions:
-            tickets[partition] = partition.admit(WRITE_DEPOSIT, ask)
-    except Failure:
-        _release(tickets, ask)
-        raise
-    return tickets
-
-
-def _release(tickets: dict[Partition, int], ask: Ask | None) -> None:
-    for partition, ticket in tickets.items():
-        partition.meter.release(ticket, ask)

@@ -9,15 +9,27 @@ how they are written `graph_writes.py`'s.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.graphs import graph_writes
 from armillary.account.graphs.graph_conditions import condition_of
-from armillary.account.graphs.graph_documents import EDGE_PARTITIONS, IS_EDGE, SINK, SOURCE, edge_of, vertex_of
-from armillary.account.graphs.graph_reads import Naming, Point, Tally, read_naming, read_points
+from armillary.account.graphs.graph_documents import (
+    EDGE_PARTITIONS,
+    IS_EDGE,
+    SINK,
+    SOURCE,
+    Item,
+    edge_from,
+    edge_item,
+    vertex_from,
+    vertex_item,
+    vertex_of,
+)
+from armillary.account.graphs.graph_reads import NamedItems, Naming, Point, Tally, read_naming, read_points
 from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions
 from armillary.clock import Clock
@@ -46,6 +58,18 @@ _IDS_AT_ONCE: Final = 1_000
 _REFUSED_KEYS: Final = ("/id", "/label")
 
 Given = TypeVar("Given", Vertex, Edge)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader(Generic[Given]):
+    """Items to elements of one kind."""
+
+    is_edges: bool
+    make: Callable[[Item], Given]
+
+    def read(self, text: bytes) -> Given | None:
+        item = edge_item(text) if self.is_edges else vertex_item(text)
+        return self.make(item) if item is not None else None
 
 
 def graph_key(container: Container) -> str | None:
@@ -108,17 +132,15 @@ class StoredGraph:
     # Elements.
 
     def vertices(self, wanted: Wanted) -> VertexPages:
-        return self._pages(wanted, lambda text: vertex_of(text, self.partition_key, self.shown), is_edges=False)
+        return self._pages(wanted, _Reader(False, lambda item: vertex_from(item, self.partition_key, self.shown)))
 
     def edges(self, wanted: Wanted) -> EdgePages:
-        return self._pages(wanted, lambda text: edge_of(text, self.partition_key, shown=self.shown), is_edges=True)
+        return self._pages(wanted, _Reader(True, lambda item: edge_from(item, self.partition_key, shown=self.shown)))
 
-    def _pages(
-        self, wanted: Wanted, read: Callable[[bytes], Given | None], *, is_edges: bool
-    ) -> Callable[[], Awaitable[list[Given]]]:
+    def _pages(self, wanted: Wanted, reader: _Reader[Given]) -> Callable[[], Awaitable[list[Given]]]:
         if wanted.references is None:
-            return self._scan(wanted, read, is_edges=is_edges)
-        return self._referred(self._placed(wanted), read)
+            return self._scan(wanted, reader)
+        return self._referred(self._placed(wanted), reader)
 
     def _placed(self, wanted: Wanted) -> Sequence[Reference]:
         """References with the partitions that has() says they are in: points instead of questions to everybody."""
@@ -140,11 +162,9 @@ class StoredGraph:
                     ]
         return references
 
-    def _scan(
-        self, wanted: Wanted, read: Callable[[bytes], Given | None], *, is_edges: bool
-    ) -> Callable[[], Awaitable[list[Given]]]:
-        conditions = [condition_of(each, self.partition_key, is_edges=is_edges) for each in wanted.conditions]
-        if is_edges:
+    def _scan(self, wanted: Wanted, reader: _Reader[Given]) -> Callable[[], Awaitable[list[Given]]]:
+        conditions = [condition_of(each, self.partition_key, is_edges=reader.is_edges) for each in wanted.conditions]
+        if reader.is_edges:
             conditions.append(Equal(f"/{IS_EDGE}", True))
         selection = Selection(both(conditions), (Stage(),))
         page_items = limits.PAGE_ITEMS_DEFAULT * 10 if wanted.count is None else max(1, wanted.count)
@@ -157,7 +177,7 @@ class StoredGraph:
                 texts, continuation = await self._page(selection, options)
                 options.continuation = continuation
                 is_over = continuation is None
-                found = [element for text in texts if (element := read(text)) is not None]
+                found = [element for text in texts if (element := reader.read(text)) is not None]
                 if found:
                     return found
             return []
@@ -173,7 +193,7 @@ class StoredGraph:
         return page.rows, page.continuation
 
     def _referred(
-        self, references: Sequence[Reference], read: Callable[[bytes], Given | None]
+        self, references: Sequence[Reference], reader: _Reader[Given]
     ) -> Callable[[], Awaitable[list[Given]]]:
         left = list(references)
 
@@ -181,32 +201,32 @@ class StoredGraph:
             nonlocal left
             while left:
                 some, left = left[:_IDS_AT_ONCE], left[_IDS_AT_ONCE:]
-                found = await self._find(some, read)
+                found = await self._find(some, reader)
                 if found:
                     return found
             return []
 
         return pull
 
-    async def _find(self, references: Sequence[Reference], read: Callable[[bytes], Given | None]) -> list[Given]:
+    async def _find(self, references: Sequence[Reference], reader: _Reader[Given]) -> list[Given]:
         """In the order of the references. One that is given twice is found twice."""
         if len(references) == 1 and (only := self._point(references[0].id, references[0].partition)) is not None:
             [text] = await self._read_points([only])
-            found_one = read(text) if text is not None else None
+            found_one = reader.read(text) if text is not None else None
             return [found_one] if found_one is not None else []
         points = [self._point(each.id, each.partition) for each in references]
         known = [point for point in points if point is not None]
         texts = iter(await self._read_points(known)) if known else iter(())
-        by_id: dict[Any, list[Given]] = {}
+        by_id: dict[Any, list[Item]] = {}
         if len(known) < len(points):
             pairs = zip(references, points, strict=True)
             anywhere = {each.id: None for each, point in pairs if point is None and isinstance(each.id, str)}
-            by_id = await self._by_ids(list(anywhere), read)
+            by_id = await self._by_ids(list(anywhere), is_edges=reader.is_edges)
         found: list[Given] = []
         for each, point in zip(references, points, strict=True):
             if point is None:
-                found += by_id.get(each.id, ())
-            elif (text := next(texts)) is not None and (element := read(text)) is not None:
+                found += [reader.make({**item}) for item in by_id.get(each.id, ())]
+            elif (text := next(texts)) is not None and (element := reader.read(text)) is not None:
                 found.append(element)
         return found
 
@@ -224,20 +244,20 @@ class StoredGraph:
     async def _read_points(self, points: Sequence[Point]) -> list[bytes | None]:
         begun_s = self._clock.elapsed_s()
         tally = Tally()
-        found = await read_points(self._container, points, tally, self._clock)
+        found = await read_points(self._container, points, tally)
         self._note(tally, begun_s)
         return found
 
-    async def _by_ids(self, ids: list[str], read: Callable[[bytes], Given | None]) -> dict[str, list[Given]]:
+    async def _by_ids(self, ids: list[str], *, is_edges: bool) -> dict[str, list[Item]]:
         """Wherever they are: there may be several with one id."""
         begun_s = self._clock.elapsed_s()
         tally = Tally()
         asked = [Naming(place, id, None) for place, id in enumerate(ids)]
-        rows = await read_naming(self._container, "/id", asked, lambda place, text: read(text), tally, self._clock)
+        rows = await read_naming(self._container, "/id", asked, NamedItems(is_edges, self.partition_key), tally)
         self._note(tally, begun_s)
-        found: dict[str, list[Given]] = {}
-        for _, element in rows:
-            found.setdefault(element.id, []).append(element)
+        found: dict[str, list[Item]] = {}
+        for _, item in rows:
+            found.setdefault(item["id"], []).append(item)
         return found
 
     async def load(self, vertices: Sequence[Vertex]) -> None:
@@ -259,13 +279,10 @@ class StoredGraph:
             if text is not None and (read := vertex_of(text, self.partition_key, self.shown)) is not None:
                 _fill(vertex, read)
         if lost:
-            by_id = await self._by_ids(
-                list({str(vertex.id): None for vertex in lost}),
-                lambda text: vertex_of(text, self.partition_key, self.shown),
-            )
+            by_id = await self._by_ids(list({str(vertex.id): None for vertex in lost}), is_edges=False)
             for vertex in lost:
-                for read in by_id.get(str(vertex.id), ())[:1]:
-                    _fill(vertex, read)
+                for item in by_id.get(str(vertex.id), ())[:1]:
+                    _fill(vertex, vertex_from(item, self.partition_key, self.shown))
 
     # Edges of vertices.
 
@@ -278,7 +295,7 @@ class StoredGraph:
             places.setdefault(vertex, len(places))
         unique = list(places)
         asked = [
-            Naming(place, vertex.id, self._source_key(vertex) if is_out else None)
+            Naming(place, vertex.id, self._source_key(vertex) if is_out else None, None if is_out else vertex.partition)
             for place, vertex in enumerate(unique)
             if isinstance(vertex.id, str)
         ]
@@ -286,18 +303,13 @@ class StoredGraph:
         begun_s = self._clock.elapsed_s()
         found: list[list[Edge]] = [[] for _ in unique]
 
-        def make(place: int, text: bytes) -> Edge | None:
-            vertex = unique[place]
-            if is_out:
-                return edge_of(text, key, labels=labels, source=vertex, shown=shown)
-            return edge_of(text, key, labels=labels, sink=vertex, shown=shown)
-
         path = f"/{SOURCE}" if is_out else f"/{SINK}"
-        rows = await read_naming(self._container, path, asked, make, tally, self._clock, limit)
+        rows = await read_naming(self._container, path, asked, NamedItems(True, key, labels), tally, limit)
         self._note(tally, begun_s)
-        for place, edge in rows:
+        for place, item in rows:
             if limit is None or len(found[place]) < limit:
-                found[place].append(edge)
+                source, sink = (unique[place], None) if is_out else (None, unique[place])
+                found[place].append(edge_from(item, key, source=source, sink=sink, shown=shown))
         return [found[places[vertex]] for vertex in vertices]
 
     def _source_key(self, vertex: Vertex) -> bytes | None:

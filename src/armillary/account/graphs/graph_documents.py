@@ -24,7 +24,6 @@ from armillary.languages.gremlin.values.comparing import kind_of
 from armillary.languages.gremlin.values.comparing import shown as shown_as
 from armillary.languages.gremlin.values.elements import BigInt, Edge, Set, Uuid, Vertex, VertexProperty
 from armillary.model.items import SYSTEM_PROPERTIES
-from armillary.model.key_values import same_component
 
 ID: Final = "id"
 LABEL: Final = "label"
@@ -47,19 +46,29 @@ _NO_LABEL: Final = "vertex"  # of an end whose label is not noted
 # Reading.
 
 
+Item = dict[str, Any]
+
+
 def vertex_of(text: bytes, partition_key: str | None, shown: tuple[str, ...] = ()) -> Vertex | None:
     """None: the item is no vertex. `shown`: system properties that are to be among its properties."""
+    item = vertex_item(text)
+    return vertex_from(item, partition_key, shown) if item is not None else None
+
+
+def vertex_item(text: bytes) -> Item | None:
+    """The JSON of an item that is a vertex."""
     mark = text.find(_EDGE_MARK)
     if mark >= 0 and text.find(b"{", 1, mark) < 0:
         return None  # it is not inside anything: scans pass over many edges
-    item = orjson.loads(text)
+    item: Item = orjson.loads(text)
     if mark >= 0 and item.get(IS_EDGE) is True:
         return None
-    label = item.get(LABEL)
-    if type(label) is not str:
-        return None
-    id = item[ID]
-    vertex = Vertex(id, label, item.get(partition_key) if partition_key is not None else None, {}, item.get("_etag"))
+    return item if type(item.get(LABEL)) is str else None
+
+
+def vertex_from(item: Item, partition_key: str | None, shown: tuple[str, ...] = ()) -> Vertex:
+    partition = item.get(partition_key) if partition_key is not None else None
+    vertex = Vertex(item[ID], item[LABEL], partition, {}, item.get("_etag"))
     properties: dict[str, list[VertexProperty]] = {}
     for name, content in item.items():
         if name not in _OF_VERTICES:
@@ -97,37 +106,40 @@ def _property_of(vertex: Vertex, name: str, content: dict[str, Any]) -> VertexPr
     return VertexProperty(content.get(ID, f"{vertex.id}|{name}"), name, value, vertex, meta)
 
 
-def edge_of(
-    text: bytes,
+def edge_item(text: bytes, labels: tuple[str, ...] = ()) -> Item | None:
+    """The JSON of an item that is an edge, with one of the labels if some are given."""
+    item: Item = orjson.loads(text)
+    label = item.get(LABEL)
+    if item.get(IS_EDGE) is not True or type(label) is not str or (labels and label not in labels):
+        return None
+    return item if type(item.get(SOURCE)) is str and type(item.get(SINK)) is str else None
+
+
+def sink_partition(item: Item, partition_key: str | None) -> Any:
+    """Of an edge. Without one of its own the sink is taken for one in the edge's partition."""
+    return item.get(SINK_PARTITION, item.get(partition_key)) if partition_key is not None else None
+
+
+def edge_from(
+    item: Item,
     partition_key: str | None,
     *,
-    labels: tuple[str, ...] = (),
     source: Vertex | None = None,
     sink: Vertex | None = None,
     shown: tuple[str, ...] = (),
-) -> Edge | None:
-    """None: the item is no edge, or has none of the labels if some are given, or does not lead to the vertex that is
-    given as its sink. `source`: the end that is known already."""
-    item = orjson.loads(text)
+) -> Edge:
+    """The edge that an item is. `source` and `sink`: the ends that are known already."""
+    partition_of_sink = sink_partition(item, partition_key)
     take = item.pop  # what is left in the end are the properties
-    label, source_id, sink_id = take(LABEL, None), take(SOURCE, None), take(SINK, None)
-    if take(IS_EDGE, None) is not True or type(label) is not str or (labels and label not in labels):
-        return None
-    if type(source_id) is not str or type(sink_id) is not str:
-        return None
-    # An index tells long ids apart by their beginnings only.
-    if (source is not None and source.id != source_id) or (sink is not None and sink.id != sink_id):
-        return None
-    partition = sink_partition = None
+    label, source_id, sink_id = take(LABEL), take(SOURCE), take(SINK)
+    take(IS_EDGE)
+    partition = None
     if partition_key is not None:
         partition = take(partition_key, None)
-        # Without one of its own the sink is taken for one in the edge's partition.
-        sink_partition = take(SINK_PARTITION, partition)
+        take(SINK_PARTITION, None)
     source_label, sink_label = take(SOURCE_LABEL, None), take(SINK_LABEL, None)
     if sink is None:
-        sink = Vertex(sink_id, sink_label if type(sink_label) is str else _NO_LABEL, sink_partition)
-    elif sink.partition is not None and not same_component(sink.partition, sink_partition):
-        return None
+        sink = Vertex(sink_id, sink_label if type(sink_label) is str else _NO_LABEL, partition_of_sink)
     if source is None:
         source = Vertex(source_id, source_label if type(source_label) is str else _NO_LABEL, partition)
     id, etag, kinds = take(ID), item.get("_etag"), take(EDGE_TYPES, None)

@@ -9,18 +9,23 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, ClassVar
 
 import orjson
 
 from armillary import limits
 from armillary.account.container import Container
+from armillary.account.graphs.graph_documents import Item, edge_item, sink_partition, vertex_item
+from armillary.account.visits import visit as visits
+from armillary.account.visits.item_visits import ReadItem
+from armillary.account.visits.visit import Visit
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, computed_too_large
 from armillary.model import charges, documents, layout
 from armillary.model.charges import QueryWork
 from armillary.model.encoding import encode_term, unpack_header
-from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT
+from armillary.model.key_values import same_component
+from armillary.partition.budget import QUERY_DEPOSIT
 from armillary.partition.partition import Partition
 from armillary.query.access.access_path import WHOLE, Counters, Index, candidates, path_prefix
 from armillary.query.conditions import ALL, Equal
@@ -46,39 +51,25 @@ class Tally:
         self.size_bytes += sum(map(len, texts))
 
 
-async def read_points(container: Container, points: Sequence[Point], tally: Tally, clock: Clock) -> list[bytes | None]:
+async def read_points(container: Container, points: Sequence[Point], tally: Tally) -> list[bytes | None]:
     """The JSON of the items at these points, in their order; None where there is none."""
     if len(points) == 1:
         return [await _read_point(container, *points[0], tally)]
     found: list[bytes | None] = [None] * len(points)
     left = list(range(len(points)))
     while left:
-        left = await _read_points(container, points, left, found, tally, clock)
+        left = await _read_points(container, points, left, found, tally)
     return found
 
 
 async def _read_point(container: Container, epk: bytes, item_id: str, tally: Tally) -> bytes | None:
     """One alone, as most are asked for."""
-    if container.faults is not None:
-        await container.faults.at_key("read", container, epk)
     tally.fanout = 1
-    while True:
-        partition = container.partition_for(epk)
-        ticket = partition.admit(READ_DEPOSIT)
-        try:
-            stored = await partition.read_item(epk, item_id)
-        except Failure as failure:
-            raise partition.meter.charge(failure, epk, ticket) from None
-        if not partition.is_moved:
-            break
-        partition.meter.release(ticket)
-    if stored is None:
-        tally.charge_ru += partition.spend(charges.failed_read_ru(1), epk, ticket)
-        return None
-    text = documents.json_text(stored, container.schema)
-    tally.charge_ru += partition.spend(charges.read_ru(len(text)), epk, ticket)
-    tally.add((text,))
-    return text
+    answer = await visits.run(container, ReadItem(epk, item_id))
+    tally.charge_ru += answer.charge_ru
+    if answer.payload is not None:
+        tally.add((answer.payload,))
+    return answer.payload
 
 
 async def _read_points(
@@ -87,7 +78,6 @@ async def _read_points(
     places: Sequence[int],
     found: list[bytes | None],
     tally: Tally,
-    clock: Clock,
 ) -> list[int]:
     """Those that must be asked for again: their partition was split or merged meanwhile."""
     by_partition: dict[int, list[int]] = {}
@@ -102,47 +92,48 @@ async def _read_points(
             continue
         for begin in range(0, len(own), _POINTS_AT_ONCE):
             some = own[begin : begin + _POINTS_AT_ONCE]
+            visit = ReadPoints(points[some[0]][0], [points[place] for place in some])
             if container.faults is not None:
                 for epk in {points[place][0] for place in some}:
-                    await container.faults.at_key("read", container, epk)
-            if not await _read_some(container, partition, points, some, found, tally, clock):
+                    await container.faults.at_key(visit.OPERATION, container, epk)
+            done = await visits.run_at(container, partition, visit)
+            if done is None:
                 again += some
+                continue
+            tally.charge_ru += done.charge_ru
+            for place, text in zip(some, done.texts, strict=True):
+                if text is not None:
+                    found[place] = text
+                    tally.add((text,))
     return again
 
 
-async def _read_some(
-    container: Container,
-    partition: Partition,
-    points: Sequence[Point],
-    places: Sequence[int],
-    found: list[bytes | None],
-    tally: Tally,
-    clock: Clock,
-) -> bool:
-    epk = points[places[0]][0]
-    ticket = partition.admit(READ_DEPOSIT)
-    keys = [layout.id_key(*points[place]) for place in places]
-    try:
+@dataclass(slots=True)
+class PointsRead:
+    texts: list[bytes | None]  # JSON
+    charge_ru: float
+
+
+@dataclass(slots=True)
+class ReadPoints(Visit[PointsRead]):
+    """Many items of one partition by key and id."""
+
+    epk: bytes  # of the first
+    points: Sequence[Point]
+    OPERATION: ClassVar[str] = "read"
+
+    async def run(self, container: Container, partition: Partition) -> PointsRead:
+        keys = [layout.id_key(*point) for point in self.points]
         stored = await partition.read(lambda view: _at(view, keys))
-    except Failure as failure:
-        if failure.kind is Kind.RANGE_GONE:
-            partition.meter.release(ticket)
-            return False
-        raise partition.meter.charge(failure, epk, ticket) from None
-    if partition.is_moved:
-        partition.meter.release(ticket)
-        return False
-    is_live = liveness(container, clock)
-    texts = []
-    for place, each in zip(places, stored, strict=True):
-        if each is not None and is_live(each):
-            found[place] = text = documents.json_text(each, container.schema)
-            texts.append(text)
-    cost_ru = sum([charges.read_ru(len(text)) for text in texts])
-    cost_ru += (len(places) - len(texts)) * charges.failed_read_ru(1)
-    tally.charge_ru += partition.spend(cost_ru, epk, ticket)
-    tally.add(texts)
-    return True
+        is_live = liveness(container, partition.clock)
+        texts = [
+            documents.json_text(each, container.schema) if each is not None and is_live(each) else None
+            for each in stored
+        ]
+        given = [text for text in texts if text is not None]
+        cost_ru = sum([charges.read_ru(len(text)) for text in given])
+        cost_ru += (len(texts) - len(given)) * charges.failed_read_ru(1)
+        return PointsRead(texts, cost_ru)
 
 
 def _at(view: View, keys: list[bytes]) -> list[bytes | None]:
@@ -165,32 +156,49 @@ def liveness(container: Container, clock: Clock) -> Callable[[bytes], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Items whose property at `path` is `value`: of one logical partition if `epk` is given. The place is for whoever
-    asks for many."""
+    """Items whose property at a path is `value`: of one logical partition if `epk` is given, and edges that lead to a
+    vertex of this partition key if `sink_partition` is. The place is for callers that ask for many."""
 
     place: int
     value: str
     epk: bytes | None
+    sink_partition: Any = None
 
 
-Found = TypeVar("Found")
-Make = Callable[[int, bytes], Found | None]  # what is made of an item, for a place; None: it is not wanted
+@dataclass(frozen=True, slots=True)
+class NamedItems:
+    """Which items are read: vertices, or edges with these labels."""
+
+    is_edges: bool
+    partition_key: str | None
+    labels: tuple[str, ...] = ()
+
+    def item(self, path: str, asked: Naming, text: bytes) -> Item | None:
+        item = edge_item(text, self.labels) if self.is_edges else vertex_item(text)
+        # An index tells long ids apart by their beginnings only.
+        if item is None or item.get(path[1:]) != asked.value:
+            return None
+        if asked.sink_partition is not None and not same_component(
+            asked.sink_partition, sink_partition(item, self.partition_key)
+        ):
+            return None
+        return item
 
 
-class NamingWalk(Generic[Found]):
+class NamingWalk:
     """Through one partition for many values, a slice of time after the other."""
 
-    def __init__(self, path: str, asked: Sequence[Naming], index: Index, make: Make[Found], limit: int | None) -> None:
-        self._path = path
-        self._asked = asked
+    def __init__(self, visit: ReadNaming, index: Index) -> None:
+        self._path = visit.path
+        self._asked = visit.asked
         self._index = index
-        self._make = make
-        self._limit = limit
+        self._wanted = visit.wanted
+        self._limit = visit.limit
         self._at = 0  # which of those asked for
         self._after_rid = -1
         self._kept = 0  # of that one
         self.counters = Counters()
-        self.found: list[tuple[int, Found]] = []
+        self.found: list[tuple[int, Item]] = []
         self.sizes_bytes: list[int] = []  # of the items of these
         self.loaded_bytes = 0  # of the others
 
@@ -219,7 +227,7 @@ class NamingWalk(Generic[Found]):
                 self._after_rid = rid
                 looked += 1
                 if (asked.epk is None or unpack_header(stored).epk == asked.epk) and is_live(stored):
-                    self._take(asked.place, text(stored))
+                    self._take(asked, text(stored))
                 if self._limit is not None and self._kept >= self._limit:
                     break
                 if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
@@ -246,7 +254,7 @@ class NamingWalk(Generic[Found]):
                 if each is None or (asked.epk is not None and unpack_header(each).epk != asked.epk):
                     continue
                 if is_live(each):
-                    self._take(asked.place, text(each))
+                    self._take(asked, text(each))
             if len(places) < _LOADED_AT_ONCE:
                 self._at = len(self._asked)
             else:
@@ -268,12 +276,12 @@ class NamingWalk(Generic[Found]):
             after_rid = -1
         return places
 
-    def _take(self, place: int, content: bytes) -> None:
-        made = self._make(place, content)
-        if made is None:
+    def _take(self, asked: Naming, content: bytes) -> None:
+        item = self._wanted.item(self._path, asked, content)
+        if item is None:
             self.loaded_bytes += len(content)
         else:
-            self.found.append((place, made))
+            self.found.append((asked.place, item))
             self.sizes_bytes.append(len(content))
             self._kept += 1
 
@@ -298,7 +306,7 @@ class NamingWalk(Generic[Found]):
             for asked in by_value.get(value, ()) if type(value) is str else ():
                 is_here = asked.epk is None or unpack_header(stored).epk == asked.epk
                 if is_here and is_live(stored):
-                    self._take(asked.place, content)
+                    self._take(asked, content)
             self.loaded_bytes += len(content)
             if looked % _LOOK_AT_CLOCK_EVERY == 0 and is_due():
                 return
@@ -316,49 +324,44 @@ async def read_naming(
     container: Container,
     path: str,
     asked: Sequence[Naming],
-    make: Make[Found],
+    wanted: NamedItems,
     tally: Tally,
-    clock: Clock,
     limit: int | None = None,
-) -> list[tuple[int, Found]]:
-    """What is made of the items that name what is asked for, with the places of those that they are for."""
+) -> list[tuple[int, Item]]:
+    """The items that name what is asked for, with the places of those that they are for."""
     while True:
         before = container.map
-        found = await _read_naming(container, path, asked, make, tally, clock, limit)
+        found = await _read_naming(container, path, asked, wanted, tally, limit)
         if found is not None and container.map is before:
             return found
         # A split or merge came in between; what was read of the parents may miss what was written to the children.
 
 
 async def _read_naming(
-    container: Container,
-    path: str,
-    asked: Sequence[Naming],
-    make: Make[Found],
-    tally: Tally,
-    clock: Clock,
-    limit: int | None,
-) -> list[tuple[int, Found]] | None:
+    container: Container, path: str, asked: Sequence[Naming], wanted: NamedItems, tally: Tally, limit: int | None
+) -> list[tuple[int, Item]] | None:
     by_partition: dict[int, list[Naming]] = {}
     for each in asked:
         ranges = container.map.ranges if each.epk is None else (container.map.find(each.epk),)
         for key_range in ranges:
             by_partition.setdefault(key_range.id, []).append(each)
     tally.fanout = max(tally.fanout, len(by_partition))
-    found: list[tuple[int, Found]] = []
-    index = Index(container.schema.rules.indexing, is_complete=not container.is_restating)
+    found: list[tuple[int, Item]] = []
     if container.faults is not None:
         ranges_asked = [container.partitions[range_id].range for range_id in by_partition]
         low, high = container.stretch(None, None, None)
-        await container.faults.over("query", container, low, high, ranges_asked)
+        await container.faults.over(ReadNaming.OPERATION, container, low, high, ranges_asked)
     for range_id, own in by_partition.items():
         partition = container.partitions.get(range_id)
         if partition is None:
             return None
-        walk = NamingWalk(path, own, index, make, limit)
-        if not await _walk(container, partition, walk, tally, clock):
+        done = await visits.run_at(container, partition, ReadNaming(path, own, wanted, limit))
+        if done is None:
             return None
-        found += walk.found
+        found += done.found
+        tally.charge_ru += done.charge_ru
+        tally.count += len(done.found)
+        tally.size_bytes += done.size_bytes
         if len(found) > limits.GREMLIN_HELD_MAX:
             raise computed_too_large(
                 f"One step reads more than {limits.GREMLIN_HELD_MAX} edges at once. Filter or limit() before it.",
@@ -367,18 +370,33 @@ async def _read_naming(
     return found
 
 
-async def _walk(
-    container: Container, partition: Partition, walk: NamingWalk[Found], tally: Tally, clock: Clock
-) -> bool:
-    """False: the partition was split or merged, a while ago."""
-    ticket = partition.admit(QUERY_DEPOSIT)
-    is_live = liveness(container, clock)
-    schema = container.schema
+@dataclass(slots=True)
+class NamingRead:
+    found: list[tuple[int, Item]]
+    size_bytes: int
+    charge_ru: float
 
-    def text(stored: bytes) -> bytes:
-        return documents.json_text(stored, schema)
 
-    try:
+@dataclass(slots=True)
+class ReadNaming(Visit[NamingRead]):
+    """The items of one partition that name any of many values."""
+
+    path: str
+    asked: Sequence[Naming]
+    wanted: NamedItems
+    limit: int | None = None
+    epk: bytes | None = None  # of none in particular
+    DEPOSIT: ClassVar[int] = QUERY_DEPOSIT
+    OPERATION: ClassVar[str] = "query"
+
+    async def run(self, container: Container, partition: Partition) -> NamingRead:
+        clock, schema = partition.clock, container.schema
+        walk = NamingWalk(self, Index(schema.rules.indexing, is_complete=not container.is_restating))
+        is_live = liveness(container, clock)
+
+        def text(stored: bytes) -> bytes:
+            return documents.json_text(stored, schema)
+
         while not walk.is_done:
             slice_end_s = clock.elapsed_s() + limits.SLICE_SECONDS
             await partition.read(
@@ -386,14 +404,6 @@ async def _walk(
             )
             if not walk.is_done:
                 await asyncio.sleep(0)
-    except Failure as failure:
-        if failure.kind is Kind.RANGE_GONE:
-            partition.meter.release(ticket)
-            return False
-        raise partition.meter.charge(failure, None, ticket) from None
-    work = QueryWork(partitions_begun=1, seeks=1, loaded_bytes=walk.loaded_bytes)
-    work.returned_ru = sum([charges.read_ru(size_bytes) for size_bytes in walk.sizes_bytes])
-    tally.charge_ru += partition.spend(charges.query_page_ru(work), None, ticket)
-    tally.count += len(walk.sizes_bytes)
-    tally.size_bytes += sum(walk.sizes_bytes)
-    return True
+        work = QueryWork(partitions_begun=1, seeks=1, loaded_bytes=walk.loaded_bytes)
+        work.returned_ru = sum([charges.read_ru(size_bytes) for size_bytes in walk.sizes_bytes])
+        return NamingRead(walk.found, sum(walk.sizes_bytes), charges.query_page_ru(work))

@@ -14,6 +14,8 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.account.graphs.graph_documents import edge_document, vertex_document
 from armillary.account.items import items
+from armillary.account.visits import visit as visits
+from armillary.account.visits.item_visits import WriteMany
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.graph_seam import (
@@ -28,7 +30,6 @@ from armillary.languages.gremlin.graph_seam import (
 from armillary.languages.gremlin.syntax.tokens import Direction
 from armillary.languages.gremlin.values.elements import Edge, Vertex
 from armillary.model.keys import NO_KEY, Key
-from armillary.partition.budget import WRITE_DEPOSIT
 from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Verb, draft
 
 Element = Vertex | Edge
@@ -157,29 +158,23 @@ class _GraphWriter:
                 await self._write_one(change)
             return True
         partition = container.partition_for(portion[0].operation.epk)
-        ticket = partition.admit(WRITE_DEPOSIT)
         while portion:
             operations = [change.operation for change in portion]
+            visit = WriteMany(operations[0].epk, operations, takes_gone=True)
             try:
-                outcomes = await partition.write_all(operations)
+                done = await visits.run_at(container, partition, visit)
             except MemberFailed as failed:
-                if failed.failure.kind is Kind.NOT_FOUND and portion[failed.index].operation.verb is Verb.DELETE:
-                    del portion[failed.index]  # somebody else was faster
+                if visit.is_gone(failed):
+                    del portion[failed.index]  # another client was faster
                     continue
-                epk = operations[failed.index].epk
-                raise _explained(partition.meter.charge(failed.failure, epk, ticket)) from None
-            except Failure as failure:
-                if failure.kind is Kind.RANGE_BUSY:
-                    partition.meter.release(ticket)
-                    await partition.released()
-                    return False
-                raise partition.meter.charge(failure, operations[0].epk, ticket) from None
-            for change, outcome in zip(portion, outcomes, strict=True):
-                self._graph.charge_ru += partition.spend(outcome.charge_ru, change.operation.epk, ticket)
-                ticket = min(ticket, 0)  # the deposit was one for all
+                raise _explained(failed.failure) from None
+            if done is None:
+                await partition.released()
+                return False
+            self._graph.charge_ru += done.charge_ru
+            for change, outcome in zip(portion, done.outcomes, strict=True):
                 _settle(change, outcome)
             return True
-        partition.meter.release(ticket)
         return True
 
     async def _write_one(self, change: _Change) -> None:

@@ -10,11 +10,12 @@ from itertools import groupby
 
 from armillary.account.container import Container
 from armillary.account.items import items
-from armillary.account.items.items import NOT_RUN, Answer, BatchAnswer, Member, check_owner, metered_here, operation_of
-from armillary.account.items.patch_conditions import with_conditions
+from armillary.account.items.items import Member, check_owner, operation_of, write_here
+from armillary.account.visits import visit as visits
+from armillary.account.visits.item_visits import NOT_RUN, Answer, BatchAnswer, WriteBulk
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
-from armillary.partition.budget import WRITE_DEPOSIT, Ask
+from armillary.partition.budget import Ask
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb
 from armillary.partition.partition import Partition
 
@@ -38,12 +39,7 @@ async def run_bulk(
             check_owner(container, partition, operation)
             if operation.verb is Verb.READ:
                 return as_outcome(await items.read(container, operation.item_id, member.options))
-            faults = container.faults
-            lost = await faults.at_write(container, operation) if faults is not None else None
-            outcome = await metered_here(container, partition, operation, member.options.ask)
-            if lost is not None:
-                raise lost
-            return outcome
+            return await write_here(container, partition, operation, member.options.ask)
         except Failure as failure:
             if failure.kind is Kind.DROPPED:
                 raise  # the connection is that of all of them
@@ -73,35 +69,32 @@ async def _bulk_together(
     if partition.meter.is_enforcing:
         return None  # what one costs decides whether the next is let in
     answers: list[Outcome | Failure | None] = []
-    admitted: list[tuple[Operation, int, Ask | None]] = []
+    todo: list[Operation] = []
+    asks: list[Ask | None] = []
     for member in members:
         assert member.options is not None and member.options.key is not None
-        ask = member.options.ask
         try:
             operation = operation_of(container, member, member.options.key, clock)
             check_owner(container, partition, operation)
-            admitted.append((operation, partition.admit(WRITE_DEPOSIT, ask), ask))
-            answers.append(None)
         except Failure as failure:
             answers.append(failure)
+            continue
+        todo.append(operation)
+        asks.append(member.options.ask)
+        answers.append(None)
+    if not todo:
+        return [answer for answer in answers if answer is not None]
     try:
-        operations = [operation for operation, _, _ in admitted]
-        outcomes = iter(await with_conditions(operations, lambda: partition.write_all(operations)))
-    except (MemberFailed, Failure) as failure:
-        for _, ticket, ask in admitted:
-            partition.meter.release(ticket, ask)
-        if isinstance(failure, MemberFailed) or failure.kind is Kind.RANGE_BUSY:
-            return None
-        # Storage failed, and may have done it all the same: whoever asked has to find out.
+        done = await visits.run_at(container, partition, WriteBulk(todo[0].epk, todo, asks), asks[0])
+    except MemberFailed:
+        return None
+    except Failure as failure:
+        # Storage failed, and may have done it all the same: the client has to find out.
         return [answer or Failure(failure.kind, failure.message) for answer in answers]
-    paid: list[Outcome | Failure] = []
-    written = iter(admitted)
-    for answer in answers:
-        if answer is None:
-            answer, (operation, ticket, ask) = next(outcomes), next(written)
-            answer.charge_ru = partition.spend(answer.charge_ru, operation.epk, ticket, ask)
-        paid.append(answer)
-    return paid
+    if done is None:
+        return None
+    outcomes = iter(done.outcomes)
+    return [answer if answer is not None else next(outcomes) for answer in answers]
 
 
 def as_outcome(answer: Answer) -> Outcome:

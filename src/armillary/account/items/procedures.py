@@ -5,15 +5,17 @@ what they may ask for, are `scripts/`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.catalog import Record
 from armillary.account.container import Container
-from armillary.account.items.items import Session, check_session
+from armillary.account.visits import visit as visits
+from armillary.account.visits.visit import Done, Session, Visit, check_session
 from armillary.errors import Failure, Kind
 from armillary.model.keys import Key
 from armillary.model.resources import ResourceType
@@ -25,8 +27,6 @@ from armillary.scripts.trace import Trace
 from armillary.scripts.transaction import Home, ScriptTransaction, database_of
 
 PROCEDURE_RU = 1.0  # and what its operations cost
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -53,67 +53,96 @@ async def execute(
     """Run a stored procedure in the logical partition of a key. `trace` is given what it does; after a rehearsal
     nothing of it is kept."""
     script = Script(record.name, record.body["body"], Role.PROCEDURE)
-
-    async def run(transaction: ScriptTransaction) -> ProcedureAnswer:
-        if session is not None:
-            check_session(transaction.partition, session)
-        functions = query_functions(account, container)
-        if trace is not None:
-            trace.clear()  # of an earlier attempt
-        ran = await run_script(account.jail, script, transaction, Setting(arguments), account.clock, functions, trace)
-        if not is_rehearsal:
-            await transaction.commit()
-        body = transaction.relocated(ran.response) if ran.response is not None else b""
-        return ProcedureAnswer(body, transaction.relocated_log(ran.log), 0.0, 0, 0)
-
-    answer, partition, charge_ru = await in_transaction(account, container, key, run, ask, "execute", PROCEDURE_RU)
-    answer.charge_ru, answer.range_id, answer.lsn = charge_ru, partition.range.id, partition.lsn
-    return answer
+    visit = RunProcedure(container.effective_key(key), account, key, script, arguments, session, trace, is_rehearsal)
+    return await visits.run(container, visit, ask)
 
 
-async def in_transaction(
-    account: Account,
-    container: Container,
-    key: Key,
-    run: Callable[[ScriptTransaction], Awaitable[T]],
-    ask: Ask | None,
-    operation: str,
-    least_ru: float,
-) -> tuple[T, Partition, float]:
-    """Let `run` work in a transaction of the script's, again if others came in between, and pay for it once."""
-    epk = container.effective_key(key)
-    lost = await container.faults.at_key(operation, container, epk) if container.faults is not None else None
-    turns, place = account.script_turns, container.record.rid + epk
-    attempts, ends_s = 0, account.clock.elapsed_s() + limits.SCRIPT_ATTEMPTS_SECONDS_MAX
-    while True:
-        partition = container.partition_for(epk)
-        ticket = partition.admit(WRITE_DEPOSIT, ask)
-        home = _home(account, container, key, epk)
+@dataclass(slots=True)
+class Attempts:
+    """How often a transaction of scripts was tried, and until when."""
+
+    count: int = 0
+    ends_s: float = 0.0
+
+
+class ScriptVisit(Visit[Done]):
+    """A transaction of scripts in one logical partition: tried again if others wrote there meanwhile, and paid for
+    once. Subclasses say what runs; `account` is the one that the partition's process has."""
+
+    __slots__ = ()
+    DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
+    IS_READ: ClassVar[bool] = False
+    account: Account
+    key: Key
+    attempts: Attempts
+
+    @abstractmethod
+    def least_ru(self) -> float:
+        """What the scripts cost, beside what they do."""
+
+    @abstractmethod
+    async def work(self, container: Container, transaction: ScriptTransaction) -> Done:
+        """Run the scripts, and commit what they did."""
+
+    async def run(self, container: Container, partition: Partition) -> Done:
+        account, epk = self.account, self.epk
+        assert epk is not None
+        attempts = self.attempts
+        if not attempts.ends_s:
+            attempts.ends_s = account.clock.elapsed_s() + limits.SCRIPT_ATTEMPTS_SECONDS_MAX
+        turns, place = account.script_turns, container.record.rid + epk
+        home = _home(account, container, self.key, epk)
         transaction = ScriptTransaction(partition, home, account.clock, _units_ru(partition))
         try:
-            if attempts or turns.is_taken(place):
+            if attempts.count or turns.is_taken(place):
                 async with turns.at(place):
-                    result = await run(transaction)
+                    done = await self.work(container, transaction)
             else:
-                result = await run(transaction)
+                done = await self.work(container, transaction)
         except Failure as failure:
-            attempts += failure.kind is Kind.RETRY_WITH
-            is_again = failure.kind is Kind.RETRY_WITH and attempts < limits.SCRIPT_ATTEMPTS_MAX
-            is_again = is_again and account.clock.elapsed_s() < ends_s
-            if failure.kind is Kind.RANGE_BUSY or is_again:
-                partition.meter.release(ticket, ask)
-                await partition.released()  # and on to whoever owns the key then
-                continue
-            failure.charge_ru = max(least_ru, transaction.charge_ru)
-            failure.details = {**failure.details, "range_id": partition.range.id, "lsn": partition.lsn}
-            raise partition.meter.charge(failure, epk, ticket, ask) from None
-        except BaseException:
-            partition.meter.release(ticket, ask)
+            attempts.count += failure.kind is Kind.RETRY_WITH
+            failure.charge_ru = max(self.least_ru(), transaction.charge_ru)
             raise
-        charge_ru = partition.spend(least_ru + transaction.charge_ru, epk, ticket, ask)
-        if lost is not None:
-            raise lost
-        return result, partition, charge_ru
+        done.charge_ru = self.least_ru() + transaction.charge_ru
+        return done
+
+    def is_tried_again(self, failure: Failure) -> bool:
+        if failure.kind is Kind.RETRY_WITH:
+            attempts = self.attempts
+            return attempts.count < limits.SCRIPT_ATTEMPTS_MAX and self.account.clock.elapsed_s() < attempts.ends_s
+        return failure.kind is Kind.RANGE_BUSY
+
+
+@dataclass(slots=True)
+class RunProcedure(ScriptVisit[ProcedureAnswer]):
+    epk: bytes
+    account: Account
+    key: Key
+    script: Script
+    arguments: Sequence[Any]
+    session: Session | None = None
+    trace: Trace | None = None
+    is_rehearsal: bool = False
+    attempts: Attempts = field(default_factory=Attempts)
+    OPERATION: ClassVar[str] = "execute"
+
+    def least_ru(self) -> float:
+        return PROCEDURE_RU
+
+    async def work(self, container: Container, transaction: ScriptTransaction) -> ProcedureAnswer:
+        account, partition = self.account, transaction.partition
+        if self.session is not None:
+            check_session(partition, self.session)
+        functions = query_functions(account, container)
+        if self.trace is not None:
+            self.trace.clear()  # of an earlier attempt
+        setting = Setting(self.arguments)
+        ran = await run_script(account.jail, self.script, transaction, setting, account.clock, functions, self.trace)
+        if not self.is_rehearsal:
+            await transaction.commit()
+        body = transaction.relocated(ran.response) if ran.response is not None else b""
+        log = transaction.relocated_log(ran.log)
+        return ProcedureAnswer(body, log, 0.0, partition.range.id, partition.lsn)
 
 
 def _units_ru(partition: Partition) -> float:

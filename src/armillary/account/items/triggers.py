@@ -6,7 +6,8 @@ Patches whose condition calls functions take the same way, since those cannot be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import orjson
 
@@ -15,10 +16,13 @@ from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import as_outcome
-from armillary.account.items.items import NOT_RUN, Answer, BatchAnswer, ItemOptions, Member, check_session
-from armillary.account.items.patch_conditions import RehearsedCondition
-from armillary.account.items.procedures import PROCEDURE_RU, in_transaction, query_functions
+from armillary.account.items.items import ItemOptions, Member
+from armillary.account.items.procedures import PROCEDURE_RU, Attempts, ScriptVisit, query_functions
 from armillary.account.items.quotas import quotas_of
+from armillary.account.visits import visit as visits
+from armillary.account.visits.item_visits import NOT_RUN, Answer, BatchAnswer
+from armillary.account.visits.patch_conditions import RehearsedCondition
+from armillary.account.visits.visit import Session, check_session
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compiling.compile import compile_filter
 from armillary.model import charges
@@ -58,11 +62,27 @@ class TriggeredAnswer:
     answer: Answer
     log: str
 
+    @property
+    def charge_ru(self) -> float:
+        return self.answer.charge_ru
+
+    @charge_ru.setter
+    def charge_ru(self, charge_ru: float) -> None:
+        self.answer.charge_ru = charge_ru
+
 
 @dataclass(slots=True)
 class TriggeredBatch:
     answer: BatchAnswer
     log: str
+
+    @property
+    def charge_ru(self) -> float:
+        return self.answer.charge_ru
+
+    @charge_ru.setter
+    def charge_ru(self, charge_ru: float) -> None:
+        self.answer.charge_ru = charge_ru
 
 
 def named_triggers(
@@ -120,18 +140,34 @@ async def write_with_triggers(
             raise bad_request(KEY_MISSING)
         key = NO_KEY
 
-    async def run(transaction: ScriptTransaction) -> tuple[Outcome, str]:
-        writing = _Writing(account, container, transaction)
-        await writing.write(member, triggers)
-        [outcome] = await writing.commit()
-        return outcome, writing.log
+    visit = WriteTriggered(container.effective_key(key), account, key, member, triggers)
+    return await visits.run(container, visit, options.ask)
 
-    word = member.verb.name.lower()
-    (outcome, log), partition, charge_ru = await in_transaction(
-        account, container, key, run, options.ask, word, triggers.least_ru
-    )
-    place = (partition.range.id, partition.lsn, outcome.lsn)
-    return TriggeredAnswer(Answer(outcome.result, outcome.payload, outcome.etag, charge_ru, *place), log)
+
+@dataclass(slots=True)
+class WriteTriggered(ScriptVisit[TriggeredAnswer]):
+    """One item is written with its triggers."""
+
+    epk: bytes
+    account: Account
+    key: Key
+    member: Member
+    triggers: Triggers
+    attempts: Attempts = field(default_factory=Attempts)
+
+    def least_ru(self) -> float:
+        return self.triggers.least_ru
+
+    def fault_name(self) -> str:
+        return self.member.verb.name.lower()
+
+    async def work(self, container: Container, transaction: ScriptTransaction) -> TriggeredAnswer:
+        writing = _Writing(self.account, container, transaction)
+        await writing.write(self.member, self.triggers)
+        [outcome] = await writing.commit()
+        partition = transaction.partition
+        place = (partition.range.id, partition.lsn, outcome.lsn)
+        return TriggeredAnswer(Answer(outcome.result, outcome.payload, outcome.etag, 0.0, *place), writing.log)
 
 
 async def batch_with_triggers(
@@ -144,26 +180,42 @@ async def batch_with_triggers(
 ) -> TriggeredBatch:
     """All members with their triggers in one transaction, or none."""
 
-    async def run(transaction: ScriptTransaction) -> tuple[list[Outcome | Failure], bool, str]:
-        if options.session is not None:
-            check_session(transaction.partition, options.session)
-        writing = _Writing(account, container, transaction)
-        for index, (member, its_triggers) in enumerate(zip(members, triggers, strict=True)):
+    visit = BatchTriggered(container.effective_key(key), account, key, members, triggers, options.session)
+    return await visits.run(container, visit, options.ask)
+
+
+@dataclass(slots=True)
+class BatchTriggered(ScriptVisit[TriggeredBatch]):
+    """Items are written with their triggers, all or none."""
+
+    epk: bytes
+    account: Account
+    key: Key
+    members: Sequence[Member]
+    triggers: Sequence[Triggers]
+    session: Session | None = None
+    attempts: Attempts = field(default_factory=Attempts)
+    OPERATION: ClassVar[str] = "batch"
+
+    def least_ru(self) -> float:
+        return sum(each.least_ru for each in self.triggers)
+
+    async def work(self, container: Container, transaction: ScriptTransaction) -> TriggeredBatch:
+        partition = transaction.partition
+        if self.session is not None:
+            check_session(partition, self.session)
+        writing = _Writing(self.account, container, transaction)
+        for index, (member, its_triggers) in enumerate(zip(self.members, self.triggers, strict=True)):
             try:
                 await writing.write(member, its_triggers)
             except Failure as failure:
                 if failure.kind in _OF_THE_WHOLE:
                     raise
-                others = [Failure(Kind.FAILED_DEPENDENCY, NOT_RUN) for _ in members]
-                return [*others[:index], failure, *others[index + 1 :]], False, writing.log
-        return [*await writing.commit()], True, writing.log
-
-    least_ru = sum(each.least_ru for each in triggers)
-    (answers, is_done, log), partition, charge_ru = await in_transaction(
-        account, container, key, run, options.ask, "batch", least_ru
-    )
-    answer = BatchAnswer(answers, is_done, charge_ru, partition.range.id, partition.lsn)
-    return TriggeredBatch(answer, log)
+                others = [Failure(Kind.FAILED_DEPENDENCY, NOT_RUN) for _ in self.members]
+                answers: list[Outcome | Failure] = [*others[:index], failure, *others[index + 1 :]]
+                return TriggeredBatch(BatchAnswer(answers, False, 0.0, partition.range.id, partition.lsn), writing.log)
+        outcomes = await writing.commit()
+        return TriggeredBatch(BatchAnswer([*outcomes], True, 0.0, partition.range.id, partition.lsn), writing.log)
 
 
 async def bulk_with_triggers(

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.items.items import check_session
 from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions, PageAnswer, slices_of
 from armillary.account.queries.partition_slices import Slice, count_rows, count_work, out_of_time, rows_without_items
-from armillary.account.throughput.page_charges import Bill
+from armillary.account.visits.page_charges import Bill
+from armillary.account.visits.visit import check_session
 from armillary.clock import Clock
 from armillary.errors import Failure, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery

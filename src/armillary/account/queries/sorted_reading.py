@@ -15,7 +15,7 @@ from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions, PageAnswer
 from armillary.account.queries.partition_slices import Slice, count_rows, count_work
-from armillary.account.throughput.page_charges import Bill
+from armillary.account.visits.page_charges import Bill
 from armillary.errors import Failure, Kind
 from armillary.model import charges
 from armillary.model.charges import QueryWork

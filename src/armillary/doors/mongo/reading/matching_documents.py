@@ -262,7 +262,7 @@ async def newest_first(call: Call, container: Container, wanted: Wanted) -> Asyn
     number: int | None = None
     while True:
         call.check_time()
-        page = await tailing.read_before(container, number, call.clock)
+        page = await tailing.read_before(container, number)
         call.examine(Counters(items_loaded=len(page.documents)), page.charge_ru, is_keyed=False)
         if page.is_end:
             return

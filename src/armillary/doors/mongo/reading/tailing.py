@@ -59,7 +59,7 @@ class TailSource:
         """Some documents that match, or none if there are none now."""
         query = self._query
         while True:
-            page = await tailing.read_after(self._container, self._number, call.clock)
+            page = await tailing.read_after(self._container, self._number)
             self._number = page.number
             call.spend(page.charge_ru)
             found = []

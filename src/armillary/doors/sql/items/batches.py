@@ -10,7 +10,7 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
-from armillary.account.items.items import BatchAnswer, ItemOptions, Member
+from armillary.account.items.items import ItemOptions, Member
 from armillary.account.items.triggers import (
     Triggers,
     batch_with_triggers,
@@ -19,6 +19,7 @@ from armillary.account.items.triggers import (
     triggers_by_member,
 )
 from armillary.account.throughput.charge_explanations import explain_batch
+from armillary.account.visits.item_visits import BatchAnswer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import check_key
 from armillary.doors.sql.call import Call

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from armillary import limits
 from armillary.account.items import items
-from armillary.account.items.items import BatchAnswer, ItemOptions, Member
+from armillary.account.items.items import ItemOptions, Member
 from armillary.account.throughput.charge_explanations import explain_batch, explain_failure
+from armillary.account.visits.item_visits import BatchAnswer
 from armillary.doors.table import addresses
 from armillary.doors.table.addresses import Address, Place
 from armillary.doors.table.call import Call, find_table, unsupported_media

@@ -1,0 +1,329 @@
+"""Visits that read and write items: one by its key and id, or a list of operations as one transaction. What they cost
+is worked out here, from what was found and done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+from armillary import limits
+from armillary.account.container import Container
+from armillary.account.faults import write_name
+from armillary.account.visits.patch_conditions import with_conditions
+from armillary.account.visits.visit import Session, Visit, check_session
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model import charges, documents, items, layout
+from armillary.model.encoding import FORMAT_JSON, lsn_of, payload_of
+from armillary.model.keys import Key
+from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
+from armillary.partition.history.answered_writes import Record, Repeated
+from armillary.partition.meter import Meter
+from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb
+from armillary.partition.partition import Partition
+from armillary.partition.upkeep.time_slices import Slice
+from armillary.storage.engine import View
+
+DELETE_BY_KEY_RU = 1.0  # and what the deletes cost
+NOT_RUN = "Not executed because another operation of the batch failed."
+_PASSING = (Kind.NOT_FOUND, Kind.RANGE_BUSY)  # another client deleted it, or it is to be tried again
+
+
+@dataclass(slots=True)
+class Answer:
+    result: Result
+    payload: bytes | None
+    etag: str | None
+    charge_ru: float
+    range_id: int
+    lsn: int  # of the partition, after the operation
+    item_lsn: int = 0
+    outcome: Outcome | None = None  # of a write: what it took
+
+
+@dataclass(slots=True)
+class BatchAnswer:
+    members: list[Outcome | Failure]
+    is_done: bool  # False: nothing was applied
+    charge_ru: float
+    range_id: int
+    lsn: int
+
+
+@dataclass(slots=True)
+class ReadItem(Visit[Answer]):
+    """A point read. The answer's result is MISSING if there is no such item."""
+
+    epk: bytes
+    item_id: str
+    read_factor: int = 1  # 2 at strong and bounded staleness
+    if_none_match: str | None = None
+    session: Session | None = None
+    is_bson: bool = False  # the form of the answer
+    OPERATION: ClassVar[str] = "read"
+
+    async def run(self, container: Container, partition: Partition) -> Answer:
+        if self.session is not None:
+            check_session(partition, self.session)
+        return self.answer(container, partition, await partition.read_item(self.epk, self.item_id))
+
+    def answer(self, container: Container, partition: Partition, stored: bytes | None) -> Answer:
+        place = partition.range.id, partition.head.lsn
+        if stored is None:
+            return Answer(Result.MISSING, None, None, charges.failed_read_ru(self.read_factor), *place)
+        if self.is_bson:
+            payload = documents.bson_bytes(stored)
+            return Answer(Result.READ, payload, None, charges.read_ru(len(payload), self.read_factor), *place)
+        payload = payload_of(stored) if stored[0] == FORMAT_JSON else documents.json_text(stored, container.schema)
+        etag = items.etag_in(payload)
+        if self.if_none_match is not None and self.if_none_match in ("*", etag):
+            cost_ru = charges.failed_read_ru(self.read_factor)
+            return Answer(Result.NOT_MODIFIED, None, etag, cost_ru, *place, lsn_of(stored))
+        cost_ru = charges.read_ru(len(payload), self.read_factor)
+        return Answer(Result.READ, payload, etag, cost_ru, *place, lsn_of(stored))
+
+
+def read_at_hand(container: Container, visit: ReadItem) -> Answer | None:
+    """The same without waiting and without refusals; None: run the visit. Nothing is counted then."""
+    if container.faults is not None:
+        return None
+    partition = container.partition_for(visit.epk)
+    view = partition.at_hand()
+    meter = partition.meter
+    if view is None or meter.is_closed(None):
+        return None
+    try:
+        stored = partition.item_in(view, visit.epk, visit.item_id)
+    except Failure:
+        return None
+    answer = visit.answer(container, partition, stored)
+    answer.charge_ru = meter.spend(answer.charge_ru, visit.epk, meter.admit(READ_DEPOSIT))
+    return answer
+
+
+@dataclass(slots=True)
+class WriteItem(Visit[Answer]):
+    """One operation, in a transaction of its own. With a record it is done once: asked again, the answer is
+    REPEATED."""
+
+    epk: bytes
+    todo: Operation
+    record: Record | None = None
+    DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
+    IS_READ: ClassVar[bool] = False
+
+    def fault_name(self) -> str:
+        return write_name(self.todo.verb)
+
+    async def run(self, container: Container, partition: Partition) -> Answer:
+        todo, record = self.todo, self.record
+        if record is not None:
+            outcome = await _recorded(partition, todo, record)
+        elif todo.condition is not None:
+            outcome = await with_conditions([todo], lambda: partition.write(todo))
+        else:
+            outcome = await partition.write(todo)
+        place = partition.range.id, partition.lsn, outcome.lsn
+        return Answer(outcome.result, outcome.payload, outcome.etag, outcome.charge_ru, *place, outcome)
+
+    def pay(self, done: Answer, meter: Meter, ticket: int, ask: Ask | None) -> None:
+        assert done.outcome is not None
+        done.charge_ru = done.outcome.charge_ru = meter.spend(done.charge_ru, self.epk, ticket, ask)
+
+
+async def _recorded(partition: Partition, operation: Operation, record: Record) -> Outcome:
+    try:
+        [outcome] = await with_conditions([operation], lambda: partition.write_all([operation], record))
+    except MemberFailed as failed:
+        raise failed.failure from None
+    except Repeated as repeated:
+        return repeated_outcome(repeated, record.statements[0])
+    return outcome
+
+
+def repeated_outcome(repeated: Repeated, statement: int) -> Outcome:
+    return Outcome(Result.REPEATED, repeated.answers.get(statement), None, 0, charges.failed_write_ru())
+
+
+@dataclass(slots=True)
+class WriteBatch(Visit[BatchAnswer]):
+    """Operations on one logical partition in one transaction, all or none. `refused`: the first that cannot be done,
+    as far as that was known before."""
+
+    epk: bytes
+    todo: Sequence[Operation]
+    count: int  # of operations, those behind the first that was refused included
+    session: Session | None = None
+    refused: MemberFailed | None = None
+    DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
+    IS_READ: ClassVar[bool] = False
+    OPERATION: ClassVar[str] = "batch"
+
+    def has_taken_place(self, done: BatchAnswer) -> bool:
+        return done.is_done
+
+    async def run(self, container: Container, partition: Partition) -> BatchAnswer:
+        if self.session is not None:
+            check_session(partition, self.session)
+        try:
+            if self.refused is not None:
+                raise self.refused
+            outcomes = await with_conditions(self.todo, lambda: partition.write_all(self.todo), partition.clock)
+        except MemberFailed as failed:
+            answers: list[Outcome | Failure] = [
+                failed.failure if index == failed.index else Failure(Kind.FAILED_DEPENDENCY, NOT_RUN)
+                for index in range(self.count)
+            ]
+            return BatchAnswer(answers, False, max(1.0, failed.failure.charge_ru), partition.range.id, partition.lsn)
+        charge_ru = sum([outcome.charge_ru for outcome in outcomes])
+        return BatchAnswer([*outcomes], True, charge_ru, partition.range.id, partition.lsn)
+
+
+@dataclass(slots=True)
+class DeleteByKey(Visit[Answer]):
+    """Delete every item of one logical partition. It is done in portions, each of which may find another owner."""
+
+    epk: bytes
+    key: Key
+    DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
+    IS_READ: ClassVar[bool] = False
+    OPERATION: ClassVar[str] = "delete"
+
+    async def run(self, container: Container, partition: Partition) -> Answer:
+        charge_ru = DELETE_BY_KEY_RU
+        owner = partition
+        try:
+            while ids := await owner.read(lambda view: self._some_ids(view, partition.clock)):
+                outcomes = await asyncio.gather(
+                    *[owner.write(Operation(Verb.DELETE, self.epk, self.key, each, is_any=True)) for each in ids],
+                    return_exceptions=True,
+                )
+                charge_ru += sum(outcome.charge_ru for outcome in outcomes if isinstance(outcome, Outcome))
+                for outcome in outcomes:
+                    # Another client may delete an item meanwhile; anything else is a failure.
+                    if isinstance(outcome, BaseException) and getattr(outcome, "kind", None) not in _PASSING:
+                        raise outcome
+                await owner.released()
+                owner = container.partition_for(self.epk)
+        except Failure as failure:
+            failure.charge_ru = charge_ru
+            raise
+        return Answer(Result.DELETED, None, None, charge_ru, owner.range.id, owner.lsn)
+
+    def _some_ids(self, view: View, clock: Clock) -> list[str]:
+        members = view.scan(layout.member_key(self.epk, 0), layout.prefix_end(layout.MEMBERS + self.epk))
+        bound = Slice(clock)
+        ids: list[str] = []
+        for member, _ in islice(members, limits.BATCH_OPERATIONS_MAX):
+            stored = view.get(layout.ITEMS + member[-layout.RID_BYTES :])
+            if stored is not None:
+                ids.append(documents.item_id(stored))
+                if not bound.takes(len(stored)):
+                    break
+        return ids
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of several operations; each has its own charge."""
+
+    outcomes: list[Outcome]
+    charge_ru: float = 0.0
+
+
+@dataclass(slots=True)
+class WriteMany(Visit[Written]):
+    """Operations on logical partitions of one physical partition, in one transaction, each charged for itself. Raises
+    MemberFailed naming the first that cannot be done, which is charged, and Repeated if all were done before; nothing
+    is done then. `takes_gone`: the deletion of what is gone is not charged."""
+
+    epk: bytes  # of the first
+    todo: Sequence[Operation]
+    record: Record | None = None
+    takes_gone: bool = False
+    DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
+    IS_READ: ClassVar[bool] = False
+
+    async def run(self, container: Container, partition: Partition) -> Written:
+        return Written(await partition.write_all(self.todo, self.record))
+
+    def is_gone(self, failed: MemberFailed) -> bool:
+        return failed.failure.kind is Kind.NOT_FOUND and self.todo[failed.index].verb is Verb.DELETE
+
+    def refuse(self, failed: MemberFailed, meter: Meter, ticket: int, ask: Ask | None) -> None:
+        if self.takes_gone and self.is_gone(failed):
+            meter.release(ticket, ask)
+        else:
+            meter.charge(failed.failure, self.todo[failed.index].epk, ticket, ask)
+
+    def pay(self, done: Written, meter: Meter, ticket: int, ask: Ask | None) -> None:
+        done.charge_ru = pay_each(self.todo, done.outcomes, meter, ticket, ask)
+
+
+@dataclass(slots=True)
+class WriteBulk(Visit[Written]):
+    """Independent writes of one request in one transaction, which is several times less work than one for each. They
+    are admitted one by one, as they would be alone."""
+
+    epk: bytes  # of the first
+    todo: Sequence[Operation]
+    asks: Sequence[Ask | None]
+    DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
+    IS_READ: ClassVar[bool] = False
+
+    async def run(self, container: Container, partition: Partition) -> Written:
+        return Written(await with_conditions(self.todo, lambda: partition.write_all(self.todo)))
+
+    def pay(self, done: Written, meter: Meter, ticket: int, ask: Ask | None) -> None:
+        for index, (operation, outcome, own) in enumerate(zip(self.todo, done.outcomes, self.asks, strict=True)):
+            if index:  # what is done already is refused no more
+                ticket = min(ticket, 0) if meter.is_enforcing else meter.admit(WRITE_DEPOSIT, own)
+            outcome.charge_ru = meter.spend(outcome.charge_ru, operation.epk, ticket, own)
+
+
+def pay_each(
+    operations: Sequence[Operation], outcomes: Sequence[Outcome], meter: Meter, ticket: int, ask: Ask | None
+) -> float:
+    """Pay for operations that were done under one ticket. Returns the sum."""
+    total_ru = 0.0
+    for operation, outcome in zip(operations, outcomes, strict=True):
+        outcome.charge_ru = meter.spend(outcome.charge_ru, operation.epk, ticket, ask)
+        total_ru += outcome.charge_ru
+        ticket = min(ticket, 0)  # the deposit was one for all
+    return total_ru
+
+
+async def run_together(
+    shares: Mapping[Partition, Sequence[Operation]],
+    write: Callable[[], Awaitable[Sequence[list[Outcome]]]],
+    ask: Ask | None,
+) -> Sequence[list[Outcome]] | None:
+    """Operations of one or several partitions as one transaction, which `write` does: all of them are admitted before,
+    and each is paid for by its own. None: one of the partitions is being split or merged, and nothing was done."""
+    tickets: dict[Partition, int] = {}
+    try:
+        for partition in shares:
+            tickets[partition] = partition.meter.admit(WRITE_DEPOSIT, ask)
+        found = await write()
+    except Failure as failure:
+        first = next(iter(shares))
+        ticket = tickets.pop(first, None) if failure.kind is not Kind.RANGE_BUSY and not failure.is_metered else None
+        _release(tickets, ask)
+        if failure.kind is Kind.RANGE_BUSY:
+            return None
+        raise failure if ticket is None else first.meter.charge(failure, shares[first][0].epk, ticket, ask) from None
+    except BaseException:
+        _release(tickets, ask)
+        raise
+    for (partition, operations), outcomes in zip(shares.items(), found, strict=True):
+        pay_each(operations, outcomes, partition.meter, tickets[partition], ask)
+    return found
+
+
+def _release(tickets: Mapping[Partition, int], ask: Ask | None) -> None:
+    for partition, ticket in tickets.items():
+        partition.meter.release(ticket, ask)
