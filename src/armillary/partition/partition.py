@@ -77,8 +77,6 @@ class Partition:
         self._presence: Presence | None = None  # as last acknowledged
         self.wants_look = False  # a look at all items may tell more about the paths that all have
         self.meter = Meter(clock)
-        # Whoever asks something of a partition calls these two, before and after.
-        self.admit, self.spend = self.meter.admit, self.meter.spend
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))

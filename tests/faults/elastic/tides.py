@@ -25,7 +25,7 @@ from armillary.account import containers
 from armillary.account.check import check_account
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member
-from armillary.account.visits.item_visits import BatchAnswer
+from armillary.account.visits.write_visits import BatchAnswer
 from armillary.errors import Failure, Kind
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition

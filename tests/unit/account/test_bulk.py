@@ -8,7 +8,7 @@ from support.house import House
 
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
-from armillary.account.visits.item_visits import BatchAnswer
+from armillary.account.visits.write_visits import BatchAnswer
 from armillary.errors import Failure
 from armillary.partition.operations import Outcome, Result, Verb
 

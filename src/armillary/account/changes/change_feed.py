@@ -19,7 +19,7 @@ from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.visits.page_charges import Bill
-from armillary.account.visits.visit import check_session
+from armillary.account.visits.visits import check_session
 from armillary.errors import Failure, bad_request
 from armillary.model import charges
 from armillary.model.encoding import ItemHeader, payload_of

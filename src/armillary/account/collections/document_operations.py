@@ -12,11 +12,11 @@ from typing import Any
 from armillary.account.collections.write_pipeline import Ahead, RecordOf, portion
 from armillary.account.container import Container
 from armillary.account.items import items
-from armillary.account.visits import visit as visits
-from armillary.account.visits.item_visits import Answer, ReadItem, WriteMany, read_at_hand, repeated_outcome
+from armillary.account.visits import visits
+from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, read_at_hand
+from armillary.account.visits.write_visits import WriteMany, repeated_outcome
 from armillary.clock import Clock
 from armillary.errors import Failure
-from armillary.model import documents, layout
 from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_values import Document
 from armillary.model.keys import Key
@@ -47,12 +47,8 @@ async def find(container: Container, key: Key, id_value: Any, ask: Ask | None = 
 
 async def peek(container: Container, key: Key, id_value: Any) -> bytes | None:
     """The document's BSON, for a write that looks at it and is charged for what it does. Nothing is counted."""
-    epk = container.effective_key(key)
-    while True:
-        partition = container.partition_for(epk)
-        stored = await partition.read_item(epk, id_text(id_value))
-        if not partition.is_moved:
-            return None if stored is None else documents.bson_bytes(stored)
+    visit = ReadItem(container.effective_key(key), id_text(id_value), is_bson=True)
+    return (await visits.run_uncounted(container, visit)).payload
 
 
 def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
@@ -63,10 +59,8 @@ def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
 
 async def number_of(container: Container, key: Key, id_value: Any) -> int | None:
     """The number that a document is stored under; None: there is none."""
-    epk = container.effective_key(key)
-    name = layout.id_key(epk, id_text(id_value))
-    found = await container.partition_for(epk).read(lambda view: view.get(name))
-    return int.from_bytes(found, "big") if found is not None else None
+    visit = FindItem(container.effective_key(key), item_id=id_text(id_value))
+    return (await visits.run_uncounted(container, visit)).number
 
 
 def inserting(container: Container, document: Document, encoded: bytes, clock: Clock) -> Operation:

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from armillary import limits
 from armillary.account.container import Container
-from armillary.account.visits import visit as visits
-from armillary.account.visits.visit import Visit
+from armillary.account.visits import visits
+from armillary.account.visits.visits import Visit
 from armillary.errors import Failure, Kind
 from armillary.model import charges, layout
 from armillary.model.documents import bson_bytes

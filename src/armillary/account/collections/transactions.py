@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 from armillary import limits
 from armillary.account.container import Container
+from armillary.account.visits import visits
+from armillary.account.visits.write_visits import WriteMany
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import layout
@@ -33,7 +35,7 @@ class _Fork(Partition):
 
     def __init__(self, store: ForkedStore, real: Partition, container: Container, epk: bytes, clock: Clock) -> None:
         super().__init__(store, container.schema, real.range, clock, container.record.state["first_lsn"])
-        self.meter, self.admit, self.spend = real.meter, real.admit, real.spend
+        self.meter = real.meter
         self._real = container
         self._epk = epk
         self._forked = store
@@ -158,21 +160,17 @@ class Transaction:
             self._store.release()
 
     async def _write(self, record: Record | None) -> None:
-        while True:
-            partition = self._container.partition_for(self._epk)
-            try:
-                await partition.write_all(self._fork.operations, record, self._fork.check)
-                return
-            except Repeated:
-                return
-            except MemberFailed as failed:
-                raise failed.failure from None
-            except Failure as failure:
-                if failure.kind is Kind.STALE_CONTAINER:
-                    raise conflict() from None
-                if failure.kind is not Kind.RANGE_BUSY:
-                    raise
-            await partition.released()  # and on to whoever owns the key then
+        visit = WriteMany(self._epk, self._fork.operations, record, guard=self._fork.check)
+        try:
+            await visits.run_uncounted(self._container, visit)
+        except Repeated:
+            return
+        except MemberFailed as failed:
+            raise failed.failure from None
+        except Failure as failure:
+            if failure.kind is Kind.STALE_CONTAINER:
+                raise conflict() from None
+            raise
 
     async def abort(self) -> None:
         if self.is_open:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from armillary import limits
 from armillary.account.container import Container
-from armillary.account.visits.item_visits import run_together
+from armillary.account.visits.write_visits import run_together
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import Ask
 from armillary.partition.history.answered_writes import Record, Repeated

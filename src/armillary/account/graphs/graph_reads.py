@@ -16,9 +16,9 @@ import orjson
 from armillary import limits
 from armillary.account.container import Container
 from armillary.account.graphs.graph_documents import Item, edge_item, sink_partition, vertex_item
-from armillary.account.visits import visit as visits
-from armillary.account.visits.item_visits import ReadItem
-from armillary.account.visits.visit import Visit
+from armillary.account.visits import visits
+from armillary.account.visits.read_visits import ReadItem
+from armillary.account.visits.visits import Visit
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, computed_too_large
 from armillary.model import charges, documents, layout

@@ -14,8 +14,8 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.account.graphs.graph_documents import edge_document, vertex_document
 from armillary.account.items import items
-from armillary.account.visits import visit as visits
-from armillary.account.visits.item_visits import WriteMany
+from armillary.account.visits import visits
+from armillary.account.visits.write_visits import WriteMany
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.graph_seam import (

@@ -11,8 +11,9 @@ from itertools import groupby
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import Member, check_owner, operation_of, write_here
-from armillary.account.visits import visit as visits
-from armillary.account.visits.item_visits import NOT_RUN, Answer, BatchAnswer, WriteBulk
+from armillary.account.visits import visits
+from armillary.account.visits.read_visits import Answer
+from armillary.account.visits.write_visits import NOT_RUN, BatchAnswer, WriteBulk
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import Ask

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from armillary.account.container import Container
-from armillary.account.visits import visit as visits
-from armillary.account.visits.item_visits import Answer, BatchAnswer, DeleteByKey, ReadItem, WriteBatch, WriteItem
+from armillary.account.visits import visits
 from armillary.account.visits.patch_conditions import PatchCondition
-from armillary.account.visits.visit import Session
+from armillary.account.visits.read_visits import Answer, FindItem, ReadItem
+from armillary.account.visits.visits import Session
+from armillary.account.visits.write_visits import BatchAnswer, DeleteByKey, WriteBatch, WriteItem
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compiling.compile import compile_filter
-from armillary.model import documents, layout, resources
-from armillary.model.encoding import unpack_header
+from armillary.model import resources
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import Patch
 from armillary.partition.budget import Ask
@@ -237,9 +237,7 @@ def _condition(container: Container, changes: Patch) -> Callable[[Document], boo
 
 async def present_etag(container: Container, item_id: str, key: Key) -> str | None:
     """The etag that an item has now, uncharged: for doors whose etags say less than ours."""
-    epk = container.effective_key(key)
-    stored = await container.partition_for(epk).read_item(epk, item_id)
-    return documents.etag_of(stored) if stored is not None else None
+    return (await visits.run_uncounted(container, FindItem(container.effective_key(key), item_id=item_id))).etag
 
 
 async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
@@ -248,10 +246,9 @@ async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
     if key is None:
         raise bad_request(KEY_MISSING)
     epk = container.effective_key(key)
-    partition = container.partition_for(epk)
     if number is not None:
-        stored = await partition.read(lambda view: view.get(layout.item_key(number)))
-        if stored is not None and unpack_header(stored).epk == epk:
-            return documents.item_id(stored)
+        found = await visits.run_uncounted(container, FindItem(epk, number=number))
+        if found.item_id is not None:
+            return found.item_id
     missing = Failure(Kind.NOT_FOUND, f"No item with the rid '{rid}' exists in this logical partition.", charge_ru=1.0)
-    raise visits.refused_at(partition, missing, epk)
+    raise visits.refused_at(container.partition_for(epk), missing, epk)

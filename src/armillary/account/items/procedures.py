@@ -14,8 +14,8 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.catalog import Record
 from armillary.account.container import Container
-from armillary.account.visits import visit as visits
-from armillary.account.visits.visit import Done, Session, Visit, check_session
+from armillary.account.visits import visits
+from armillary.account.visits.visits import Done, Session, Visit, check_session
 from armillary.errors import Failure, Kind
 from armillary.model.keys import Key
 from armillary.model.resources import ResourceType

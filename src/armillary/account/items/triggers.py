@@ -19,10 +19,11 @@ from armillary.account.items.bulk import as_outcome
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.items.procedures import PROCEDURE_RU, Attempts, ScriptVisit, query_functions
 from armillary.account.items.quotas import quotas_of
-from armillary.account.visits import visit as visits
-from armillary.account.visits.item_visits import NOT_RUN, Answer, BatchAnswer
+from armillary.account.visits import visits
 from armillary.account.visits.patch_conditions import RehearsedCondition
-from armillary.account.visits.visit import Session, check_session
+from armillary.account.visits.read_visits import Answer
+from armillary.account.visits.visits import Session, check_session
+from armillary.account.visits.write_visits import NOT_RUN, BatchAnswer
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compiling.compile import compile_filter
 from armillary.model import charges

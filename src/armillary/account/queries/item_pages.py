@@ -18,7 +18,7 @@ from armillary.account.container import Container
 from armillary.account.queries.ordered_merge import Lanes
 from armillary.account.queries.partition_slices import Slice, count_work, out_of_time, rows_without_items
 from armillary.account.visits.page_charges import Bill
-from armillary.account.visits.visit import Session, check_session
+from armillary.account.visits.visits import Session, check_session
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.hybrid import is_component

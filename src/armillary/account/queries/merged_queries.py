@@ -18,7 +18,7 @@ from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions, PageAnswer, slices_of
 from armillary.account.queries.partition_slices import Slice, count_rows, count_work, out_of_time, rows_without_items
 from armillary.account.visits.page_charges import Bill
-from armillary.account.visits.visit import check_session
+from armillary.account.visits.visits import check_session, refused_at
 from armillary.clock import Clock
 from armillary.errors import Failure, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
@@ -48,7 +48,7 @@ def gather(account: Account, container: Container, bound: BoundQuery, options: F
             try:
                 check_session(each.partition, options.session)
             except Failure as failure:
-                raise each.partition.meter.charge(failure, None) from None
+                raise refused_at(each.partition, failure, None) from None
     return Gathering(account.clock, container, bound, slices, options)
 
 

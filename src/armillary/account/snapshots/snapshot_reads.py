@@ -76,6 +76,5 @@ class Past:
         first_lsn = container.record.state["first_lsn"]
         partition = Partition(store, container.schema, pin.range, self._clock, first_lsn)
         partition.meter = pin.meter
-        partition.admit, partition.spend = pin.meter.admit, pin.meter.spend
         await partition.open()
         return partition

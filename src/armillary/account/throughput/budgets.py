@@ -65,6 +65,10 @@ class Budgets:
         self.metadata.spend(call.charge_ru, None, ticket)
         return answer
 
+    def count_metadata(self, charge_ru: float) -> float:
+        """Count such a request where it is never refused, and return what to answer as its charge."""
+        return self.metadata.spend(charge_ru, None)
+
     def count_failure(self, failure: Failure) -> None:
         """Before a refusal is answered: where nobody has counted it, because there is no such container say, do."""
         if failure.charge_ru and not failure.is_metered:

@@ -13,7 +13,8 @@ from typing import Any, Final
 import orjson
 
 from armillary.account.queries.item_pages import PageAnswer
-from armillary.account.visits.item_visits import DELETE_BY_KEY_RU, Answer, BatchAnswer
+from armillary.account.visits.read_visits import Answer
+from armillary.account.visits.write_visits import DELETE_BY_KEY_RU, BatchAnswer
 from armillary.errors import Failure, Kind
 from armillary.model import charges
 from armillary.model.charges import Part

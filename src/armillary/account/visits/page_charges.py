@@ -27,26 +27,26 @@ class Bill:
 
     def enter(self, partition: Partition, deposit: int, cost_ru: float = 0.0) -> None:
         """Before a partition is read; it may refuse. `cost_ru`: what the page has cost so far."""
-        self._entries.append(_Entry(partition, partition.admit(deposit, self._ask), cost_ru))
+        self._entries.append(_Entry(partition, partition.meter.admit(deposit, self._ask), cost_ru))
 
     def pay(self, cost_ru: float, otherwise: Partition) -> float:
         """When the page is done. Returns the charge to answer. `otherwise` pays when no partition was entered."""
         entries = self._entries
         if not entries:
-            return otherwise.spend(cost_ru, self.epk)
+            return otherwise.meter.spend(cost_ru, self.epk)
         if len(entries) == 1:
-            return entries[0].partition.spend(cost_ru, self.epk, entries[0].ticket, self._ask)
+            return entries[0].partition.meter.spend(cost_ru, self.epk, entries[0].ticket, self._ask)
         ends_ru = [*(each.before_ru for each in entries[1:]), cost_ru]
         return self._pay_in_parts(cost_ru, [end - each.before_ru for each, end in zip(entries, ends_ru, strict=True)])
 
     def pay_shares(self, cost_ru: float, weights: Sequence[float], otherwise: Partition) -> float:
         """The same, where it was counted how much each partition did, in the order in which they were entered."""
-        return self._pay_in_parts(cost_ru, weights) if self._entries else otherwise.spend(cost_ru, self.epk)
+        return self._pay_in_parts(cost_ru, weights) if self._entries else otherwise.meter.spend(cost_ru, self.epk)
 
     def _pay_in_parts(self, cost_ru: float, weights: Sequence[float]) -> float:
         parts = apportion(round(cost_ru * HUNDREDTHS), weights)
         for entry, part in zip(self._entries, parts, strict=True):
-            entry.partition.spend(part / HUNDREDTHS, self.epk, entry.ticket, self._ask)
+            entry.partition.meter.spend(part / HUNDREDTHS, self.epk, entry.ticket, self._ask)
         return sum(parts) / HUNDREDTHS
 
     def charge(self, failure: Failure, otherwise: Partition) -> Failure:

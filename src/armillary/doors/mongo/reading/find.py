@@ -10,6 +10,7 @@ from typing import Any, Final
 from armillary import limits
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
+from armillary.account.visits.read_visits import count_items
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import short_commands
@@ -212,8 +213,9 @@ async def count(call: Call) -> Reply:
     total = 0
     most = skip + abs(limit) if limit else None
     if not given and matcher.hint is None and "defaultTtl" not in container.record.body:
-        total = sum(partition.head.item_count for partition in container.partitions.values())
-        call.spend(1.0)
+        counted = await count_items(container)
+        total = counted.count
+        call.spend(counted.charge_ru)
     else:
         wanted = matching_documents.wanted(container, given, matcher, has_collation=collation is not None, most=most)
         async for page in matching_documents.pages(call, container, wanted):

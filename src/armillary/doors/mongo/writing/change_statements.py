@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from armillary import limits, work
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
-from armillary.account.visits.item_visits import Answer
+from armillary.account.visits.read_visits import Answer
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.fields import Fields

@@ -19,7 +19,7 @@ from armillary.account.items.triggers import (
     triggers_by_member,
 )
 from armillary.account.throughput.charge_explanations import explain_batch
-from armillary.account.visits.item_visits import BatchAnswer
+from armillary.account.visits.write_visits import BatchAnswer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import check_key
 from armillary.doors.sql.call import Call

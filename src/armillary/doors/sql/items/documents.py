@@ -7,7 +7,7 @@ from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.items.triggers import calls_functions, named_triggers, write_with_triggers
 from armillary.account.throughput.charge_explanations import charge_header, explain_delete_by_key, explain_item
-from armillary.account.visits.item_visits import Answer
+from armillary.account.visits.read_visits import Answer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import check_key
 from armillary.doors.sql.call import Call, HeaderList

@@ -97,7 +97,7 @@ async def plan_query(call: Call) -> Response:
     functions = _functions(call, container)
     bound = compiled.bind(parse_parameters(given.get("parameters")), container.query_context(), functions)
     plan = query_plan(bound, container.key, h.text(call.headers, h.QUERY_FEATURES))
-    charge_ru = call.account.budgets.metadata.spend(QUERY_PLAN_RU, None)  # counted there, and never refused
+    charge_ru = call.account.budgets.count_metadata(QUERY_PLAN_RU)
     parts = [Part("make the plan", charge_ru)]
     return call.answer(200, charge_ru, orjson.dumps(plan), container_paths(container), parts)
 

@@ -6,7 +6,7 @@ from armillary import limits
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.throughput.charge_explanations import explain_batch, explain_failure
-from armillary.account.visits.item_visits import BatchAnswer
+from armillary.account.visits.write_visits import BatchAnswer
 from armillary.doors.table import addresses
 from armillary.doors.table.addresses import Address, Place
 from armillary.doors.table.call import Call, find_table, unsupported_media

@@ -12,7 +12,7 @@ from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.throughput.charge_explanations import explain_item
-from armillary.account.visits.item_visits import Answer
+from armillary.account.visits.read_visits import Answer
 from armillary.doors.table.access.grants import Action
 from armillary.doors.table.addresses import Address, Place
 from armillary.doors.table.call import Call, HeaderList

@@ -84,6 +84,22 @@ async def run(container: Container, visit: Visit[Done], ask: Ask | None = None) 
     return done
 
 
+async def run_uncounted(container: Container, visit: Visit[Done]) -> Done:
+    """The same for what is no request of its own, but part of one that is counted elsewhere, or of a transaction whose
+    operations were: nothing is admitted and nothing is charged."""
+    assert visit.epk is not None
+    while True:
+        partition = container.partition_for(visit.epk)
+        try:
+            done = await visit.run(container, partition)
+            if not (partition.is_moved and visit.IS_READ):
+                return done
+        except Failure as failure:
+            if not visit.is_tried_again(failure):
+                raise
+        await partition.released()
+
+
 async def meet_faults(container: Container, visit: Visit[Done]) -> Failure | None:
     """Let rules of faults have the request. Raises, waits, or returns what to raise once the work is done."""
     if container.faults is None or visit.epk is None:
@@ -122,7 +138,7 @@ def metered(failure: Failure, done: Placed) -> Failure:
     return failure
 
 
-def refused_at(partition: Partition, failure: Failure, epk: bytes) -> Failure:
+def refused_at(partition: Partition, failure: Failure, epk: bytes | None) -> Failure:
     """A refusal of a request that a partition was not admitted for; it is counted there."""
     return partition.meter.charge(failure, epk)
 

@@ -1,5 +1,5 @@
-"""Visits that read and write items: one by its key and id, or a list of operations as one transaction. What they cost
-is worked out here, from what was found and done.
+"""Visits that write: one operation, a batch of one logical partition, or many operations of one physical partition as
+one transaction. What a write costs the partition's writer says.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.account.faults import write_name
 from armillary.account.visits.patch_conditions import with_conditions
-from armillary.account.visits.visit import Session, Visit, check_session
+from armillary.account.visits.read_visits import Answer
+from armillary.account.visits.visits import Session, Visit, check_session
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
-from armillary.model import charges, documents, items, layout
-from armillary.model.encoding import FORMAT_JSON, lsn_of, payload_of
+from armillary.model import charges, documents, layout
 from armillary.model.keys import Key
-from armillary.partition.budget import READ_DEPOSIT, WRITE_DEPOSIT, Ask
+from armillary.partition.budget import WRITE_DEPOSIT, Ask
 from armillary.partition.history.answered_writes import Record, Repeated
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb
-from armillary.partition.partition import Partition
+from armillary.partition.partition import Guard, Partition
 from armillary.partition.upkeep.time_slices import Slice
 from armillary.storage.engine import View
 
@@ -34,75 +34,12 @@ _PASSING = (Kind.NOT_FOUND, Kind.RANGE_BUSY)  # another client deleted it, or it
 
 
 @dataclass(slots=True)
-class Answer:
-    result: Result
-    payload: bytes | None
-    etag: str | None
-    charge_ru: float
-    range_id: int
-    lsn: int  # of the partition, after the operation
-    item_lsn: int = 0
-    outcome: Outcome | None = None  # of a write: what it took
-
-
-@dataclass(slots=True)
 class BatchAnswer:
     members: list[Outcome | Failure]
     is_done: bool  # False: nothing was applied
     charge_ru: float
     range_id: int
     lsn: int
-
-
-@dataclass(slots=True)
-class ReadItem(Visit[Answer]):
-    """A point read. The answer's result is MISSING if there is no such item."""
-
-    epk: bytes
-    item_id: str
-    read_factor: int = 1  # 2 at strong and bounded staleness
-    if_none_match: str | None = None
-    session: Session | None = None
-    is_bson: bool = False  # the form of the answer
-    OPERATION: ClassVar[str] = "read"
-
-    async def run(self, container: Container, partition: Partition) -> Answer:
-        if self.session is not None:
-            check_session(partition, self.session)
-        return self.answer(container, partition, await partition.read_item(self.epk, self.item_id))
-
-    def answer(self, container: Container, partition: Partition, stored: bytes | None) -> Answer:
-        place = partition.range.id, partition.head.lsn
-        if stored is None:
-            return Answer(Result.MISSING, None, None, charges.failed_read_ru(self.read_factor), *place)
-        if self.is_bson:
-            payload = documents.bson_bytes(stored)
-            return Answer(Result.READ, payload, None, charges.read_ru(len(payload), self.read_factor), *place)
-        payload = payload_of(stored) if stored[0] == FORMAT_JSON else documents.json_text(stored, container.schema)
-        etag = items.etag_in(payload)
-        if self.if_none_match is not None and self.if_none_match in ("*", etag):
-            cost_ru = charges.failed_read_ru(self.read_factor)
-            return Answer(Result.NOT_MODIFIED, None, etag, cost_ru, *place, lsn_of(stored))
-        cost_ru = charges.read_ru(len(payload), self.read_factor)
-        return Answer(Result.READ, payload, etag, cost_ru, *place, lsn_of(stored))
-
-
-def read_at_hand(container: Container, visit: ReadItem) -> Answer | None:
-    """The same without waiting and without refusals; None: run the visit. Nothing is counted then."""
-    if container.faults is not None:
-        return None
-    partition = container.partition_for(visit.epk)
-    view = partition.at_hand()
-    meter = partition.meter
-    if view is None or meter.is_closed(None):
-        return None
-    try:
-        stored = partition.item_in(view, visit.epk, visit.item_id)
-    except Failure:
-        return None
-    answer = visit.answer(container, partition, stored)
-    answer.charge_ru = meter.spend(answer.charge_ru, visit.epk, meter.admit(READ_DEPOSIT))
-    return answer
 
 
 @dataclass(slots=True)
@@ -245,11 +182,12 @@ class WriteMany(Visit[Written]):
     todo: Sequence[Operation]
     record: Record | None = None
     takes_gone: bool = False
+    guard: Guard | None = None  # looks at the store first, and may refuse: of a transaction's fork, which is kept here
     DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
     IS_READ: ClassVar[bool] = False
 
     async def run(self, container: Container, partition: Partition) -> Written:
-        return Written(await partition.write_all(self.todo, self.record))
+        return Written(await partition.write_all(self.todo, self.record, self.guard))
 
     def is_gone(self, failed: MemberFailed) -> bool:
         return failed.failure.kind is Kind.NOT_FOUND and self.todo[failed.index].verb is Verb.DELETE

@@ -1,0 +1,154 @@
+"""Visits that read single items by their key and id, or count what a partition holds. What a read costs is worked out
+here, from what was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from armillary.account.container import Container
+from armillary.account.visits.visits import Session, Visit, check_session, run_at
+from armillary.clock import Clock
+from armillary.errors import Failure
+from armillary.model import charges, documents, items, layout
+from armillary.model.encoding import FORMAT_JSON, lsn_of, payload_of, unpack_header
+from armillary.partition.budget import READ_DEPOSIT, Ask
+from armillary.partition.operations import Outcome, Result
+from armillary.partition.partition import Partition
+from armillary.partition.schema import Schema
+from armillary.storage.engine import View
+
+COUNT_RU = 1.0  # of one partition
+
+
+@dataclass(slots=True)
+class Answer:
+    result: Result
+    payload: bytes | None
+    etag: str | None
+    charge_ru: float
+    range_id: int
+    lsn: int  # of the partition, after the operation
+    item_lsn: int = 0
+    outcome: Outcome | None = None  # of a write: what it took
+
+
+@dataclass(slots=True)
+class ItemCount:
+    count: int
+    charge_ru: float
+
+
+@dataclass(slots=True)
+class ReadItem(Visit[Answer]):
+    """A point read. The answer's result is MISSING if there is no such item."""
+
+    epk: bytes
+    item_id: str
+    read_factor: int = 1  # 2 at strong and bounded staleness
+    if_none_match: str | None = None
+    session: Session | None = None
+    is_bson: bool = False  # the form of the answer
+    OPERATION: ClassVar[str] = "read"
+
+    async def run(self, container: Container, partition: Partition) -> Answer:
+        if self.session is not None:
+            check_session(partition, self.session)
+        return self.answer(container, partition, await partition.read_item(self.epk, self.item_id))
+
+    def answer(self, container: Container, partition: Partition, stored: bytes | None) -> Answer:
+        place = partition.range.id, partition.head.lsn
+        if stored is None:
+            return Answer(Result.MISSING, None, None, charges.failed_read_ru(self.read_factor), *place)
+        if self.is_bson:
+            payload = documents.bson_bytes(stored)
+            return Answer(Result.READ, payload, None, charges.read_ru(len(payload), self.read_factor), *place)
+        payload = payload_of(stored) if stored[0] == FORMAT_JSON else documents.json_text(stored, container.schema)
+        etag = items.etag_in(payload)
+        if self.if_none_match is not None and self.if_none_match in ("*", etag):
+            cost_ru = charges.failed_read_ru(self.read_factor)
+            return Answer(Result.NOT_MODIFIED, None, etag, cost_ru, *place, lsn_of(stored))
+        cost_ru = charges.read_ru(len(payload), self.read_factor)
+        return Answer(Result.READ, payload, etag, cost_ru, *place, lsn_of(stored))
+
+
+def read_at_hand(container: Container, visit: ReadItem) -> Answer | None:
+    """The same without waiting and without refusals; None: run the visit. Nothing is counted then."""
+    if container.faults is not None:
+        return None
+    partition = container.partition_for(visit.epk)
+    view = partition.at_hand()
+    meter = partition.meter
+    if view is None or meter.is_closed(None):
+        return None
+    try:
+        stored = partition.item_in(view, visit.epk, visit.item_id)
+    except Failure:
+        return None
+    answer = visit.answer(container, partition, stored)
+    answer.charge_ru = meter.spend(answer.charge_ru, visit.epk, meter.admit(READ_DEPOSIT))
+    return answer
+
+
+@dataclass(slots=True)
+class ItemFound:
+    """What names an item that is there; all None if it is not."""
+
+    number: int | None = None
+    item_id: str | None = None
+    etag: str | None = None
+    charge_ru: float = 0.0
+
+
+@dataclass(slots=True)
+class FindItem(Visit[ItemFound]):
+    """What an item is called: by its id, or by the number that it is stored under."""
+
+    epk: bytes
+    item_id: str | None = None
+    number: int | None = None
+    OPERATION: ClassVar[str] = "read"
+
+    async def run(self, container: Container, partition: Partition) -> ItemFound:
+        return await partition.read(lambda view: self._find(view, container.schema, partition.clock))
+
+    def _find(self, view: View, schema: Schema, clock: Clock) -> ItemFound:
+        if self.item_id is not None:
+            number = view.get(layout.id_key(self.epk, self.item_id))
+        else:
+            assert self.number is not None
+            number = self.number.to_bytes(layout.RID_BYTES, "big")
+        stored = view.get(layout.ITEMS + number) if number is not None else None
+        if number is None or stored is None:
+            return ItemFound()
+        header = unpack_header(stored)
+        if header.epk != self.epk or not schema.is_live(header, clock.now_s()):
+            return ItemFound()
+        return ItemFound(int.from_bytes(number, "big"), documents.item_id(stored), documents.etag_of(stored))
+
+
+@dataclass(slots=True)
+class CountItems(Visit[ItemCount]):
+    """How many items a partition holds, by its counter."""
+
+    epk: bytes | None = None
+    OPERATION: ClassVar[str] = "query"
+
+    async def run(self, container: Container, partition: Partition) -> ItemCount:
+        return ItemCount(partition.head.item_count, COUNT_RU)
+
+
+async def count_items(container: Container, ask: Ask | None = None) -> ItemCount:
+    """How many items a container holds, expired ones included. Every partition is asked, and charges for it."""
+    while True:
+        found, before = ItemCount(0, 0.0), container.map
+        for partition in list(container.partitions.values()):
+            part = await run_at(container, partition, CountItems(), ask)
+            if part is None:
+                break
+            found.count += part.count
+            found.charge_ru += part.charge_ru
+        else:
+            if container.map is before:
+                return found
