@@ -13,7 +13,7 @@ from armillary.account.collections.write_pipeline import Ahead, RecordOf, portio
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.visits import visits
-from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, read_at_hand
+from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, is_refusing, read_at_hand
 from armillary.account.visits.write_visits import WriteMany, repeated_outcome
 from armillary.clock import Clock
 from armillary.errors import Failure
@@ -53,7 +53,10 @@ async def peek(container: Container, key: Key, id_value: Any) -> bytes | None:
 
 def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
     """The same without waiting and without refusals; None: ask `find`. Nothing is counted then."""
-    answer = read_at_hand(container, ReadItem(container.effective_key(key), id_text(id_value), is_bson=True))
+    epk = container.effective_key(key)
+    if is_refusing(container, epk):
+        return None
+    answer = read_at_hand(container, ReadItem(epk, id_text(id_value), is_bson=True))
     return Found(answer.payload, answer.charge_ru, answer.lsn) if answer is not None else None
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from armillary.account.container import Container
 from armillary.account.visits import visits
 from armillary.account.visits.patch_conditions import PatchCondition
-from armillary.account.visits.read_visits import Answer, FindItem, ReadItem
+from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, read_at_hand
 from armillary.account.visits.visits import Session
 from armillary.account.visits.write_visits import BatchAnswer, DeleteByKey, WriteBatch, WriteItem
 from armillary.clock import Clock
@@ -50,7 +50,7 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
     if key is None:
         raise bad_request(KEY_MISSING)
     visit = ReadItem(container.effective_key(key), item_id, options.read_factor, options.if_none_match, options.session)
-    answer = await visits.run(container, visit, options.ask)
+    answer = read_at_hand(container, visit, options.ask) or await visits.run(container, visit, options.ask)
     if answer.result is Result.MISSING:
         raise visits.metered(
             Failure(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from armillary.account.container import Container
-from armillary.account.visits.visits import Session, Visit, check_session, run_at
+from armillary.account.visits.visits import Session, Visit, check_session, located, run_at
 from armillary.clock import Clock
 from armillary.errors import Failure
 from armillary.model import charges, documents, items, layout
@@ -73,22 +73,31 @@ class ReadItem(Visit[Answer]):
         return Answer(Result.READ, payload, etag, cost_ru, *place, lsn_of(stored))
 
 
-def read_at_hand(container: Container, visit: ReadItem) -> Answer | None:
-    """The same without waiting and without refusals; None: run the visit. Nothing is counted then."""
+def read_at_hand(container: Container, visit: ReadItem, ask: Ask | None = None) -> Answer | None:
+    """Make the visit without waiting for storage. None: that does not go, so run the visit; nothing is counted yet.
+    This is `visits.run` for the commonest request, without its coroutines."""
     if container.faults is not None:
         return None
-    partition = container.partition_for(visit.epk)
+    epk = visit.epk
+    partition = container.partition_for(epk)
     view = partition.at_hand()
+    if view is None:
+        return None
     meter = partition.meter
-    if view is None or meter.is_closed(None):
-        return None
+    ticket = meter.admit(READ_DEPOSIT, ask)
     try:
-        stored = partition.item_in(view, visit.epk, visit.item_id)
-    except Failure:
-        return None
-    answer = visit.answer(container, partition, stored)
-    answer.charge_ru = meter.spend(answer.charge_ru, visit.epk, meter.admit(READ_DEPOSIT))
+        if visit.session is not None:
+            check_session(partition, visit.session)
+        answer = visit.answer(container, partition, partition.item_in(view, epk, visit.item_id))
+    except Failure as failure:
+        raise located(partition, meter.charge(failure, epk, ticket, ask)) from None
+    answer.charge_ru = meter.spend(answer.charge_ru, epk, ticket, ask)
     return answer
+
+
+def is_refusing(container: Container, epk: bytes) -> bool:
+    """Whether a visit to the owner of a key would be refused now. Asking costs nothing and is not counted."""
+    return container.partition_for(epk).meter.is_closed(None)
 
 
 @dataclass(slots=True)
