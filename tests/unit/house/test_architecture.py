@@ -96,3 +96,18 @@ def test_modules_can_be_imported_and_offer_what_they_say() -> None:
                 f"{name_of(module)}: {name}" for name in getattr(loaded, "__all__", ()) if not hasattr(loaded, name)
             ]
     assert not missing
+
+
+# What admits requests to a partition's meter and pays for them: the one request path. Requests about databases and
+# containers have a meter of their own (`throughput/budgets.py`).
+METERED_BY = ("account/visits/", "account/throughput/budgets.py", "partition/meter.py", "partition/budget.py")
+METERING = re.compile(r"\bmeter\.(?:admit|spend|release|charge)\(|\bpartition\.(?:admit|spend)\(")
+
+
+def test_only_visits_admit_and_charge_requests() -> None:
+    found = {
+        name_of(module): METERING.findall(text_of(module))
+        for module in MODULES
+        if not str(module.relative_to(SOURCE)).startswith(METERED_BY)
+    }
+    assert not {name: calls for name, calls in found.items() if calls}
