@@ -1,5 +1,6 @@
 """The names and forms that do not change between versions, collected from the code itself: `make docs` writes them to
-tests/fixtures/stability.json and docs/stability.md, and tests/unit/house/test_stability.py fails if one of them disappears.
+tests/fixtures/stability.json and docs/stability.md, and tests/unit/house/test_stability.py fails if one of them
+disappears.
 
 A fact is one line of text. `make docs` adds new facts; it refuses to drop one unless it is named with `--remove`.
 """

@@ -20,7 +20,7 @@ from armillary.account.visits import visits
 from armillary.account.visits.read_visits import ReadItem
 from armillary.account.visits.visits import Visit
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind, computed_too_large
+from armillary.errors import computed_too_large
 from armillary.model import charges, documents, layout
 from armillary.model.charges import QueryWork
 from armillary.model.encoding import encode_term, unpack_header

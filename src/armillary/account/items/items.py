@@ -198,10 +198,10 @@ def _keyed(verb: Verb, container: Container, item_id: str, options: ItemOptions)
     )
 
 
-async def write(container: Container, operation: Operation, ask: Ask | None, record: Record | None = None) -> Answer:
+def write(container: Container, operation: Operation, ask: Ask | None, record: Record | None = None) -> Answering:
     """Let the partition that owns the key do an operation. With a record it is done once: asked again, the answer is
     REPEATED."""
-    return await visits.run(container, WriteItem(operation.epk, operation, record), ask)
+    return visits.run(container, WriteItem(operation.epk, operation, record), ask)
 
 
 async def write_here(container: Container, partition: Partition, operation: Operation, ask: Ask | None) -> Outcome:
