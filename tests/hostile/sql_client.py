@@ -22,6 +22,9 @@ class SqlClient:
         self._key = base64.b64decode(key)
         self.headers: dict[str, str] = {}  # of the last answer
 
+    def close(self) -> None:
+        self._connection.close()
+
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         parts = path.split("/")
         kind, link = (parts[-1], "/".join(parts[:-1])) if len(parts) % 2 else (parts[-2], path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from support.process import ServerProcess
 
 SIZE = 1_300_000  # bytes of the large items: 2 MB is the limit
 GENERATED = 200
-TABLE_ENTITIES, TABLE_FILTERS, FILTER_CHARACTERS = 2_000, 60, 12_000
+TABLE_ENTITIES, TABLE_FILTERS, FILTER_CHARACTERS = 2_000, 60, 6_000
 
 Requests = Iterator[tuple[str, Callable[[], int]]]
 _CONTAINER = {
@@ -62,7 +62,8 @@ def _serving(directory: Path, *arguments: str) -> Iterator[tuple[ServerProcess, 
     holds = Holds(directory)
     server = ServerProcess.start(directory / "data", *arguments, program=holds.program)
     try:
-        yield server, _prepared(server), holds
+        with closing(_prepared(server)) as client:
+            yield server, client, holds
     finally:
         server.stop()
 
