@@ -74,7 +74,7 @@ Start = Callable[..., Operator]
 @pytest.fixture
 def name() -> str:
     """A name that no other test uses."""
-    return f"test-{next(_numbers)}"
+    return f"control-{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")

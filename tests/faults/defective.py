@@ -7,7 +7,7 @@ in this process only; the product itself has no switch for them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +95,14 @@ class _WithoutTerms:
             self._terms[key] = None
         else:
             self._txn.delete(key)
+
+    def put_keys(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            self.put(key, b"")
+
+    def delete_many(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            self.delete(key)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._txn, name)

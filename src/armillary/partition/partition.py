@@ -1,5 +1,5 @@
-"""One physical partition, alive: reads on durable snapshots, writes through one path, and what it remembers in memory
-(its lsn, counters and the numbers of its index paths). Which partition an item belongs to is the router's business.
+"""One physical partition: reads on durable snapshots, writes through one path, and what it keeps in memory (its lsn,
+counters and the numbers of its index paths). Which partition an item belongs to is decided by `account/container.py`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,9 @@ from armillary.partition.operations import MemberFailed, Operation, Outcome, mak
 from armillary.partition.reshaping.rewind import Rewinder
 from armillary.partition.schema import Schema
 from armillary.partition.upkeep.time_slices import Slice
+from armillary.partition.writing import path_coverage
 from armillary.partition.writing.capped import CappedWriter
-from armillary.partition.writing.path_coverage import (
-    LOOKING,
-    Presence,
-    begin_look,
-    end_look,
-    end_restating,
-    trusted_presence,
-)
+from armillary.partition.writing.path_coverage import LOOKING, Presence, trusted_presence
 from armillary.partition.writing.sizes import unpack_size
 from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
@@ -465,7 +459,7 @@ class Partition:
     async def confirm_rules(self, rules_number: int) -> None:
         def run(txn: Txn, head: log.Head) -> Presence | None:
             txn.put(RULES_KEY, rules_number.to_bytes(2, "big"))
-            return end_restating(txn, head, rules_number)
+            return path_coverage.end_restating(txn, head, rules_number)
 
         await self._change_presence(run)
 
@@ -474,13 +468,15 @@ class Partition:
     async def begin_look(self) -> Presence | None:
         """From here on every write is noted beside what was known; what was written before is there to be read. None:
         items are being brought under new rules, and that is a look of its own."""
-        begun = await self._change_presence(lambda txn, head: begin_look(txn, head, self._schema.rules.number))
+        begun = await self._change_presence(
+            lambda txn, head: path_coverage.begin_look(txn, head, self._schema.rules.number)
+        )
         self.wants_look = False
         return begun
 
     async def end_look(self, begun: Presence, found: frozenset[str] | None) -> None:
         """Take over the paths that all items had that were there when the look began; None: there were none."""
-        await self._change_presence(lambda txn, head: end_look(txn, head, begun, found))
+        await self._change_presence(lambda txn, head: path_coverage.end_look(txn, head, begun, found))
 
     async def _change_presence(self, change: Callable[[Txn, log.Head], Presence | None]) -> Presence | None:
         def run(txn: Txn) -> Presence | None:

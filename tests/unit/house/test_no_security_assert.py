@@ -79,10 +79,10 @@ ATTEMPTS = {
 _PROGRAM = """
 import json, sys
 from pathlib import Path
-from armillary.account.credentials import Credentials
+from armillary.account.security.credentials import Credentials
 from armillary.clock import VirtualClock
-from armillary.doors.sql.tokens import TokenAuthority
-from armillary.doors.table.shared_access import _check_form
+from armillary.doors.sql.access.resource_tokens import TokenAuthority
+from armillary.doors.table.access.shared_access import _check_form
 from armillary.net.answers import Answers
 from armillary.net.http import Response
 from armillary.query.cursor import _Reader
