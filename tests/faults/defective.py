@@ -47,12 +47,15 @@ def terms_in_a_second_transaction() -> None:
     run_one, run_all = Partition._run_one, Partition._run_all
     kept: dict[int, dict[bytes, bytes | None]] = {}  # by operation or batch: the terms that its last run wrote
 
-    def without_terms(run: Callable[..., Any]) -> Callable[..., Any]:
-        def run_apart(self: Partition, txn: Txn, asked: Any, *more: Any) -> Any:
-            kept[id(asked)] = {}
-            return run(self, _WithoutTerms(txn, kept[id(asked)]), asked, *more)
+    def apart(txn: Txn, asked: Any) -> Any:
+        kept[id(asked)] = {}
+        return _WithoutTerms(txn, kept[id(asked)])
 
-        return run_apart
+    def one_apart(self: Partition, asked: Any, txn: Txn) -> Any:
+        return run_one(self, asked, apart(txn, asked))
+
+    def all_apart(self: Partition, txn: Txn, asked: Any, *more: Any) -> Any:
+        return run_all(self, apart(txn, asked), asked, *more)
 
     def with_terms_later(send: Callable[..., Any]) -> Callable[..., Any]:
         async def send_twice(self: Partition, asked: Any, *more: Any) -> Any:
@@ -71,8 +74,8 @@ def terms_in_a_second_transaction() -> None:
 
         return send_twice
 
-    _replace(Partition, "_run_one", without_terms(run_one))
-    _replace(Partition, "_run_all", without_terms(run_all))
+    _replace(Partition, "_run_one", one_apart)
+    _replace(Partition, "_run_all", all_apart)
     _replace(Partition, "write", with_terms_later(write))
     _replace(Partition, "write_all", with_terms_later(write_all))
 
