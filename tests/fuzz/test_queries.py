@@ -26,7 +26,7 @@ COUNT = 50_000
 COUNT_SOAK = 2_000_000
 REFUSAL_S = 0.05  # for each 64 KB of text that were begun
 ANSWER_S = 1.0
-BUSY = 3  # how much slower than its best a machine may be that others use too; what is wrong is slower by far more
+BUSY = 6  # how much slower than its best a machine may be that others use too; what is quadratic is slower by far more
 WORK_S = 0.009  # what `slowness` does takes this long on the machine that these times are for
 TARGET = b"/dbs/db/colls/queried/docs"
 QUERY = {
@@ -158,7 +158,6 @@ async def world() -> AsyncIterator[World]:
 async def test_long_texts(world: World, name: str, size: int | None) -> None:
     text = dense_text(name) if size is None else long_text(name, size)
     assert len(text) <= limits.QUERY_TEXT_BYTES_MAX
-    gc.freeze()  # what earlier texts left in caches is not looked through for each
     await check(world, text, {}, is_plan=False)
 
 
