@@ -45,6 +45,7 @@ class Run(greenlet):  # type: ignore[misc] # the library has no types
     derived: dict[Any, Any] | None = None
     is_over = False
     answer: Any = None
+    error: Exception | None = None  # that the function raised: an exception that left the greenlet would end it
     checks: tuple[Check, ...] = ()
 
     def run(self) -> None:
@@ -52,7 +53,10 @@ class Run(greenlet):  # type: ignore[misc] # the library has no types
         to be kept alive by one that waits for the next."""
         fn = self.parent.switch()
         while fn is not None:
-            self.answer = fn()
+            try:
+                self.answer = fn()
+            except Exception as error:
+                self.error = error
             self.is_over, self.made_bytes, self.derived = True, 0, None
             fn = None
             fn = self.parent.switch()
@@ -84,11 +88,16 @@ def _begin(check: Check | None) -> Run:
 
 
 def _end(run_now: Run) -> Any:
-    answer, run_now.answer = run_now.answer, None
+    answer, error, run_now.answer, run_now.error = run_now.answer, run_now.error, None, None
     idle = _idle.runs
     if len(idle) < limits.WORK_IDLE_RUNS_MAX:
         idle.append(run_now)
-    return answer
+    if error is None:
+        return answer
+    try:
+        raise error
+    finally:
+        del error  # the traceback holds this frame
 
 
 class Outside:
@@ -260,13 +269,13 @@ def _go_on(worker: Run, done: asyncio.Future[None], _turned: asyncio.Future[Any]
     _begin_slice()
     try:
         worker.switch()
+        if not worker.is_over:
+            _turn().add_done_callback(partial(_go_on, worker, done))
+            return
+        _end(worker)
     except BaseException:
         done.cancel()
         raise
-    if not worker.is_over:
-        _turn().add_done_callback(partial(_go_on, worker, done))
-        return
-    _end(worker)
     if not done.done():
         done.set_result(None)
 

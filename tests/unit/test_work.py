@@ -11,7 +11,7 @@ import pytest
 from greenlet import getcurrent
 
 from armillary import limits, work
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, bad_request
 
 
 def busy(slices: int) -> int:
@@ -317,3 +317,17 @@ async def test_what_is_closed_by_the_garbage_collector_does_not_end_the_request_
         gc.enable()
     assert len(closed) == 1
     assert await work.drive(answer()) == "answered"
+
+
+async def test_a_run_whose_function_fails_is_used_again() -> None:
+    """Making a greenlet costs many times what using one again does, and refusals are frequent."""
+
+    def refuse() -> None:
+        raise bad_request("No.")
+
+    seen = []
+    for _ in range(5):
+        with pytest.raises(Failure):
+            await work.run(refuse)
+        seen.append(await work.run(lambda: id(work.current())))
+    assert len(set(seen)) == 1
