@@ -24,7 +24,11 @@ from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import Patch
 from armillary.partition.budget import Ask
 from armillary.partition.history.answered_writes import Record
-from armillary.partition.operations import Document, MemberFailed, Operation, Outcome, Result, Verb, draft
+from armillary.partition.operations import Document as Document
+from armillary.partition.operations import MemberFailed, Operation, draft
+from armillary.partition.operations import Outcome as Outcome
+from armillary.partition.operations import Result as Result
+from armillary.partition.operations import Verb as Verb
 from armillary.partition.partition import Partition
 
 

@@ -23,7 +23,7 @@ from armillary.partition.budget import HUNDREDTHS, WRITE_DEPOSIT, Ask
 from armillary.partition.partition import Partition
 from armillary.scripts.functions import QueryFunctions
 from armillary.scripts.run import Role, Script, Setting, run_script
-from armillary.scripts.trace import Trace
+from armillary.scripts.trace import Trace as Trace
 from armillary.scripts.transaction import Home, ScriptTransaction, database_of
 
 PROCEDURE_RU = 1.0  # and what its operations cost

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from armillary import limits, work
 from armillary.clock import Clock
@@ -13,6 +14,7 @@ from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.model import charges
 from armillary.model.charges import QueryWork
+from armillary.model.values import UNDEFINED
 from armillary.partition.partition import Partition
 from armillary.query.access.access_path import Counters
 from armillary.query.execution import Execution, Page, PageEnds, Position
@@ -77,8 +79,17 @@ def out_of_time() -> Failure:
 
 
 async def rows_without_items(bound: BoundQuery, clock: Clock) -> list[bytes]:
-    """The rows of a query that asks for nothing that is stored."""
+    """The rows of a query that reads no items, such as `SELECT 1`."""
     return await work.run(lambda: list(map(dump_large, bound.evaluate_over([]))), deadline(clock, clock.elapsed_s()))
+
+
+async def rows_of_values(bound: BoundQuery, values: Sequence[Any], clock: Clock) -> list[bytes]:
+    """The rows of a query over values in memory: resources of the catalog."""
+
+    def evaluate() -> list[bytes]:
+        return [dump_large(row) for row in bound.evaluate_over(values) if row is not UNDEFINED]
+
+    return await work.run(evaluate, deadline(clock, clock.elapsed_s()))
 
 
 def count_rows(done: QueryWork, rows: Sequence[bytes], loaded_bytes: int) -> int:

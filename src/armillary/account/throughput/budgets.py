@@ -18,6 +18,7 @@ from armillary.account.throughput.provisioning import Throughput
 from armillary.errors import Failure, bad_request
 from armillary.model.resources import ResourceType, rid_bytes
 from armillary.partition.budget import HUNDREDTHS, Budget
+from armillary.partition.budget import Ask as Ask
 from armillary.partition.meter import Meter
 from armillary.partition.partition import Partition
 

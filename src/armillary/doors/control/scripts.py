@@ -11,12 +11,12 @@ import orjson
 from armillary.account.catalog.catalog import Record
 from armillary.account.container import Container
 from armillary.account.items import procedures, scripts
+from armillary.account.items.procedures import Trace
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.keys import KEY_MISSING, NO_KEY, Key
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
-from armillary.scripts.trace import Trace
 
 _TYPES = {
     "procedures": ResourceType.PROCEDURE,

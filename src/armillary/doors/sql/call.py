@@ -10,6 +10,7 @@ import orjson
 from armillary.account.account import Account
 from armillary.account.catalog.catalog import Record
 from armillary.account.container import Container
+from armillary.account.throughput.budgets import Ask
 from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_metadata
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import Principal
@@ -18,7 +19,6 @@ from armillary.errors import Failure, Kind
 from armillary.model.charges import Part, consistency_factor, render_charge
 from armillary.model.items import parse_document
 from armillary.net.http import Request, Response
-from armillary.partition.budget import Ask
 
 if TYPE_CHECKING:
     from armillary.doors.sql.door import SqlDoor

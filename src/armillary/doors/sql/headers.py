@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import orjson
 
+from armillary.account.throughput.budgets import Ask
 from armillary.errors import Failure, bad_request
 from armillary.limits import (
     ACTIVITY_ID_BYTES_MAX,
@@ -22,7 +23,6 @@ from armillary.limits import (
     RESOURCE_TOKEN_SECONDS_MIN,
     THROUGHPUT_BUCKETS,
 )
-from armillary.partition.budget import Ask
 
 Headers = Mapping[bytes, bytes]  # names in lower case
 

@@ -11,16 +11,14 @@ from urllib.parse import quote
 import orjson
 
 from armillary.account.container import Container
+from armillary.account.queries.index_use import CompositePath, IndexUse, container_index_use
 from armillary.account.queries.item_pages import FeedOptions, PageAnswer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import HeaderList
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.advice import advice_of
-from armillary.languages.sql.planning.plan import key_index_paths
 from armillary.languages.sql.syntax import tree
 from armillary.model import charges
-from armillary.query.access.access_path import Index
-from armillary.query.access.index_use import CompositePath, IndexUse, index_use
 
 
 class Asked(NamedTuple):
@@ -72,9 +70,7 @@ def query_metrics(answer: PageAnswer, compile_s: float, run_s: float, read_facto
 
 def index_metrics(container: Container, query: BoundQuery, options: FeedOptions, *, is_v2: bool) -> HeaderList:
     """JSON, in base64 for clients that ask in the first way and percent-encoded in the second."""
-    paths = key_index_paths(container.key)[: len(options.key)] if container.key is not None and options.key else ()
-    index = Index(container.schema.rules.indexing, is_complete=not container.is_restating)
-    use = index_use(query.selection, index, paths)
+    use = container_index_use(container, query, options.key)
     if is_v2:
         text = quote(orjson.dumps(_second_form(use)), safe="").encode("ascii")
     else:

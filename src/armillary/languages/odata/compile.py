@@ -49,6 +49,9 @@ class Filter:
         return Selection(self.condition, (Stage(predicate=predicate),), by_key=KEY_PATHS)
 
 
+ALL_ENTITIES = Selection(by_key=KEY_PATHS)
+
+
 def compile_filter(text: str, within: Expression | None = None) -> Filter:
     """A filter of entities. `within` is a condition that holds beside the text, whatever the text says: the two are
     joined as trees. An empty text asks for everything."""

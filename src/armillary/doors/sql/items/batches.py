@@ -10,7 +10,7 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
-from armillary.account.items.items import ItemOptions, Member
+from armillary.account.items.items import ItemOptions, Member, Outcome, Result, Verb
 from armillary.account.items.triggers import (
     Triggers,
     batch_with_triggers,
@@ -31,7 +31,6 @@ from armillary.model.items import parse_json
 from armillary.model.keys import KEY_MISSING
 from armillary.model.patch import parse_patch
 from armillary.net.http import Response
-from armillary.partition.operations import Outcome, Result, Verb
 
 _VERBS = {
     "create": Verb.CREATE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armillary.account.container import Container
 from armillary.account.items import items
-from armillary.account.items.items import ItemOptions, Member
+from armillary.account.items.items import Document, ItemOptions, Member, Result, Verb
 from armillary.account.items.triggers import calls_functions, named_triggers, write_with_triggers
 from armillary.account.throughput.charge_explanations import charge_header, explain_delete_by_key, explain_item
 from armillary.account.visits.read_visits import Answer
@@ -18,7 +18,6 @@ from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import parse_patch
 from armillary.net.http import Response
-from armillary.partition.operations import Document, Result, Verb
 
 STATUS = {
     Result.CREATED: 201,

@@ -20,13 +20,13 @@ from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, quer
 from armillary.doors.sql.resources.lists import container_paths, parse_query_body
 from armillary.errors import bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery, compile_query, parse_parameters
+from armillary.languages.sql.compiling.user_functions import UserFunctions
 from armillary.languages.sql.planning.plan import query_plan
 from armillary.model.charges import QUERY_PLAN_RU, Part
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType
 from armillary.model.values import UNDEFINED
 from armillary.net.http import Response
-from armillary.scripts.functions import QueryFunctions
 
 # What JavaScript asks of ordered ranges before it goes on from a continuation of its own: that ties come the other way
 # round where the order does.
@@ -102,7 +102,7 @@ async def plan_query(call: Call) -> Response:
     return call.answer(200, charge_ru, orjson.dumps(plan), container_paths(container), parts)
 
 
-def _functions(call: Call, container: Container) -> QueryFunctions | None:
+def _functions(call: Call, container: Container) -> UserFunctions | None:
     """The functions that a query may call. Most do not say the word, and pay nothing for it."""
     find = call.body.find
     is_possible = find(b"udf") >= 0 or find(b"\\u") >= 0  # which may be escaped

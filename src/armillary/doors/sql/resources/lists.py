@@ -12,7 +12,7 @@ from armillary import limits, work
 from armillary.account.catalog.catalog import Record, creation_order
 from armillary.account.container import Container
 from armillary.account.queries.item_pages import CROSS_PARTITION_OFF
-from armillary.account.queries.partition_slices import deadline
+from armillary.account.queries.partition_slices import rows_of_values
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.resources.resources import record_content
@@ -23,9 +23,7 @@ from armillary.languages.sql.library.context import Context
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType, child_rid, rid_bytes, rid_text
-from armillary.model.values import UNDEFINED
 from armillary.net.http import Response
-from armillary.query.rows import dump_large
 
 
 async def list_resources(call: Call) -> Response:
@@ -42,13 +40,8 @@ async def query_resources(call: Call) -> Response:
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
     contents = [record_content(call, record) for record in page]
-
-    def evaluate() -> list[bytes]:
-        return [dump_large(row) for row in query.evaluate_over(contents) if row is not UNDEFINED]
-
-    clock = call.account.clock
-    dumped = await work.run(evaluate, deadline(clock, clock.elapsed_s()))
-    return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), dumped, continuation)
+    rows = await rows_of_values(query, contents, call.account.clock)
+    return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), rows, continuation)
 
 
 def _is_confined(call: Call) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armillary import limits
 from armillary.account.items import items
-from armillary.account.items.items import ItemOptions, Member
+from armillary.account.items.items import ItemOptions, Member, Outcome, Verb
 from armillary.account.throughput.charge_explanations import explain_batch, explain_failure
 from armillary.account.visits.write_visits import BatchAnswer
 from armillary.doors.table import addresses
@@ -28,7 +28,6 @@ from armillary.model.charges import Part
 from armillary.model.items import parse_json
 from armillary.model.keys import Key
 from armillary.net.http import Request, Response
-from armillary.partition.operations import Outcome, Verb
 
 
 class _Failed(Exception):

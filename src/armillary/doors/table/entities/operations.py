@@ -10,7 +10,7 @@ import orjson
 
 from armillary.account.container import Container
 from armillary.account.items import items
-from armillary.account.items.items import ItemOptions
+from armillary.account.items.items import ItemOptions, Verb
 from armillary.account.throughput.charge_explanations import explain_item
 from armillary.account.visits.read_visits import Answer
 from armillary.doors.table.access.grants import Action
@@ -33,7 +33,6 @@ from armillary.errors import Failure, Kind
 from armillary.model import edm
 from armillary.model.keys import Key
 from armillary.net.http import Response
-from armillary.partition.operations import Verb
 
 _NO_SUCH_ETAG: Final = '"no write has made this"'
 _METHODS: Final = ("PUT", "PATCH", "MERGE")

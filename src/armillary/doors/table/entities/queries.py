@@ -14,12 +14,9 @@ from armillary.doors.table.entities.operations import selected
 from armillary.doors.table.refusals import refused
 from armillary.doors.table.service.tables import top_of
 from armillary.errors import Failure, Kind
-from armillary.languages.odata.compile import compile_filter
-from armillary.languages.odata.filters import KEY_PATHS
+from armillary.languages.odata.compile import ALL_ENTITIES, compile_filter
 from armillary.net.http import Response
-from armillary.query.selection import Selection
 
-_ALL = Selection(by_key=KEY_PATHS)
 _SHORT_FILTER, _FEW_ROWS, _SMALL_PAGE_BYTES = 500, 100, 16 * limits.KB  # that take less than a millisecond
 _ROW_UNITS, _UNIT_BYTES = 20, 16  # of work to render an entity, and bytes of it for one unit
 _ROW_KEY_TOKEN = "-"  # one token is enough; some clients go on only if there are two
@@ -34,7 +31,7 @@ async def query_entities(call: Call) -> Response:
     keys = call.grant.keys
     within = keys.condition if keys is not None else None
     options = FeedOptions(page_items=top_of(call), continuation=_continuation(query))
-    selection = _ALL
+    selection = ALL_ENTITIES
     if text or within is not None:
         if len(text) <= _SHORT_FILTER and within is None:
             selection = compile_filter(text).selection()

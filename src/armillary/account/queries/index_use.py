@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from armillary.account.container import Container
+from armillary.languages.sql.compiling.compile import BoundQuery
+from armillary.languages.sql.planning.plan import key_index_paths
 from armillary.model.indexes.composites import TUPLE_NAME
+from armillary.model.keys import Key
 from armillary.model.values import UNDEFINED
 from armillary.query.access.access_path import Index
 from armillary.query.access.composite_access import ComposedFilter, composed_filter, composed_order
@@ -32,6 +36,14 @@ class IndexUse(NamedTuple):
     possible_composites: tuple[tuple[CompositePath, ...], ...] = ()
     used_spatial: tuple[str, ...] = ()
     possible_spatial: tuple[str, ...] = ()
+
+
+def container_index_use(container: Container, query: BoundQuery, key: Key | None) -> IndexUse:
+    """The indexes of a container that a query uses. `key`: the partition key, or a prefix of it, that the request gives
+    beside the query."""
+    paths = key_index_paths(container.key)[: len(key)] if container.key is not None and key else ()
+    index = Index(container.schema.rules.indexing, is_complete=not container.is_restating)
+    return index_use(query.selection, index, paths)
 
 
 def index_use(selection: Selection, index: Index, key_paths: Sequence[str] = ()) -> IndexUse:

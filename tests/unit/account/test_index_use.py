@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from armillary.account.queries.index_use import IndexUse, index_use
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.query.access.access_path import Index
-from armillary.query.access.index_use import IndexUse, index_use
 
 COMPOSITE = [{"path": "/a", "order": "ascending"}, {"path": "/b", "order": "descending"}]
 SOME = {"includedPaths": [{"path": "/a/?"}, {"path": "/tags/*"}], "excludedPaths": [{"path": "/*"}]}
