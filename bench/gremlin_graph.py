@@ -19,7 +19,7 @@ from armillary.account.account import Account, AccountSettings
 from armillary.account.graphs.graph import StoredGraph
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import SystemClock
-from armillary.languages.gremlin.graph_seam import AddEdge, AddVertex
+from armillary.languages.gremlin.graph_protocol import AddEdge, AddVertex
 from armillary.languages.gremlin.values.elements import Edge, Vertex, VertexProperty
 from armillary.storage.rocks import RocksEngine
 from bench.gremlin_wire import DATABASE, GRAPH, PARTITION_KEY

@@ -21,7 +21,7 @@ from gremlin_python.structure.io import graphbinaryV1, graphsonV2d0, graphsonV3d
 from support.gremlin_graph import MemoryGraph, run_script
 
 from armillary.errors import Failure
-from armillary.languages.gremlin.formats import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.formats import graphbinary_read, graphbinary_write, graphson_read
 from armillary.languages.gremlin.formats.graphson_write import Writer
 from armillary.languages.gremlin.program import compile_traversal
 from armillary.languages.gremlin.syntax.bytecode import transaction_of
@@ -35,10 +35,10 @@ TEXTS = [case for case in CASES if "error" not in case and "executionProfile" no
 def decoded(written: Any, form: str) -> Traversal:
     """A client's bytecode through its serialiser and our reader."""
     if form == "graphbinary":
-        found = graphbinary.read(bytes(graphbinaryV1.GraphBinaryWriter().write_object(written)))
+        found = graphbinary_read.read(bytes(graphbinaryV1.GraphBinaryWriter().write_object(written)))
     else:
         writer = (graphsonV2d0 if form == "graphson2" else graphsonV3d0).GraphSONWriter()
-        found = graphson.read(json.loads(writer.write_object(written)))
+        found = graphson_read.read(json.loads(writer.write_object(written)))
     assert isinstance(found, Traversal)
     return found
 
@@ -137,7 +137,7 @@ async def test_strategies(form: str) -> None:
 def test_settings_of_strategies_stand_alone_or_beside_their_class(value: dict[str, Any]) -> None:
     """Before 3.8, and since."""
     for kind in ("g:PartitionStrategy", "org.apache.tinkerpop.gremlin.PartitionStrategy"):
-        found = graphson.read({"@type": kind, "@value": value})
+        found = graphson_read.read({"@type": kind, "@value": value})
         assert (found.name, found.settings) == ("PartitionStrategy", {"partitionKey": "lang"})
 
 

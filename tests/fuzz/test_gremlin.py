@@ -21,7 +21,7 @@ from support.portions import first
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.errors import timed_out
-from armillary.languages.gremlin.formats import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.formats import graphbinary_read, graphbinary_write, graphson_read
 from armillary.languages.gremlin.formats.graphson_write import Writer
 from armillary.languages.gremlin.program import answer, compile_traversal
 from armillary.languages.gremlin.syntax.grammar import parse
@@ -148,7 +148,7 @@ async def test_bytecode(form: str, part: int) -> None:
         given: Any = dice.choice(written)
         given = mutated_value(dice, given) if form == "graphson" else mutated_bytes(dice, given)
         try:
-            found = graphson.read(given) if form == "graphson" else graphbinary.read(given)
+            found = graphson_read.read(given) if form == "graphson" else graphbinary_read.read(given)
             if isinstance(found, Traversal):
                 await run(modern.copy(), found)
                 ran += 1

@@ -23,8 +23,8 @@ from support.portions import first
 
 from armillary.errors import Failure
 from armillary.languages.mongo import pipeline
-from armillary.languages.mongo.context import Context
-from armillary.languages.mongo.expressions import aggregates, compile_over_documents, compiling
+from armillary.languages.mongo.expression_context import Context
+from armillary.languages.mongo.expressions import accumulator_operators, compile_over_documents, compiling
 from armillary.languages.mongo.stages import window_functions
 from armillary.model.bson.bson_values import MISSING, encode
 
@@ -40,7 +40,7 @@ SCALARS: list[Any] = [
     *(Regex("a(b)?"), MinKey(), MaxKey(), Binary(b"x" * 16, 4), b"ab", Code("x"), Code("x", {}), DBRef("a", 1)),
 ]
 OPERATORS = list(compiling._OPERATORS)
-AGGREGATES = list(aggregates._AGGREGATES)
+AGGREGATES = list(accumulator_operators._AGGREGATES)
 WINDOWS = [*AGGREGATES, *window_functions._UNBOUND, *window_functions._BOUND]
 STAGES = sorted(
     {*pipeline._TRANSFORMS, *pipeline._STAGES, *pipeline._JOINING, *pipeline._FIRST, *pipeline._LAST, "$match", "$sort"}

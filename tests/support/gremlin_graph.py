@@ -10,7 +10,7 @@ from typing import Any
 
 from armillary.clock import Dice
 from armillary.errors import Failure, Kind
-from armillary.languages.gremlin.graph_seam import (
+from armillary.languages.gremlin.graph_protocol import (
     ANYWHERE,
     AddEdge,
     AddVertex,

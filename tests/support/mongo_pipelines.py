@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.pipeline import Facts, Pipeline, compile_pipeline
 from armillary.languages.mongo.stages.stage import Batches, Run
@@ -54,7 +54,7 @@ async def run_pipeline(
     run = Run(list(context.values), ListCollections(collections))
     documents = collections.get(name, [])
     if pushes and pipeline.reads_collection and pipeline.geo_near is None:
-        from armillary.languages.mongo.sorting import compile_sort_by
+        from armillary.languages.mongo.sort_keys import compile_sort_by
 
         if pipeline.fields is not None:
             documents = [

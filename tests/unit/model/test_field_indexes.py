@@ -12,7 +12,7 @@ from bson.int64 import Int64
 from support.bson_documents import NUMBERS, random_document, random_value
 
 from armillary.errors import Failure
-from armillary.languages.mongo.sorting import compile_sort
+from armillary.languages.mongo.sort_keys import compile_sort
 from armillary.model.bson.bson_order import class_bounds, inverted, order_bytes, order_class
 from armillary.model.bson.bson_values import order_key
 from armillary.model.indexes.field_indexes import SEVERAL_TERM, FieldIndex, is_cut_key

@@ -1,4 +1,4 @@
-"""A container as a graph, as traversals ask for it (`languages/gremlin/graph_seam.py`): elements by reference or by
+"""A container as a graph, as traversals ask for it (`languages/gremlin/graph_protocol.py`): elements by reference or by
 condition, edges of many vertices at once, and writes.
 
 A graph has one partition key property, or none; its edges are stored with their out-vertex, so that out() asks the
@@ -35,7 +35,7 @@ from armillary.account.queries.item_pages import FeedOptions
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.gremlin.errors import execution, unsupported
-from armillary.languages.gremlin.graph_seam import (
+from armillary.languages.gremlin.graph_protocol import (
     ANYWHERE,
     EdgePages,
     Reference,

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from armillary.account.graphs.graph_documents import ID, LABEL, TTL, VALUE
-from armillary.languages.gremlin.graph_seam import Condition as Wish
+from armillary.languages.gremlin.graph_protocol import Condition as Wish
 from armillary.languages.gremlin.syntax.tokens import T
 from armillary.languages.gremlin.values.predicates import P
 from armillary.model.indexes.index_paths import path_text

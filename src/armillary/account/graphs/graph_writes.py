@@ -18,7 +18,7 @@ from armillary.account.visits import visits
 from armillary.account.visits.write_visits import WriteMany
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
-from armillary.languages.gremlin.graph_seam import (
+from armillary.languages.gremlin.graph_protocol import (
     AddEdge,
     AddVertex,
     DropEdge,

@@ -13,9 +13,9 @@ import orjson
 
 from armillary import limits
 from armillary.languages.gremlin.errors import malformed, not_serializable
-from armillary.languages.gremlin.formats import graphbinary, graphbinary_write, graphson
-from armillary.languages.gremlin.formats.allowance import Allowance
+from armillary.languages.gremlin.formats import graphbinary_read, graphbinary_write, graphson_read
 from armillary.languages.gremlin.formats.graphson_write import Writer
+from armillary.languages.gremlin.formats.message_limits import Allowance
 from armillary.languages.gremlin.traversers import Traverser
 
 AUTHENTICATION: Final = "authentication"
@@ -61,7 +61,7 @@ class JsonForm:
             raise malformed("A request has 'op' and 'processor', texts.")
         if not is_known and operation != AUTHENTICATION:
             return Envelope(operation, processor, {})
-        arguments = graphson.read(given.get("args") or {}, _allowance(is_known))
+        arguments = graphson_read.read(given.get("args") or {}, _allowance(is_known))
         if not isinstance(arguments, dict):
             raise malformed("The 'args' of a request are a map.")
         return Envelope(operation, processor, arguments)
@@ -127,7 +127,7 @@ class BinaryForm:
             text = body[1:_ID_END].hex()
             on_id(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
         only = None if is_known else AUTHENTICATION
-        _, operation, processor, arguments = graphbinary.read_request(body, _allowance(is_known), only=only)
+        _, operation, processor, arguments = graphbinary_read.read_request(body, _allowance(is_known), only=only)
         return Envelope(operation, processor, arguments)
 
     def write(
@@ -140,7 +140,7 @@ class BinaryForm:
         if not values or not isinstance(values[0], Traverser):
             return graphbinary_write.write(values, is_bare=self._is_bare)
         writer = graphbinary_write.Writer(is_bare=self._is_bare)
-        writer.buffer += bytes((graphbinary.LIST, 0))
+        writer.buffer += bytes((graphbinary_read.LIST, 0))
         writer.int32(len(values))
         for each in values:
             writer.traverser(each.value, each.bulk)

@@ -18,10 +18,10 @@ from armillary.doors.gremlin.messages import Request, Responder
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.gremlin.errors import timed_out
 from armillary.languages.gremlin.program import Program, Results, answer, compile_traversal
+from armillary.languages.gremlin.program_templates import shape_of, template_of, template_of_script
 from armillary.languages.gremlin.syntax.bytecode import transaction_of
 from armillary.languages.gremlin.syntax.grammar import Statement, parse
 from armillary.languages.gremlin.syntax.instructions import Traversal
-from armillary.languages.gremlin.templates import shape_of, template_of, template_of_script
 
 if TYPE_CHECKING:
     from armillary.doors.gremlin.door import GremlinDoor
@@ -31,7 +31,7 @@ _CACHED_CHARACTERS_MAX = 4_000  # longer scripts are not likely to come again
 
 
 class World:
-    """What a run needs of the world (`languages/gremlin/graph_seam.py`)."""
+    """What a run needs of the world (`languages/gremlin/graph_protocol.py`)."""
 
     def __init__(self, client: Client, clock: Clock, ids: OrderedIds) -> None:
         self._client = client

@@ -17,8 +17,8 @@ from armillary.languages.gremlin.traversers import Traverser
 from armillary.work import spend
 
 if TYPE_CHECKING:
-    from armillary.languages.gremlin.registry import Arguments, Builder
     from armillary.languages.gremlin.run import Run
+    from armillary.languages.gremlin.step_registry import Arguments, Builder
 
 _TRAVERSER_UNITS: Final = 15  # of one traverser in one step
 

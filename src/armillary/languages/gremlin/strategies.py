@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from armillary.languages.gremlin.errors import compilation, unsupported
-from armillary.languages.gremlin.registry import Arguments
+from armillary.languages.gremlin.step_registry import Arguments
 from armillary.languages.gremlin.syntax.instructions import Instruction, Strategy, Traversal
 from armillary.languages.gremlin.syntax.names import STRATEGIES
 from armillary.languages.gremlin.syntax.tokens import Operator

@@ -7,7 +7,7 @@ from typing import Any
 
 from armillary.languages.mongo.collation import Collation, key_function
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.paths import split, values_at
 from armillary.model.bson.bson_values import Document, Key
 from armillary.model.sorting import sorted_values

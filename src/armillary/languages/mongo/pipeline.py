@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from armillary import limits, work
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.dependencies import pipeline_fields
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions.compiling import weight
 from armillary.languages.mongo.filters.matching import Matcher, compile_filter
-from armillary.languages.mongo.filters.text import TextIndex, TextQuery
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.filters.text_search import TextIndex, TextQuery
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.stages import (
     buckets,
     filling,
-    flow,
     grouping,
-    joining,
+    limit_skip_sample,
+    lookup,
     outputs,
     shaping,
     sorting,
@@ -48,23 +48,23 @@ _TRANSFORMS: Final[Mapping[str, Callable[[str, Any, Context], Transform]]] = {
 _STAGES: Final[Mapping[str, Callable[[str, Any, Context], Compiled | list[Stage]]]] = {
     "$bucket": grouping.bucket,
     "$bucketAuto": buckets.bucket_auto,
-    "$count": flow.count,
+    "$count": limit_skip_sample.count,
     "$densify": filling.densify,
     "$fill": filling.fill,
-    "$graphLookup": joining.graph_lookup,
+    "$graphLookup": lookup.graph_lookup,
     "$group": grouping.group,
-    "$limit": flow.limit,
-    "$redact": flow.redact,
-    "$sample": flow.sample,
+    "$limit": limit_skip_sample.limit,
+    "$redact": limit_skip_sample.redact,
+    "$sample": limit_skip_sample.sample,
     "$setWindowFields": windows.set_window_fields,
-    "$skip": flow.skip,
+    "$skip": limit_skip_sample.skip,
     "$sortByCount": grouping.sort_by_count,
-    "$unwind": flow.unwind,
+    "$unwind": limit_skip_sample.unwind,
 }
-_JOINING: Final[Mapping[str, Callable[[str, Any, Context, joining.CompileNested], Stream]]] = {
-    "$facet": joining.facet,
-    "$lookup": joining.lookup,
-    "$unionWith": joining.union_with,
+_JOINING: Final[Mapping[str, Callable[[str, Any, Context, lookup.CompileNested], Stream]]] = {
+    "$facet": lookup.facet,
+    "$lookup": lookup.lookup,
+    "$unionWith": lookup.union_with,
 }
 _FIRST: Final = frozenset(["$documents", "$geoNear", *sources.PROVIDED])
 _LAST: Final = frozenset(["$out", "$merge"])
@@ -307,7 +307,7 @@ class _Compiler:
             raise bad_value("$geoNear, $near, and $nearSphere are not allowed in this context")
         return matcher
 
-    def _nested(self, name: str, given: Any, context: Context, collection: str | None) -> joining.Nested:
+    def _nested(self, name: str, given: Any, context: Context, collection: str | None) -> lookup.Nested:
         if self._depth + 1 > limits.MONGO_PIPELINE_DEPTH_MAX:
             raise refusal(
                 232, f"Maximum number of nested sub-pipelines exceeded. Limit is {limits.MONGO_PIPELINE_DEPTH_MAX}"
@@ -382,9 +382,9 @@ def _limit_after(stages: list[tuple[str, Any]]) -> int | None:
     skipped = 0
     for name, spec in stages:
         if name == "$skip":
-            skipped += flow.count_of(name, spec, 5107200)
+            skipped += limit_skip_sample.count_of(name, spec, 5107200)
         elif name == "$limit":
-            return skipped + flow.limit_of(spec)
+            return skipped + limit_skip_sample.limit_of(spec)
         else:
             break
     return None

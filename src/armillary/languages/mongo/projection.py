@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions.compiling import check_path, compile_over_documents, is_operator
 from armillary.languages.mongo.filters.matching import Matcher, compile_filter
 from armillary.languages.mongo.filters.value_types import truth, whole_number

@@ -17,8 +17,8 @@ from armillary import limits
 from armillary.doors.gremlin.client import Client
 from armillary.doors.gremlin.forms import FORMS
 from armillary.errors import Failure
-from armillary.languages.gremlin.formats import graphbinary, graphson
-from armillary.languages.gremlin.formats.allowance import Allowance
+from armillary.languages.gremlin.formats import graphbinary_read, graphson_read
+from armillary.languages.gremlin.formats.message_limits import Allowance
 from armillary.languages.gremlin.values.comparing import identity, map_key, unique
 from armillary.languages.gremlin.values.elements import BigInt
 
@@ -96,7 +96,7 @@ def test_graphbinary(name: str) -> None:
     content = BINARY[name]()
     assert len(content) <= limits.GREMLIN_MESSAGE_BYTES_MAX
     # Strangers' messages have a small allowance, so this is quick; the large one is a matter of the same count.
-    reader = graphbinary.Reader(content, Allowance(limits.MB))
+    reader = graphbinary_read.Reader(content, Allowance(limits.MB))
     assert grown_bytes(lambda: refused(reader.value)) < 3 * limits.MB
 
 
@@ -104,14 +104,14 @@ def test_graphbinary(name: str) -> None:
 def test_the_whole_allowance(name: str) -> None:
     content = BINARY[name]()
     most = 2 * limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX
-    assert grown_bytes(lambda: refused(lambda: graphbinary.read(content))) < most
-    assert grown_bytes(lambda: refused(lambda: graphson.read(JSON[name]()))) < most
+    assert grown_bytes(lambda: refused(lambda: graphbinary_read.read(content))) < most
+    assert grown_bytes(lambda: refused(lambda: graphson_read.read(JSON[name]()))) < most
 
 
 @pytest.mark.parametrize("name", JSON)
 def test_graphson(name: str) -> None:
     given = JSON[name]()
-    assert grown_bytes(lambda: refused(lambda: graphson.read(given, Allowance(limits.MB)))) < 3 * limits.MB
+    assert grown_bytes(lambda: refused(lambda: graphson_read.read(given, Allowance(limits.MB)))) < 3 * limits.MB
 
 
 def test_json_that_is_all_signs_is_not_parsed() -> None:
@@ -170,7 +170,7 @@ def test_ids_of_elements_are_plain(kind: str) -> None:
         message = b"\x11\x00" + value + struct.pack(">i", 0) + b"\xfe\x01"
         json = {"@type": "g:Vertex", "@value": {"id": wrong, "label": "x"}}
         with pytest.raises(Failure, match="id of an element"):
-            graphson.read(json) if kind == "graphson" else graphbinary.read(message)
+            graphson_read.read(json) if kind == "graphson" else graphbinary_read.read(message)
 
 
 async def test_requests_of_strangers_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +178,8 @@ async def test_requests_of_strangers_are_not_read(monkeypatch: pytest.MonkeyPatc
     house = await GremlinHouse.open()
     await house.graph()
     read: list[Any] = []
-    reading = graphson.read
-    monkeypatch.setattr(graphson, "read", lambda given, *rest: read.append(given) or reading(given, *rest))
+    reading = graphson_read.read
+    monkeypatch.setattr(graphson_read, "read", lambda given, *rest: read.append(given) or reading(given, *rest))
     wire = Wire()
     client = Client(wire)
     bomb = {"@type": "g:BulkSet", "@value": ["a", 10]}

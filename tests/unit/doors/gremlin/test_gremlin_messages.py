@@ -14,7 +14,7 @@ from gremlin_python.driver.serializer import GraphBinarySerializersV1
 
 from armillary import limits
 from armillary.errors import Failure
-from armillary.languages.gremlin.formats import graphbinary, graphbinary_write, graphson
+from armillary.languages.gremlin.formats import graphbinary_read, graphbinary_write, graphson_read
 from armillary.languages.gremlin.formats.graphson_write import Writer
 from armillary.languages.gremlin.syntax.tokens import Direction, T
 from armillary.languages.gremlin.values.elements import (
@@ -120,19 +120,22 @@ VALUES: list[Any] = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_what_is_written_is_read(value: Any) -> None:
-    for found in (graphbinary.read(graphbinary_write.write(value)), graphson.read(Writer(3).write(value))):
+    for found in (graphbinary_read.read(graphbinary_write.write(value)), graphson_read.read(Writer(3).write(value))):
         assert found == value and isinstance(found, type(value))
 
 
 def test_elements_are_read_as_references() -> None:
     for given in (vertex(), EDGE):
-        for found in (graphbinary.read(graphbinary_write.write(given)), graphson.read(Writer(3).write(given))):
+        for found in (
+            graphbinary_read.read(graphbinary_write.write(given)),
+            graphson_read.read(Writer(3).write(given)),
+        ):
             assert found == given and found.properties is None
 
 
 def test_bindings_may_be_untyped() -> None:
     given = {"a": 1, "b": [typed("g:Int64", 2), {"c": "x"}], "d": 2**40}
-    assert graphson.read(given) == {"a": 1, "b": [2, {"c": "x"}], "d": 2**40}
+    assert graphson_read.read(given) == {"a": 1, "b": [2, {"c": "x"}], "d": 2**40}
 
 
 def test_frames_of_the_released_client() -> None:
@@ -141,7 +144,7 @@ def test_frames_of_the_released_client() -> None:
     frame = serializer.serialize_message(
         request_id, RequestMessage("", "eval", {"gremlin": "g.V(x)", "bindings": {"x": 1}, "aliases": {"g": "g"}})
     )
-    found = graphbinary.read_request(bytes(frame)[33:])
+    found = graphbinary_read.read_request(bytes(frame)[33:])
     assert found[0] == str(request_id) and found[1:3] == ("eval", "")
     assert found[3]["gremlin"] == "g.V(x)" and found[3]["bindings"] == {"x": 1}
     answer = graphbinary_write.write_answer(
@@ -174,7 +177,7 @@ def test_frames_of_the_released_client() -> None:
 )
 def test_malformed_graphson(given: Any) -> None:
     with pytest.raises(Failure) as caught:
-        graphson.read(given)
+        graphson_read.read(given)
     assert caught.value.details["status"] == 498
 
 
@@ -184,7 +187,7 @@ def test_malformed_graphson(given: Any) -> None:
 )
 def test_malformed_graphbinary(given: bytes) -> None:
     with pytest.raises(Failure) as caught:
-        graphbinary.read(given)
+        graphbinary_read.read(given)
     assert caught.value.details["status"] == 498
 
 
@@ -192,9 +195,9 @@ def test_depth_is_limited() -> None:
     value: Any = []
     for _ in range(limits.GREMLIN_MESSAGE_DEPTH_MAX):
         value = [value]
-    graphson.read(value)
+    graphson_read.read(value)
     with pytest.raises(Failure, match="nested"):
-        graphson.read([value])
+        graphson_read.read([value])
     content = b"\x09\x00\x00\x00\x00\x01" * (limits.GREMLIN_MESSAGE_DEPTH_MAX + 1)
     with pytest.raises(Failure, match="nested"):
-        graphbinary.read(content + b"\xfe\x01")
+        graphbinary_read.read(content + b"\xfe\x01")

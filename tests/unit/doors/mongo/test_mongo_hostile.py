@@ -17,13 +17,13 @@ from support.mongo_author import PATHS, SCALARS, MongoAuthor
 
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import parse_collation
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.distinct import distinct_values
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
-from armillary.languages.mongo.filters.text import TextIndex
+from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.languages.mongo.indexes.index_conditions import filter_condition, pinned_fields
 from armillary.languages.mongo.projection import compile_projection
-from armillary.languages.mongo.sorting import compile_sort
+from armillary.languages.mongo.sort_keys import compile_sort
 from armillary.languages.mongo.updates.updates import compile_update
 from armillary.languages.mongo.updates.upserts import upserted_document
 from armillary.model.bson.bson_values import encode

@@ -10,7 +10,7 @@ from support.gremlin_graph import MemoryGraph, World, run_script
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.languages.gremlin.graph_seam import Reference, Wanted
+from armillary.languages.gremlin.graph_protocol import Reference, Wanted
 from armillary.languages.gremlin.program import compile_traversal
 from armillary.languages.gremlin.syntax.grammar import parse
 from armillary.languages.gremlin.syntax.tokens import Direction, T

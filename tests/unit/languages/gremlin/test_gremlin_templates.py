@@ -14,9 +14,9 @@ from armillary import limits
 from armillary.account.graphs.graph import element_id
 from armillary.doors.gremlin.traversals import Programs
 from armillary.languages.gremlin.program import compile_traversal
+from armillary.languages.gremlin.program_templates import shape_of, template_of_script
 from armillary.languages.gremlin.syntax.grammar import parse
 from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
-from armillary.languages.gremlin.templates import shape_of, template_of_script
 
 FORM = "application/vnd.gremlin-v3.0+json"
 VALUES: list[Any] = [

@@ -10,7 +10,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from support.mongo_author import MongoAuthor
 
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.indexes.index_conditions import filter_condition, index_paths, pinned_fields
 from armillary.model.bson.bson_json import json_of

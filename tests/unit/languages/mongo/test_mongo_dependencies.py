@@ -11,8 +11,8 @@ from support.mongo_author import MongoAuthor
 from support.mongo_house import MongoHouse
 
 from armillary import limits
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.dependencies import expression_fields, filter_fields, pipeline_fields
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.model.bson.bson_elements import FieldDecoder, elements
 from armillary.model.bson.bson_values import decode, encode

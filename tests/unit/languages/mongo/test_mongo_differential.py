@@ -11,9 +11,9 @@ from support.mongo_author import PATHS, MongoAuthor
 from support.mongo_cases import exact
 
 from armillary.errors import Failure
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
-from armillary.languages.mongo.sorting import compile_sort
+from armillary.languages.mongo.sort_keys import compile_sort
 from armillary.languages.mongo.updates.updates import compile_update
 from armillary.model.bson.bson_values import encode
 

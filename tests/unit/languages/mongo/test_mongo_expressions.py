@@ -20,7 +20,7 @@ from support.mongo_cases import exact
 
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import parse_collation
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions import compile_over_documents
 from armillary.model.bson.bson_values import MISSING
 

@@ -17,12 +17,12 @@ from bson.regex import Regex
 
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import key_function, parse_collation
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.distinct import distinct_values
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
-from armillary.languages.mongo.filters.text import TextIndex, words_in
+from armillary.languages.mongo.filters.text_search import TextIndex, words_in
 from armillary.languages.mongo.projection import compile_projection
-from armillary.languages.mongo.sorting import compile_sort
+from armillary.languages.mongo.sort_keys import compile_sort
 
 CONTEXT = Context.of(1_700_000_000_000, lambda: 0.25)
 

@@ -18,10 +18,10 @@ from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.queries.sorted_reading import SortedReading
 from armillary.errors import Failure
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.indexes.key_conditions import key_condition, usable_condition
-from armillary.languages.mongo.sorting import compile_sort
+from armillary.languages.mongo.sort_keys import compile_sort
 from armillary.model.bson.bson_values import decode, encode
 from armillary.model.documents import BSON
 from armillary.query.access.access_path import Counters

@@ -14,7 +14,7 @@ from support.mongo_pipelines import aggregate
 from support.mongo_reference import Refused
 
 from armillary.errors import Failure
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 
 SEEDS = [random.Random(20240602 + place).getrandbits(32) for place in range(20)]
 PIPELINES = 100

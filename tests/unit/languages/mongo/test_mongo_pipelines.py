@@ -16,8 +16,8 @@ from support.mongo_pipelines import ListCollections, aggregate, gathered, run_pi
 
 from armillary import limits
 from armillary.errors import Failure
-from armillary.languages.mongo.context import Context, run_values
-from armillary.languages.mongo.filters.text import TextIndex
+from armillary.languages.mongo.expression_context import Context, run_values
+from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.languages.mongo.pipeline import Facts, compile_pipeline, compile_transform
 from armillary.languages.mongo.stages.outputs import Merge, Out
 from armillary.languages.mongo.stages.stage import Run, of_list

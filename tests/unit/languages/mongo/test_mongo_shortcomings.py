@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bson.regex import Regex
 
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.validation.validation_errors import details
 

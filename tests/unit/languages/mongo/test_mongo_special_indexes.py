@@ -10,9 +10,9 @@ import pytest
 from support.mongo_house import MongoHouse
 
 from armillary.account.check import check_account
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
-from armillary.languages.mongo.filters.text import text_index_of
+from armillary.languages.mongo.filters.text_search import text_index_of
 
 CONTEXT = Context.of(1_700_000_000_000, lambda: 0.5)
 WORDS = "coffee shop bakery running runner ran Straße café tea house the of gardens garden blue".split()

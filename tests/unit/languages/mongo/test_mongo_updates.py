@@ -12,7 +12,7 @@ from bson.timestamp import Timestamp
 
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import key_function, parse_collation
-from armillary.languages.mongo.context import Context
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.updates.updates import check_immutable, compile_update, is_replacement
 from armillary.languages.mongo.updates.upserts import document_from, upserted_document

@@ -21,7 +21,7 @@ from armillary.doors.mongo.reading import aggregation, compiled, find, hints, ma
 from armillary.doors.mongo.wire.messages import Request
 from armillary.doors.mongo.writing import change_statements, find_and_modify
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.sorting import Sort, compile_sort_by
+from armillary.languages.mongo.sort_keys import Sort, compile_sort_by
 from armillary.model.bson.bson_values import Document
 
 _VERBOSITIES: Final = ("queryPlanner", "executionStats", "allPlansExecution")

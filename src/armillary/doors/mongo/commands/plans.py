@@ -7,7 +7,7 @@ from __future__ import annotations
 from armillary.account.collections.indexes import definitions
 from armillary.account.container import Container
 from armillary.doors.mongo.reading import matching_documents
-from armillary.languages.mongo.sorting import Sort
+from armillary.languages.mongo.sort_keys import Sort
 from armillary.model.bson.bson_values import MISSING, Document
 from armillary.query.access.field_access import FieldPlan, field_plan, keyed_parts, several_in
 from armillary.query.access.field_order import Served, served_order

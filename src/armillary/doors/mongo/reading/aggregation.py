@@ -19,10 +19,10 @@ from armillary.doors.mongo.sessions import concerns, sessions
 from armillary.doors.mongo.writing import outputs
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation
-from armillary.languages.mongo.context import run_values
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import run_values
 from armillary.languages.mongo.pipeline import Facts, Pipeline, compile_pipeline
-from armillary.languages.mongo.sorting import compile_sort_by
+from armillary.languages.mongo.sort_keys import compile_sort_by
 from armillary.languages.mongo.stages.sources import GeoNear
 from armillary.languages.mongo.stages.stage import Batches, Run, of_list
 from armillary.model.bson.bson_values import Document, encode

@@ -12,10 +12,10 @@ from armillary import limits
 from armillary.clock import Clock
 from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.collation import Collation, key_function, parse_collation
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import Matcher, compile_filter
-from armillary.languages.mongo.filters.text import TextIndex
+from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.model.bson.bson_values import Document, encode
 
 _KEPT_BYTES_MAX: Final = 2048

@@ -23,7 +23,7 @@ from armillary.languages.mongo.distinct import DistinctValues
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.matching import Matcher
 from armillary.languages.mongo.projection import compile_projection
-from armillary.languages.mongo.sorting import Sort, compile_sort
+from armillary.languages.mongo.sort_keys import Sort, compile_sort
 from armillary.model.bson.bson_values import Document, encode, order_key
 from armillary.model.keys import NO_KEY
 

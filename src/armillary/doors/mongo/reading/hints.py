@@ -13,10 +13,10 @@ from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.matching import Matcher
-from armillary.languages.mongo.filters.text import TextIndex, text_index_of
+from armillary.languages.mongo.filters.text_search import TextIndex, text_index_of
 from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.indexes.index_definitions import is_identical_key
-from armillary.languages.mongo.sorting import Sort, compile_sort
+from armillary.languages.mongo.sort_keys import Sort, compile_sort
 from armillary.model.bson.bson_values import Document, is_number
 
 # What definitions say about words, and the entries that say so: those of a record are replaced, never changed.

@@ -21,7 +21,7 @@ from armillary.doors.mongo.reading.targets import Target, target_of
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.matching import Matcher
 from armillary.languages.mongo.indexes.key_conditions import usable_condition
-from armillary.languages.mongo.sorting import Sort
+from armillary.languages.mongo.sort_keys import Sort
 from armillary.model.bson.bson_values import Document, decode
 from armillary.model.documents import BSON, bson_form
 from armillary.model.keys import NO_KEY

@@ -25,10 +25,10 @@ from armillary.doors.mongo.writing.duplicates import as_duplicate
 from armillary.doors.mongo.writing.judging import Judgement
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import Collation
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import Matcher
-from armillary.languages.mongo.sorting import Sort, compile_sort
+from armillary.languages.mongo.sort_keys import Sort, compile_sort
 from armillary.languages.mongo.updates.updates import Update, check_immutable, compile_update, is_replacement
 from armillary.languages.mongo.updates.upserts import id_first, upserted_document
 from armillary.model.bson.bson_values import MISSING, Document, decode, encode

@@ -14,7 +14,7 @@ from armillary.doors.mongo.writing import change_statements
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.projection import compile_projection
-from armillary.languages.mongo.sorting import compile_sort
+from armillary.languages.mongo.sort_keys import compile_sort
 from armillary.model.bson.bson_values import Document, decode, encode
 
 FIELDS: Final = frozenset(

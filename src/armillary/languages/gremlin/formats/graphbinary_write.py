@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from armillary.languages.gremlin.errors import not_serializable
-from armillary.languages.gremlin.formats import graphbinary as codes
+from armillary.languages.gremlin.formats import graphbinary_read as codes
 from armillary.languages.gremlin.syntax.tokens import Token
 from armillary.languages.gremlin.values.comparing import identity
 from armillary.languages.gremlin.values.dates import milliseconds

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from armillary.languages.gremlin.errors import not_serializable
-from armillary.languages.gremlin.formats.graphson import iso_duration, special_number
+from armillary.languages.gremlin.formats.graphson_read import iso_duration, special_number
 from armillary.languages.gremlin.syntax.tokens import Token
 from armillary.languages.gremlin.values.comparing import identity, text_of
 from armillary.languages.gremlin.values.dates import milliseconds

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.by import By, make_by
+from armillary.languages.gremlin.by_modulators import By, make_by
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     Batch,
@@ -19,8 +19,8 @@ from armillary.languages.gremlin.pipeline import (
     chunks,
     drain,
 )
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
 from armillary.languages.gremlin.syntax.tokens import Column, Pick, T
 from armillary.languages.gremlin.traversers import MISSING

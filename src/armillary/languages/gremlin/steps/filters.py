@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from armillary.languages.gremlin.errors import compilation, fail_step
-from armillary.languages.gremlin.graph_seam import ANYWHERE, Condition, Reference
+from armillary.languages.gremlin.graph_protocol import ANYWHERE, Condition, Reference
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep
-from armillary.languages.gremlin.registry import Arguments, Builder, builds, flattened
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.steps.moving import VertexStep
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds, flattened
+from armillary.languages.gremlin.steps.navigation import VertexStep
 from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
 from armillary.languages.gremlin.syntax.tokens import T
 from armillary.languages.gremlin.traversers import Traverser

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.by import IDENTITY, By, ByTraversal, OneBy, make_by
+from armillary.languages.gremlin.by_modulators import IDENTITY, By, ByTraversal, OneBy, make_by
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, after, chunks, drain
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.steps.reducing import CountStep
 from armillary.languages.gremlin.traversers import MISSING
 from armillary.languages.gremlin.values.comparing import map_key

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from armillary.languages.gremlin.by import ManyBys
+from armillary.languages.gremlin.by_modulators import ManyBys
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.syntax.tokens import CONSTANTS
 from armillary.languages.gremlin.traversers import MISSING
 from armillary.languages.gremlin.values.elements import Entry, Path, Subgraph, Tree, pairs

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from armillary.languages.gremlin.errors import execution
 from armillary.languages.gremlin.pipeline import Batch, Flow, PlainStep, Scope, Step, after
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.syntax.tokens import Operator
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import NO_SACK

@@ -1,14 +1,14 @@
 """Expressions of aggregation: families of operators, and the compiler that they are made known to here."""
 
 from armillary.languages.mongo.expressions import (
-    aggregates,
+    accumulator_operators,
     arithmetic,
     arrays,
     compiling,
     conditional,
     conversion,
     dates,
-    elementwise,
+    map_filter_reduce,
     objects,
     sets,
     strings,
@@ -17,13 +17,13 @@ from armillary.languages.mongo.expressions import (
 from armillary.languages.mongo.expressions.compiling import compile_expression, compile_over_documents
 
 for _family in (
-    aggregates,
+    accumulator_operators,
     arithmetic,
     arrays,
     conditional,
     conversion,
     dates,
-    elementwise,
+    map_filter_reduce,
     objects,
     sets,
     strings,

@@ -1,5 +1,6 @@
 """Accumulators: what groups, buckets, windows and arrays are made into. Each is a small object that is fed values and
-asked for its result; those that grow count what they hold. Their names and arguments are `aggregates.py`'s part.
+asked for its result; those that grow count what they hold. Their names and arguments are `accumulator_operators.py`'s
+part.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from armillary.languages.mongo.expressions.numbers import (
     is_nullish,
 )
 from armillary.languages.mongo.expressions.objects import merge_objects
-from armillary.languages.mongo.memory import Budget
-from armillary.languages.mongo.sorting import Descending
+from armillary.languages.mongo.memory_budget import Budget
+from armillary.languages.mongo.sort_keys import Descending
 from armillary.model.bson.bson_values import MISSING
 from armillary.model.sorting import sorted_values
 from armillary.work import spend

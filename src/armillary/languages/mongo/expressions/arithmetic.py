@@ -13,8 +13,8 @@ from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 
-from armillary.languages.mongo.context import RANDOM, Context, Expression
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
+from armillary.languages.mongo.expression_context import RANDOM, Context, Expression
 from armillary.languages.mongo.expressions.compiling import Function, Operator
 from armillary.languages.mongo.expressions.numbers import (
     CONTEXT,

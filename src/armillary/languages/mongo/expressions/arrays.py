@@ -10,8 +10,8 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from armillary import limits, work
-from armillary.languages.mongo.context import Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import Context, Expression, Scope
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
     Function,
@@ -25,8 +25,8 @@ from armillary.languages.mongo.expressions.compiling import (
 from armillary.languages.mongo.expressions.numbers import RANKS, as_int32, is_nullish
 from armillary.languages.mongo.expressions.strings import bound
 from armillary.languages.mongo.filters.value_types import whole_number
-from armillary.languages.mongo.memory import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
-from armillary.languages.mongo.sorting import element_key
+from armillary.languages.mongo.memory_budget import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
+from armillary.languages.mongo.sort_keys import element_key
 from armillary.model.bson.bson_values import MISSING, is_number, list_keys, shell_text, type_name
 from armillary.model.sorting import sorted_values
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from bson.dbref import DBRef
 
-from armillary.languages.mongo.context import CURRENT, Context, Expression, Scope
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
-from armillary.languages.mongo.memory import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
+from armillary.languages.mongo.expression_context import CURRENT, Context, Expression, Scope
+from armillary.languages.mongo.memory_budget import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
 from armillary.model.bson.bson_values import MISSING, Document, shell_text
 from armillary.work import make, spend
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from armillary.languages.mongo.context import ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import ROOT, Context, Expression, Scope
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
     Function,

@@ -19,9 +19,9 @@ from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
 
-from armillary.languages.mongo.context import Context, Expression, Scope
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, bad_value, refusal
-from armillary.languages.mongo.expressions.binaries import (
+from armillary.languages.mongo.expression_context import Context, Expression, Scope
+from armillary.languages.mongo.expressions.binary_formats import (
     binary_of_uuid,
     check_format,
     check_subtype,

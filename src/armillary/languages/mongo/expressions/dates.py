@@ -12,8 +12,8 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
-from armillary.languages.mongo.context import Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import Context, Expression, Scope
 from armillary.languages.mongo.expressions.calendar import (
     DAY_MS,
     HOUR_MS,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from armillary import work
-from armillary.languages.mongo.context import Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import Context, Expression, Scope
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
     Function,
@@ -16,7 +16,7 @@ from armillary.languages.mongo.expressions.compiling import (
     named_arguments,
 )
 from armillary.languages.mongo.expressions.numbers import is_nullish
-from armillary.languages.mongo.memory import DOCUMENT_BYTES, MEMBER_BYTES
+from armillary.languages.mongo.memory_budget import DOCUMENT_BYTES, MEMBER_BYTES
 from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_name
 
 

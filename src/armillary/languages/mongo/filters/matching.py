@@ -13,8 +13,8 @@ from typing import Any, Final
 from bson.dbref import DBRef
 from bson.regex import Regex
 
-from armillary.languages.mongo.context import RANDOM, Context
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, bad_value, refusal
+from armillary.languages.mongo.expression_context import RANDOM, Context
 from armillary.languages.mongo.expressions.compiling import compile_over_documents
 from armillary.languages.mongo.filters import comparisons, geo, value_types
 from armillary.languages.mongo.filters.predicates import (
@@ -30,7 +30,7 @@ from armillary.languages.mongo.filters.predicates import (
     of_value,
 )
 from armillary.languages.mongo.filters.regexes import regex_matcher
-from armillary.languages.mongo.filters.text import TextIndex, TextQuery
+from armillary.languages.mongo.filters.text_search import TextIndex, TextQuery
 from armillary.languages.mongo.validation.json_schema import compile_schema
 from armillary.model.bson.bson_values import MISSING, Document, is_number, regex_options
 from armillary.work import spend

@@ -12,10 +12,10 @@ from bson.regex import Regex
 
 from armillary import limits
 from armillary.languages.mongo.collation import parse_collation, whole_collation
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import TYPE_MISMATCH, refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import REFERENCE, compile_filter, is_operators
-from armillary.languages.mongo.filters.text import language_of
+from armillary.languages.mongo.filters.text_search import language_of
 from armillary.languages.mongo.filters.value_types import truth
 from armillary.model.bson.bson_values import (
     Document,

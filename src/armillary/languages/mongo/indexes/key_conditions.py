@@ -21,7 +21,7 @@ from bson.regex import Regex
 from armillary import limits
 from armillary.languages.mongo.filters.comparisons import is_nan
 from armillary.languages.mongo.filters.matching import is_operators
-from armillary.languages.mongo.filters.text import TextQuery
+from armillary.languages.mongo.filters.text_search import TextQuery
 from armillary.languages.mongo.filters.value_types import truth
 from armillary.languages.mongo.indexes.index_conditions import filter_condition, prefix_of
 from armillary.languages.mongo.indexes.special_indexes import place_condition, word_condition

@@ -11,7 +11,7 @@ from typing import Any, Final
 from armillary.languages.mongo import paths
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters import geo
-from armillary.languages.mongo.filters.text import TextQuery, text_index_of, words_in
+from armillary.languages.mongo.filters.text_search import TextQuery, text_index_of, words_in
 from armillary.model.bson.bson_values import MISSING, Document, shell_text
 from armillary.model.indexes.field_indexes import SpecialKeys
 from armillary.model.spatial.cells import WHOLE_TERM, earth_ranges, earth_terms

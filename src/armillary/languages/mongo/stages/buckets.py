@@ -11,12 +11,12 @@ from typing import Any, Final
 from bson.decimal128 import Decimal128
 
 from armillary import work
-from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.expressions.aggregates import Aggregate
+from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context, Expression
+from armillary.languages.mongo.expressions.accumulator_operators import Aggregate
 from armillary.languages.mongo.expressions.compiling import compile_expression
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double, as_int32
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.stages.grouping import COUNT, check_group_by, compile_outputs
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
 from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_name

@@ -9,14 +9,14 @@ from typing import Any, Final
 from bson.datetime_ms import DatetimeMS
 
 from armillary import limits, work
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression, value_at
 from armillary.languages.mongo.expressions.dates import unit_of
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double, is_nullish, sum_in_order
 from armillary.languages.mongo.filters.value_types import whole_number
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.shaping import setter
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of, each

@@ -10,13 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 from armillary import work
-from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context, Expression, Scope
+from armillary.languages.mongo.expressions.accumulator_operators import Aggregate, compile_aggregate
 from armillary.languages.mongo.expressions.accumulators import Accumulator
-from armillary.languages.mongo.expressions.aggregates import Aggregate, compile_aggregate
 from armillary.languages.mongo.expressions.compiling import Constant, compile_expression
-from armillary.languages.mongo.memory import Budget
-from armillary.languages.mongo.sorting import compile_sort_by
+from armillary.languages.mongo.memory_budget import Budget
+from armillary.languages.mongo.sort_keys import compile_sort_by
 from armillary.languages.mongo.stages.sorting import Sorting
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
 from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_class

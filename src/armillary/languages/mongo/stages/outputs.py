@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from armillary.languages.mongo.context import Context, Values
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
+from armillary.languages.mongo.expression_context import Context, Values
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression
 from armillary.languages.mongo.stages.stage import over
 from armillary.model.bson.bson_values import Document, type_name

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from armillary.errors import Failure, Kind
-from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.projection import compile_projection

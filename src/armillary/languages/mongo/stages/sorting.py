@@ -7,11 +7,11 @@ from operator import itemgetter
 from typing import Any
 
 from armillary import limits, work
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.filters.text import TextQuery
-from armillary.languages.mongo.memory import Budget
-from armillary.languages.mongo.sorting import Sort, compile_sort_by
+from armillary.languages.mongo.expression_context import Context
+from armillary.languages.mongo.filters.text_search import TextQuery
+from armillary.languages.mongo.memory_budget import Budget
+from armillary.languages.mongo.sort_keys import Sort, compile_sort_by
 from armillary.languages.mongo.stages.stage import Batch, Run, Step, Waiting, batches_of
 from armillary.model.bson.bson_values import Document
 from armillary.model.sorting import sorted_values

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions.compiling import Constant, check_path, compile_expression
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double
 from armillary.languages.mongo.filters import geo
 from armillary.languages.mongo.filters.matching import Matcher, compile_filter
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.stage import over
 from armillary.model.bson.bson_values import Document, shell_text, type_name

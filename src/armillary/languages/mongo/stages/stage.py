@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from armillary import limits, work
-from armillary.languages.mongo.context import Context, Expression
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.expression_context import Context, Expression
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.model.bson.bson_values import Document
 
 _DOCUMENT_UNITS = 20  # of handing on one document

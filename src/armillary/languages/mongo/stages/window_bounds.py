@@ -12,8 +12,8 @@ from typing import Any, Final
 from bson.datetime_ms import DatetimeMS
 
 from armillary import work
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions.calendar import UTC_ZONE, plus_units
 from armillary.languages.mongo.expressions.compiling import Constant, compile_expression
 from armillary.languages.mongo.expressions.dates import unit_of

@@ -14,9 +14,9 @@ from bson.datetime_ms import DatetimeMS
 from bson.int64 import Int64
 
 from armillary import work
-from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
-from armillary.languages.mongo.expressions.aggregates import compile_aggregate, is_aggregate
+from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context, Expression, Scope
+from armillary.languages.mongo.expressions.accumulator_operators import compile_aggregate, is_aggregate
 from armillary.languages.mongo.expressions.calendar import UNIT_MONTHS, UNIT_MS
 from armillary.languages.mongo.expressions.compiling import Constant, compile_expression, named_arguments
 from armillary.languages.mongo.expressions.numbers import (
@@ -32,7 +32,7 @@ from armillary.languages.mongo.expressions.numbers import (
     total,
 )
 from armillary.languages.mongo.filters.value_types import whole_number
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.stages.window_bounds import Window, read_window
 from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_name
 

@@ -7,12 +7,12 @@ from itertools import groupby
 from typing import Any, Final
 
 from armillary import work
-from armillary.languages.mongo.context import CURRENT, ROOT, Context, Expression
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
+from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context, Expression
 from armillary.languages.mongo.expressions.compiling import Constant, check_path, compile_expression, value_at
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.paths import with_value
-from armillary.languages.mongo.sorting import Sort, compile_sort_by
+from armillary.languages.mongo.sort_keys import Sort, compile_sort_by
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
 from armillary.languages.mongo.stages.window_functions import Compute, Order, Partition, compile_function
 from armillary.model.bson.bson_values import MISSING, Document

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, bad_value, refusal
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.model.bson.bson_values import Document
 

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 from bson.dbref import DBRef
 
 from armillary.errors import Failure
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import (
     CONFLICTING_UPDATES,
     FAILED_TO_PARSE,
@@ -23,10 +22,11 @@ from armillary.languages.mongo.errors import (
     bad_value,
     refusal,
 )
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.paths import Parts, fields_of, index_of, split
 from armillary.languages.mongo.pipeline import compile_transform
 from armillary.languages.mongo.updates.array_filters import ArrayFilters, parse_array_filters
-from armillary.languages.mongo.updates.modifiers import KEPT, MODIFIERS, Modifier, Place, Reaching
+from armillary.languages.mongo.updates.update_operators import KEPT, MODIFIERS, Modifier, Place, Reaching
 from armillary.model.bson.bson_values import MISSING, Document, equal, is_identical, shell_text, type_name
 from armillary.work import spend
 

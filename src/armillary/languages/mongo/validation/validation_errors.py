@@ -9,8 +9,8 @@ from typing import Any, Final
 from bson.regex import Regex
 
 from armillary.errors import Failure
-from armillary.languages.mongo.context import Context
 from armillary.languages.mongo.errors import code_name
+from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter, is_operators
 from armillary.languages.mongo.paths import predicate
 from armillary.languages.mongo.validation.schema_errors import schema_details

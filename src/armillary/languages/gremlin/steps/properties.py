@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from armillary.languages.gremlin.by import Bys, make_by
+from armillary.languages.gremlin.by_modulators import Bys, make_by
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.syntax.tokens import CONSTANTS, Direction, T
 from armillary.languages.gremlin.traversers import MISSING
 from armillary.languages.gremlin.values.comparing import kind_of, shown

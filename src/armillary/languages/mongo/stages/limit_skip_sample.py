@@ -9,12 +9,12 @@ from typing import Any
 from bson.int64 import Int64
 
 from armillary import work
-from armillary.languages.mongo.context import RANDOM, Context
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import RANDOM, Context
 from armillary.languages.mongo.expressions.compiling import check_path
 from armillary.languages.mongo.expressions.numbers import INT, integer
 from armillary.languages.mongo.filters.value_types import whole_number
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.shaping import redact as redact_document
 from armillary.languages.mongo.stages.stage import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armillary.languages.gremlin.by import Bys, make_by
+from armillary.languages.gremlin.by_modulators import Bys, make_by
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     WHOLE_PATH,
@@ -16,8 +16,8 @@ from armillary.languages.gremlin.pipeline import (
     WaitingStep,
     after,
 )
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.traversers import MISSING, Traverser
 from armillary.languages.gremlin.values.comparing import identity
 from armillary.languages.gremlin.values.elements import Path, Tree

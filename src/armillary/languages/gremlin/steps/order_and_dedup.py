@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from operator import itemgetter
 from typing import Any
 
-from armillary.languages.gremlin.by import IDENTITY, By, ManyBys, make_by
+from armillary.languages.gremlin.by_modulators import IDENTITY, By, ManyBys, make_by
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
     Batch,
@@ -16,9 +16,9 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     WaitingStep,
 )
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.steps.selecting import scope_value
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.steps.select_and_where import scope_value
 from armillary.languages.gremlin.syntax.tokens import Order
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser

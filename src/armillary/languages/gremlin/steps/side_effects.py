@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.languages.gremlin.by import IDENTITY, By, OneBy
+from armillary.languages.gremlin.by_modulators import IDENTITY, By, OneBy
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     Batch,
@@ -16,8 +16,8 @@ from armillary.languages.gremlin.pipeline import (
     WaitingStep,
     after,
 )
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.steps.grouping import as_value, side_effect
 from armillary.languages.gremlin.syntax.tokens import Barrier, Operator
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken

@@ -16,12 +16,12 @@ from bson.decimal128 import Decimal128, create_decimal128_context
 from bson.int64 import Int64
 from bson.regex import Regex
 
-from armillary.languages.mongo.context import CLUSTER_TIME, NOW, Context
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, bad_value, refusal
+from armillary.languages.mongo.expression_context import CLUSTER_TIME, NOW, Context
 from armillary.languages.mongo.filters.comparisons import equals
 from armillary.languages.mongo.filters.matching import compile_filter, compile_test, is_operators
 from armillary.languages.mongo.filters.value_types import whole_number
-from armillary.languages.mongo.sorting import compile_sort_by, element_key
+from armillary.languages.mongo.sort_keys import compile_sort_by, element_key
 from armillary.model.bson.bson_values import (
     INT64_MAX,
     INT64_MIN,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.graph_seam import Reference
+from armillary.languages.gremlin.graph_protocol import Reference
 from armillary.languages.gremlin.pipeline import Pipeline, Step
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Scope, Token

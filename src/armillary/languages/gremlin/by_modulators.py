@@ -10,8 +10,8 @@ from typing import Any
 
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, Step
-from armillary.languages.gremlin.registry import Arguments, Builder
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Column, Order, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser

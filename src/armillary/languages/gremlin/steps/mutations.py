@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.graph_seam import (
+from armillary.languages.gremlin.graph_protocol import (
     AddEdge,
     AddVertex,
     DropEdge,
@@ -20,10 +20,10 @@ from armillary.languages.gremlin.graph_seam import (
     Write,
 )
 from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Pipeline, Scope, Step, WaitingStep
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.steps.moving import VOID
-from armillary.languages.gremlin.steps.selecting import scope_value
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.steps.navigation import VOID
+from armillary.languages.gremlin.steps.select_and_where import scope_value
 from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Traversal
 from armillary.languages.gremlin.syntax.tokens import Cardinality, T
 from armillary.languages.gremlin.traversers import MISSING, Traverser

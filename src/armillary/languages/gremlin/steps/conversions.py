@@ -11,8 +11,8 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.lexer import integer
 from armillary.languages.gremlin.syntax.tokens import DT, GType

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 from bson.regex import Regex
 
 from armillary import limits, work
-from armillary.languages.mongo.context import Context, Expression
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, TYPE_MISMATCH, refusal
+from armillary.languages.mongo.expression_context import Context, Expression
 from armillary.languages.mongo.expressions.compiling import (
     check_path,
     check_variable_name,
@@ -23,7 +23,7 @@ from armillary.languages.mongo.expressions.compiling import (
 from armillary.languages.mongo.expressions.numbers import RANKS
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.filters.value_types import whole_number
-from armillary.languages.mongo.memory import Budget
+from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.paths import index_of, predicate, values_at, with_value
 from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, collected, of_list, over
 from armillary.model.bson.bson_values import MISSING, Document, order_key, shell_text, type_name

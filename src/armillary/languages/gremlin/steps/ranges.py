@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from armillary.languages.gremlin.by import IDENTITY, OneBy
+from armillary.languages.gremlin.by_modulators import IDENTITY, OneBy
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.pipeline import (
     Batch,
@@ -16,8 +16,8 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     after,
 )
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING
 from armillary.languages.gremlin.values.comparing import map_key

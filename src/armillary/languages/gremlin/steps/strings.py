@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from armillary import limits
-from armillary.languages.gremlin.by import ManyBys, property_value
+from armillary.languages.gremlin.by_modulators import ManyBys, property_value
 from armillary.languages.gremlin.errors import compilation, execution, too_much
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
@@ -18,9 +18,9 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     WaitingStep,
 )
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.steps.selecting import scope_value
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.steps.select_and_where import scope_value
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
 from armillary.languages.gremlin.traversers import MISSING, Traverser

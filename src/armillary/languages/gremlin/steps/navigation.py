@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.graph_seam import Condition, Reference, Wanted
+from armillary.languages.gremlin.graph_protocol import Condition, Reference, Wanted
 from armillary.languages.gremlin.pipeline import (
     WHOLE_PATH,
     Batch,
@@ -18,8 +18,8 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     WaitingStep,
 )
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run, vertex_key
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Direction
 from armillary.languages.gremlin.traversers import Traverser

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from armillary import work
-from armillary.languages.mongo.context import ROOT, Context, Expression, Scope
 from armillary.languages.mongo.errors import TYPE_MISMATCH, bad_value, refusal
+from armillary.languages.mongo.expression_context import ROOT, Context, Expression, Scope
 from armillary.languages.mongo.expressions.accumulators import (
     Accumulator,
     AddToSet,
@@ -39,8 +39,8 @@ from armillary.languages.mongo.expressions.compiling import (
     named_arguments,
 )
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double
-from armillary.languages.mongo.memory import Budget
-from armillary.languages.mongo.sorting import compile_sort_by
+from armillary.languages.mongo.memory_budget import Budget
+from armillary.languages.mongo.sort_keys import compile_sort_by
 from armillary.model.bson.bson_values import shell_text
 
 Begin = Callable[[Scope, Budget], Accumulator]

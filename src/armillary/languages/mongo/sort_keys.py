@@ -13,7 +13,7 @@ from typing import Any, Final
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation, key_function
 from armillary.languages.mongo.errors import bad_value, refusal
-from armillary.languages.mongo.filters.text import TextQuery
+from armillary.languages.mongo.filters.text_search import TextQuery
 from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.paths import split
 from armillary.model.bson.bson_values import (

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from armillary import limits, work
-from armillary.languages.mongo.context import Context, Expression, Scope
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import Context, Expression, Scope
 from armillary.languages.mongo.expressions.arrays import LONG, NUMBER_BYTES, concat_arrays
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
@@ -23,7 +23,7 @@ from armillary.languages.mongo.expressions.compiling import (
 from armillary.languages.mongo.expressions.numbers import as_int32, is_nullish
 from armillary.languages.mongo.expressions.strings import check_length, concat
 from armillary.languages.mongo.filters.value_types import truth
-from armillary.languages.mongo.memory import LIST_BYTES, check_growth, settle
+from armillary.languages.mongo.memory_budget import LIST_BYTES, check_growth, settle
 from armillary.model.bson.bson_values import INT64_MAX, MISSING, shell_text, type_name
 
 _WORTH_CHECKING_BYTES: Final = 64 * limits.KB

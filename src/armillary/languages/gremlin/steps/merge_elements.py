@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.graph_seam import (
+from armillary.languages.gremlin.graph_protocol import (
     AddEdge,
     AddVertex,
     Condition,
@@ -16,11 +16,10 @@ from armillary.languages.gremlin.graph_seam import (
     Wanted,
 )
 from armillary.languages.gremlin.pipeline import Batch, Pipeline, Scope, Step, WaitingStep
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.steps.filters import meets
-from armillary.languages.gremlin.steps.moving import VOID
-from armillary.languages.gremlin.steps.writing import (
+from armillary.languages.gremlin.steps.mutations import (
     Resolved,
     new_edge,
     new_vertex,
@@ -28,6 +27,7 @@ from armillary.languages.gremlin.steps.writing import (
     set_property,
     stored_vertex,
 )
+from armillary.languages.gremlin.steps.navigation import VOID
 from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Traversal
 from armillary.languages.gremlin.syntax.tokens import Cardinality, Direction, Merge, T
 from armillary.languages.gremlin.traversers import Traverser

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.errors import malformed
-from armillary.languages.gremlin.formats.allowance import COMPOUND, ENTRY, PLACE, SCALAR, Allowance
+from armillary.languages.gremlin.formats.message_limits import COMPOUND, ENTRY, PLACE, SCALAR, Allowance
 from armillary.languages.gremlin.syntax import bytecode
 from armillary.languages.gremlin.values.comparing import map_key, unique
 from armillary.languages.gremlin.values.dates import from_milliseconds

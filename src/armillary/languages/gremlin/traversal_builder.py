@@ -9,46 +9,35 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from armillary.languages.gremlin.errors import compilation, unsupported
-from armillary.languages.gremlin.graph_seam import Reference
+from armillary.languages.gremlin.graph_protocol import Reference
 from armillary.languages.gremlin.pipeline import Pipeline, Step
-from armillary.languages.gremlin.registry import FACTORIES, Arguments
-from armillary.languages.gremlin.steps import (  # noqa: F401 -- they register their builders
+from armillary.languages.gremlin.step_registry import FACTORIES, Arguments
+from armillary.languages.gremlin.steps import (  # noqa: F401 -- importing a module registers its builders
     branching,
-    calculating,
-    collecting,
-    converting,
+    conversions,
     filters,
     grouping,
     lists,
     mapping,
-    matching,
-    merging,
-    moving,
-    ordering,
-    pathing,
-    reading,
+    match,
+    math_step,
+    merge_elements,
+    mutations,
+    navigation,
+    order_and_dedup,
+    paths,
+    properties,
+    ranges,
     reducing,
-    repeating,
-    selecting,
-    shortest,
-    slicing,
-    texts,
-    writing,
+    repeat,
+    select_and_where,
+    shortest_path,
+    side_effects,
+    strings,
 )
 from armillary.languages.gremlin.steps.filters import HasStep, TraversalFilter
 from armillary.languages.gremlin.steps.mapping import IdentityStep
-from armillary.languages.gremlin.steps.moving import (
-    EndStep,
-    GraphStep,
-    InjectStep,
-    OtherEndStep,
-    VertexStep,
-    references_of,
-    to_vertices,
-)
-from armillary.languages.gremlin.steps.reading import ValuesStep
-from armillary.languages.gremlin.steps.repeating import RepeatStep, check_closed, fill
-from armillary.languages.gremlin.steps.writing import (
+from armillary.languages.gremlin.steps.mutations import (
     AddEdgeStep,
     AddVertexStep,
     Assignment,
@@ -57,6 +46,17 @@ from armillary.languages.gremlin.steps.writing import (
     WritingStep,
     make_assignments,
 )
+from armillary.languages.gremlin.steps.navigation import (
+    EndStep,
+    GraphStep,
+    InjectStep,
+    OtherEndStep,
+    VertexStep,
+    references_of,
+    to_vertices,
+)
+from armillary.languages.gremlin.steps.properties import ValuesStep
+from armillary.languages.gremlin.steps.repeat import RepeatStep, check_closed, fill
 from armillary.languages.gremlin.strategies import Settings
 from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
 from armillary.languages.gremlin.syntax.names import STEPS
@@ -209,7 +209,7 @@ class TraversalBuilder:
         return step
 
     def _verify(self, step: Step) -> None:
-        writes = isinstance(step, WritingStep | DropStep | merging.MergeStep)
+        writes = isinstance(step, WritingStep | DropStep | merge_elements.MergeStep)
         if writes and self.settings.is_read_only:
             raise compilation("The provided traversal has a mutating step and thus is not read only.")
         if isinstance(step, VertexStep) and self.settings.verifies_edge_labels and not step.edge_labels:
@@ -221,7 +221,7 @@ class TraversalBuilder:
             if partition[1] is None:
                 raise compilation("PartitionStrategy without a writePartition cannot write.")
             step.assignments.append(Assignment(None, partition[0], partition[1], []))
-        if partition is not None and isinstance(step, merging.MergeStep):
+        if partition is not None and isinstance(step, merge_elements.MergeStep):
             step.extra = {partition[0]: partition[1]}
 
 

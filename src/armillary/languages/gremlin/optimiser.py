@@ -4,13 +4,13 @@ on are not looked at, and steps before a limit() hurry instead of filling batche
 
 from __future__ import annotations
 
-from armillary.languages.gremlin.graph_seam import Condition, Reference
+from armillary.languages.gremlin.graph_protocol import Condition, Reference
 from armillary.languages.gremlin.pipeline import WHOLE_PATH, Pipeline, Step
 from armillary.languages.gremlin.steps.filters import ConnectiveFilter, HasStep, IdPredicate, TraversalFilter
 from armillary.languages.gremlin.steps.mapping import IdentityStep
-from armillary.languages.gremlin.steps.moving import EndStep, GraphStep, OtherEndStep, VertexStep
-from armillary.languages.gremlin.steps.repeating import RepeatStep
-from armillary.languages.gremlin.steps.slicing import RangeStep
+from armillary.languages.gremlin.steps.navigation import EndStep, GraphStep, OtherEndStep, VertexStep
+from armillary.languages.gremlin.steps.ranges import RangeStep
+from armillary.languages.gremlin.steps.repeat import RepeatStep
 from armillary.languages.gremlin.syntax.tokens import Direction, T
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.errors import Failure
-from armillary.languages.gremlin.by import ManyBys, column_value
+from armillary.languages.gremlin.by_modulators import ManyBys, column_value
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
@@ -17,8 +17,8 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     WaitingStep,
 )
-from armillary.languages.gremlin.registry import Arguments, Builder, builds
 from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
 from armillary.languages.gremlin.steps.filters import ConnectiveFilter, IsStep, TraversalFilter
 from armillary.languages.gremlin.steps.grouping import as_value, side_effect
 from armillary.languages.gremlin.steps.mapping import IdentityStep

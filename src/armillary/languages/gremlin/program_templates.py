@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from armillary.errors import Failure
-from armillary.languages.gremlin.build import TraversalBuilder
 from armillary.languages.gremlin.program import Program
-from armillary.languages.gremlin.steps.moving import GraphStep
+from armillary.languages.gremlin.steps.navigation import GraphStep
 from armillary.languages.gremlin.strategies import Settings
 from armillary.languages.gremlin.syntax.grammar import Statement, parse
 from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.traversal_builder import TraversalBuilder
 from armillary.languages.gremlin.values.elements import Long, Uuid
 
 _STARTS: Final = ("V", "E")
