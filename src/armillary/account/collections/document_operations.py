@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from armillary.account.collections.write_pipeline import Ahead, RecordOf, portion
 from armillary.account.container import Container
@@ -22,10 +22,39 @@ from armillary.model.bson.bson_values import Document
 from armillary.model.keys import Key
 from armillary.partition.budget import Ask
 from armillary.partition.history.answered_writes import Record, Repeated
-from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb, bson_draft
+from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb, bson_draft
 
 Change = Callable[[Document], Document | None]
 Match = Callable[[Document], bool]
+
+DocumentWrite: TypeAlias = Operation  # made by `inserting`, `replacing`, `changing` and `deleting`
+WriteOutcome: TypeAlias = Outcome
+RetryRecord: TypeAlias = Record  # makes a write retryable: stored with it, and found when it is sent again
+
+
+def retry_record(
+    session_id: bytes,
+    number: int,
+    statements: tuple[int, ...],
+    answers: Callable[[Sequence[WriteOutcome]], list[bytes]],
+) -> RetryRecord:
+    """The record of a retryable write. `answers` gives what is to be answered if a statement is sent again."""
+    return Record(session_id, number, statements, answers)
+
+
+def was_repeated(done: WriteOutcome | Answer) -> bool:
+    """Whether a retryable write had been done before: its payload is then the answer that was recorded."""
+    return done.result is Result.REPEATED
+
+
+def has_deleted(done: WriteOutcome | Answer) -> bool:
+    return done.result is Result.DELETED
+
+
+def document_of(operation: DocumentWrite) -> Document:
+    """The document that an insert or a replacement stores."""
+    assert operation.draft is not None
+    return operation.draft.document
 
 
 # One document.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from armillary import limits
 from armillary.account.account import Account
@@ -24,6 +24,9 @@ from armillary.partition.partition import Partition
 from armillary.storage.engine import View
 
 HISTORY_LOST = 286
+INSERT, UPDATE, REPLACE = document_events.INSERT, document_events.UPDATE, document_events.REPLACE
+
+DocumentEvent: TypeAlias = Event  # one change of one document
 
 
 class Stretch(NamedTuple):

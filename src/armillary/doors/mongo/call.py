@@ -21,7 +21,6 @@ from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document, type_name
 from armillary.model.keys import Key
-from armillary.query.access.access_path import Counters
 
 if TYPE_CHECKING:
     from armillary.doors.mongo.door import MongoDoor
@@ -144,13 +143,13 @@ class Call:
     def spend(self, charge_ru: float) -> None:
         self.charge_ru += charge_ru
 
-    def examine(self, counters: Counters, charge_ru: float, *, is_keyed: bool) -> None:
-        """Count what was looked at for a page of documents. `is_keyed`: through an index."""
+    def examine(self, documents: int, charge_ru: float, *, is_keyed: bool) -> None:
+        """Count the documents that were read for a page, and its charge. `is_keyed`: through an index."""
         self.slices = 0
         self.charge_ru += charge_ru
-        self.documents_examined += counters.items_loaded
+        self.documents_examined += documents
         if is_keyed:
-            self.keys_examined += counters.items_loaded
+            self.keys_examined += documents
 
 
 def read_only(call: Call) -> Failure:

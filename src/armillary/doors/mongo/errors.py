@@ -16,7 +16,6 @@ from typing import Final
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import code_name
 from armillary.model.bson.bson_values import Document
-from armillary.partition.writing.write_refusals import TRANSACTION_TOO_LARGE
 
 CODES: Final[dict[Kind, int]] = {
     Kind.BAD_REQUEST: 2,
@@ -57,6 +56,7 @@ RETRYABLE: Final = frozenset((6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602,
 STATE_CHANGES: Final = frozenset((91, 189, 10107, 10058, 11600, 11602, 13435, 13436))
 # A change stream that fails with one of these can be gone on with.
 RESUMABLE: Final = RETRYABLE | {63, 133, 150, 234, 13388}
+_TRANSACTION_TOO_LARGE: Final = 257
 _TRANSIENT: Final = frozenset((24, 112, 246, 251, 267))
 _THROTTLED: Final = (
     "Error=16500, RetryAfterMs={}, Details='Response status code does not indicate success: TooManyRequests (429); "
@@ -69,7 +69,7 @@ def ends_command(failure: Failure) -> bool:
     """Whether a statement that fails so ends its whole command: the client is to send it again, or has gone, or its
     transaction cannot go on."""
     code = code_of(failure)
-    return failure.kind in (Kind.DROPPED, Kind.TIMED_OUT) or code in RETRYABLE or code == TRANSACTION_TOO_LARGE
+    return failure.kind in (Kind.DROPPED, Kind.TIMED_OUT) or code in RETRYABLE or code == _TRANSACTION_TOO_LARGE
 
 
 def code_of(failure: Failure) -> int:

@@ -18,7 +18,7 @@ from bson.timestamp import Timestamp
 
 from armillary import limits
 from armillary.account.collections import document_operations, event_feed
-from armillary.account.collections.event_feed import Position, Told
+from armillary.account.collections.event_feed import DocumentEvent, Position, Told
 from armillary.account.container import FORMER_RID, Container
 from armillary.account.migration.target import MARK
 from armillary.doors.mongo import namespaces
@@ -30,8 +30,6 @@ from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.pipeline import Pipeline
 from armillary.languages.mongo.stages.stage import Run, of_list
 from armillary.model.bson.bson_values import Document, decode, encode, is_identical
-from armillary.partition.history import document_events
-from armillary.partition.history.document_events import Event
 
 if TYPE_CHECKING:
     from armillary.doors.mongo.door import MongoDoor
@@ -287,9 +285,9 @@ class ChangeStream:
             "clusterTime": _cluster_time(event),
             "wallTime": DatetimeMS(event.wall_ms),
         }
-        if event.kind in (document_events.INSERT, document_events.REPLACE):
+        if event.kind in (event_feed.INSERT, event_feed.REPLACE):
             document["fullDocument"] = event.document
-        elif event.kind == document_events.UPDATE and self._lookup != "default":
+        elif event.kind == event_feed.UPDATE and self._lookup != "default":
             document["fullDocument"] = await self._looked_up(call, container, event)
         name = self._names.get(container.record.rid.hex(), container.name)
         document["ns"] = {"db": container.database.name, "coll": name}
@@ -300,13 +298,13 @@ class ChangeStream:
             document["updateDescription"] = event.update
             if not self._is_expanded:
                 event.update.pop("disambiguatedPaths", None)
-        if self._image != "off" and event.kind != document_events.INSERT:
+        if self._image != "off" and event.kind != event_feed.INSERT:
             if event.before is None and self._image == "required":
                 raise _no_image("pre-image")
             document["fullDocumentBeforeChange"] = event.before
         return document
 
-    async def _looked_up(self, call: Call, container: Container, event: Event) -> Document | None:
+    async def _looked_up(self, call: Call, container: Container, event: DocumentEvent) -> Document | None:
         if self._lookup != "updateLookup":
             if event.document is None and self._lookup == "required":
                 raise _no_image("post-image")
@@ -410,7 +408,7 @@ def _unpacked(token: Document) -> dict[str, Any]:
     return kept
 
 
-def _cluster_time(event: Event) -> Timestamp:
+def _cluster_time(event: DocumentEvent) -> Timestamp:
     step = int.from_bytes(event.place[8:10], "big")
     return Timestamp(event.wall_ms // 1000, ((event.lsn << 4) + step) & 0x7FFFFFFF)
 

@@ -5,11 +5,11 @@ are stored or in the order asked for. Charges are the command's.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from armillary import limits, work
-from armillary.account.collections import document_operations, tailing
+from armillary.account.collections import document_operations, document_queries, tailing
+from armillary.account.collections.document_queries import EVERY_DOCUMENT, DocumentSelection, IndexCondition
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions
@@ -26,10 +26,6 @@ from armillary.model.bson.bson_values import Document, decode
 from armillary.model.documents import BSON, bson_form
 from armillary.model.keys import NO_KEY
 from armillary.model.sorting import sorted_values
-from armillary.query.access.access_path import Counters
-from armillary.query.access.field_order import field_of_stretch, field_ordering
-from armillary.query.conditions import ALL, Condition, both, through
-from armillary.query.selection import Selection, Stage
 
 _PAGE_ITEMS = 1000
 _ROW_BYTES = 200  # of a document's place in a sort, beside its bytes
@@ -58,7 +54,7 @@ class Wanted(NamedTuple):
     given: Document
     matcher: Matcher
     target: Target
-    condition: Condition = ALL
+    condition: IndexCondition = EVERY_DOCUMENT
     most: int | None = None  # no more than so many will be taken
     page_items: int = _PAGE_ITEMS  # to be read at a time
     names: frozenset[str] | None = None  # of the fields that somebody looks at; None: all
@@ -69,7 +65,7 @@ def wanted(
 ) -> Wanted:
     target = target_of(container, given, has_collation=has_collation)
     if target.is_point:
-        return Wanted(given, matcher, target, ALL, most)
+        return Wanted(given, matcher, target, EVERY_DOCUMENT, most)
     named = container.schema.rules.indexing.named_fields
     condition = usable_condition(
         given,
@@ -79,7 +75,7 @@ def wanted(
         text=matcher.text,
     )
     if matcher.hint is not None:
-        condition = both([condition, through(matcher.hint)])
+        condition = document_queries.with_hint(condition, matcher.hint)
     return Wanted(given, matcher, target, condition, most)
 
 
@@ -89,7 +85,7 @@ async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterat
     container = await call.scoped(container, target.key)
     if target.is_point:
         found = await document_operations.find(container, target.key or NO_KEY, target.id_value)
-        call.examine(Counters(items_loaded=int(found.document is not None)), found.charge_ru, is_keyed=True)
+        call.examine(int(found.document is not None), found.charge_ru, is_keyed=True)
         if found.document is not None:
             row = Found(found.document)
             if target.is_whole or await short_commands.apart(lambda: matches(row.document), len(found.document), call):
@@ -124,7 +120,7 @@ async def _scan(
             return True
         return False
 
-    selection = Selection(wanted.condition, (Stage(predicate=keeps, is_sure=True),))
+    selection = document_queries.selection(wanted.condition, keeps)
     form = BSON if wanted.names is None else bson_form(wanted.names)
     continuation: str | None = None
     left = wanted.most
@@ -135,7 +131,7 @@ async def _scan(
             key=wanted.target.key or None, page_items=page_items, continuation=continuation, form=form
         )
         page = await item_pages.select(call.account, container, selection, _TEXT, options)
-        call.examine(page.counters, page.charge_ru, is_keyed=not page.counters.is_full_scan)
+        call.examine(page.counters.items_loaded, page.charge_ru, is_keyed=not page.counters.is_full_scan)
         yield page.rows, seen
         seen.clear()
         if left is not None:
@@ -166,18 +162,17 @@ async def ordered(
 async def some(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
     """In any order, no more than are wanted. Of a stretch of an index only so much is read, in the index's order;
     capped collections have an order of their own."""
-    is_open = wanted.most is not None and not wanted.target.key and container.schema.cap is None
-    field = field_of_stretch(wanted.condition) if is_open else None
-    if field is not None:
-        stage = Stage(predicate=wanted.matcher.matches, is_sure=True)
-        order = field_ordering(((field, False),))
-        selection = Selection(wanted.condition, (stage,), order, take=wanted.most, is_order_free=True)
+    selection = None
+    if wanted.most is not None and not wanted.target.key and container.schema.cap is None:
+        selection = document_queries.index_range_selection(wanted.condition, wanted.matcher.matches, wanted.most)
+    if selection is not None:
         scoped = await call.scoped(container, wanted.target.key)
         if await has_order(scoped, selection):
             left = wanted.most or 0
             for each in list(scoped.map.ranges):  # one after the other: nobody pays for those that are not needed
                 options = FeedOptions(epk_range=(each.low, each.high), form=BSON)
-                async for found in _walked(call, scoped, replace(selection, take=left), options, wanted.page_items):
+                rest = document_queries.taking(selection, left)
+                async for found in _walked(call, scoped, rest, options, wanted.page_items):
                     left -= len(found)
                     yield found
                 if left == 0:
@@ -188,23 +183,22 @@ async def some(call: Call, container: Container, wanted: Wanted) -> AsyncIterato
 
 
 async def _walked(
-    call: Call, container: Container, selection: Selection, options: FeedOptions, page_items: int
+    call: Call, container: Container, selection: DocumentSelection, options: FeedOptions, page_items: int
 ) -> AsyncIterator[list[Found]]:
     walk = SortedReading(call.account, container, selection, options)
     while not walk.is_done:
         call.check_time()
         page = await walk.page(min(selection.take or page_items, page_items))
-        call.examine(page.counters, page.charge_ru, is_keyed=True)
+        call.examine(page.counters.items_loaded, page.charge_ru, is_keyed=True)
         yield [Found(row) for row in page.rows]
 
 
-def sorted_selection(wanted: Wanted, sort: Sort, most: int | None) -> Selection | None:
+def sorted_selection(wanted: Wanted, sort: Sort, most: int | None) -> DocumentSelection | None:
     """What an index is asked for that has an order; None: no index can have this one."""
     if not sort.is_plain or wanted.target.is_point:
         return None
-    ordering = field_ordering(tuple([(each.path, each.is_descending) for each in sort.fields]))
-    stage = Stage(predicate=wanted.matcher.matches, is_sure=True)
-    return Selection(wanted.condition, (stage,), ordering, take=most)
+    fields = [(each.path, each.is_descending) for each in sort.fields]
+    return document_queries.sorted_selection(wanted.condition, wanted.matcher.matches, fields, most)
 
 
 class Held:
@@ -263,7 +257,7 @@ async def newest_first(call: Call, container: Container, wanted: Wanted) -> Asyn
     while True:
         call.check_time()
         page = await tailing.read_before(container, number)
-        call.examine(Counters(items_loaded=len(page.documents)), page.charge_ru, is_keyed=False)
+        call.examine(len(page.documents), page.charge_ru, is_keyed=False)
         if page.is_end:
             return
         number = page.number

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from armillary.account import containers
-from armillary.account.collections import transactions
+from armillary.account.collections import document_operations, transactions
+from armillary.account.collections.document_operations import WriteOutcome
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
@@ -18,8 +19,6 @@ from armillary.doors.mongo.errors import code_of
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.keys import NO_KEY, Key
-from armillary.partition.history.answered_writes import Record
-from armillary.partition.operations import Outcome
 
 if TYPE_CHECKING:
     from armillary.doors.mongo.commands.command_table import Command
@@ -78,7 +77,7 @@ class Transaction:
         if self._inner is not None:
             raise refusal(263, "Cannot create new indexes on a collection that the transaction has used before.")
 
-    def check(self, outcomes: Iterable[Outcome | Failure]) -> None:
+    def check(self, outcomes: Iterable[WriteOutcome | Failure]) -> None:
         """A conflict ends the command, not only a statement of it: the client is to begin again."""
         for each in outcomes:
             if isinstance(each, Failure) and (code_of(each) in _TRANSIENT or code_of(each) == transactions.ELSEWHERE):
@@ -90,7 +89,9 @@ class Transaction:
         try:
             await self._show(call)
             if self._inner is not None:
-                await self._inner.commit(Record(session_id, self.number, (0,), lambda _outcomes: [b"committed"]))
+                await self._inner.commit(
+                    document_operations.retry_record(session_id, self.number, (0,), lambda _outcomes: [b"committed"])
+                )
         except Failure:
             self.state = "aborted"
             if self._inner is not None:
@@ -262,12 +263,8 @@ def _addressed(call: Call) -> tuple[Session, int]:
 
 
 def _was_committed(call: Call, session_id: bytes, number: int) -> bool:
-    """Before a restart, perhaps: storage knows."""
-    return any(
-        partition.records.find(session_id, number)
-        for container in call.account.containers
-        for partition in container.partitions.values()
-    )
+    """Whether the commit is recorded in storage: it may have been before a restart."""
+    return any(document_operations.recorded(container, session_id, number) for container in call.account.containers)
 
 
 def unknown(number: int, last: int) -> Failure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from armillary.account.collections import document_operations
+from armillary.account.collections.document_operations import RetryRecord
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
@@ -22,7 +23,6 @@ from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.model.bson.bson_values import Document, encode
-from armillary.partition.history.answered_writes import Record
 
 FIELDS: Final = frozenset("bulkWrite ops nsInfo ordered errorsOnly let bypassDocumentValidation cursor".split())
 _KINDS: Final = {
@@ -85,7 +85,7 @@ class _Run:
         self._variables = change_statements.Variables(call)
         self.counts = dict.fromkeys(("nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"), 0)
 
-    def _record(self, index: int) -> Record | None:
+    def _record(self, index: int) -> RetryRecord | None:
         numbering = self._call.numbering
         if numbering is None:
             return None

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from armillary import limits, work
 from armillary.account.collections import document_operations
+from armillary.account.collections.document_operations import DocumentWrite, WriteOutcome
 from armillary.account.container import Container
 from armillary.account.visits.read_visits import Answer
 from armillary.doors.mongo import namespaces
@@ -33,7 +34,6 @@ from armillary.languages.mongo.updates.updates import Update, check_immutable, c
 from armillary.languages.mongo.updates.upserts import id_first, upserted_document
 from armillary.model.bson.bson_values import MISSING, Document, decode, encode
 from armillary.model.keys import NO_KEY, Key
-from armillary.partition.operations import Operation, Outcome, Result
 
 _UPSERT_TRIES: Final = 10  # somebody else inserts the same document and deletes it again, over and over
 _PORTION: Final = 1000  # operations made at a time
@@ -200,14 +200,14 @@ async def _update_found(call: Call, container: Container, order: Order) -> Done:
             call.spend(failure.charge_ru)
             continue
         call.spend(answer.charge_ru)
-        if answer.result is Result.REPEATED:
+        if document_operations.was_repeated(answer):
             return _repeated(order, answer)
         if done.matched:
             return done
     return Done()
 
 
-async def _write(call: Call, container: Container, operation: Operation, order: Order, done: Done) -> Answer:
+async def _write(call: Call, container: Container, operation: DocumentWrite, order: Order, done: Done) -> Answer:
     """One operation, once if it is numbered, inside the transaction if there is one."""
     record = None
     if call.numbering is not None:
@@ -231,7 +231,7 @@ async def _update_many(call: Call, container: Container, order: Order) -> Done:
         states.append(Done())
         return Judgement(change_of(call, container, order, states[-1]), states[-1], shares)
 
-    def operation(key: Key, id_value: Any, judged: Judgement[Document | None]) -> Operation:
+    def operation(key: Key, id_value: Any, judged: Judgement[Document | None]) -> DocumentWrite:
         return document_operations.changing(container, key, id_value, judged.inside)
 
     async for done in _in_portions(call, container, places, judgement, operation):
@@ -249,15 +249,15 @@ async def _in_portions(
     container: Container,
     places: list[tuple[Key, Any]],
     judgement: Callable[[int], Judgement[T]],
-    operation: Callable[[Key, Any, Judgement[T]], Operation],
-) -> AsyncIterator[list[Outcome | None] | Failure]:
+    operation: Callable[[Key, Any, Judgement[T]], DocumentWrite],
+) -> AsyncIterator[list[WriteOutcome | None] | Failure]:
     """Every document, many in one transaction. Once one of them takes long to decide about, all that follow are decided
     ahead of their transactions."""
     first = tries = 0
     is_ahead = False
     while first < len(places):
         call.check_time()
-        operations: list[Operation] = []
+        operations: list[DocumentWrite] = []
         kept_bytes = 0
         for key, id_value in places[first : first + (_PORTION_AHEAD if is_ahead else _PORTION)]:
             judged = judgement(_SHARES)
@@ -279,10 +279,12 @@ async def _in_portions(
             raise Failure(Kind.RETRY_WITH, "Documents change while it is computed what becomes of them; try again.")
 
 
-async def _all_of(call: Call, container: Container, operations: list[Operation]) -> tuple[list[Outcome | None], bool]:
+async def _all_of(
+    call: Call, container: Container, operations: list[DocumentWrite]
+) -> tuple[list[WriteOutcome | None], bool]:
     """Every operation, up to one that must be decided ahead, and whether there was one. Those whose document is gone
     are passed over (None), anything else ends it."""
-    done: list[Outcome | None] = []
+    done: list[WriteOutcome | None] = []
     while len(done) < len(operations):
         rest = operations[len(done) :]
         scoped = await call.scoped(container, rest[0].key)
@@ -358,7 +360,7 @@ async def _upsert(call: Call, container: Container, order: Order) -> Done:
     except Failure as failure:
         raise as_duplicate(call, container, failure, document) from None
     call.spend(answer.charge_ru)
-    return _repeated(order, answer) if answer.result is Result.REPEATED else done
+    return _repeated(order, answer) if document_operations.was_repeated(answer) else done
 
 
 # Deleting.
@@ -374,13 +376,13 @@ async def run_delete(call: Call, container: Container, order: Order) -> int:
         def judgement(shares: int) -> Judgement[bool]:
             return Judgement(matches, None, shares)
 
-        def operation(key: Key, id_value: Any, judged: Judgement[bool]) -> Operation:
+        def operation(key: Key, id_value: Any, judged: Judgement[bool]) -> DocumentWrite:
             return document_operations.deleting(container, key, id_value, judged.inside)
 
         async for done in _in_portions(call, container, places, judgement, operation):
             if isinstance(done, Failure):
                 raise done
-            count += sum(1 for each in done if each is not None and each.result is Result.DELETED)
+            count += sum(1 for each in done if each is not None and document_operations.has_deleted(each))
         return count
     return (await delete_one(call, container, order)).matched
 
@@ -401,9 +403,9 @@ async def delete_one(call: Call, container: Container, order: Order) -> Done:
             call.spend(failure.charge_ru)
             continue
         call.spend(answer.charge_ru)
-        if answer.result is Result.REPEATED:
+        if document_operations.was_repeated(answer):
             return _repeated(order, answer)
-        if answer.result is Result.DELETED:
+        if document_operations.has_deleted(answer):
             return done
     return Done()
 

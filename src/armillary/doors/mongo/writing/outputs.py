@@ -9,6 +9,7 @@ from typing import Any
 
 from armillary.account import containers
 from armillary.account.collections import document_operations, indexes
+from armillary.account.collections.document_operations import DocumentWrite
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, check_collection, check_database
@@ -25,7 +26,6 @@ from armillary.languages.mongo.stages.stage import Batches
 from armillary.languages.mongo.updates.updates import check_immutable
 from armillary.languages.mongo.updates.upserts import id_first
 from armillary.model.bson.bson_values import MISSING, Document, encode, is_identical
-from armillary.partition.operations import Operation
 
 _TRIES = 3
 
@@ -93,12 +93,11 @@ async def _insert(call: Call, container: Container, batch: list[Document]) -> No
     call.spend(answer.charge_ru)
     last = answer.outcomes[-1]
     if isinstance(last, Failure):
-        made = operations[len(answer.outcomes) - 1].draft
-        assert made is not None
-        raise as_duplicate(call, container, last, made.document)
+        document = document_operations.document_of(operations[len(answer.outcomes) - 1])
+        raise as_duplicate(call, container, last, document)
 
 
-def _inserting(call: Call, container: Container, document: Document) -> Operation:
+def _inserting(call: Call, container: Container, document: Document) -> DocumentWrite:
     document = id_first(document) if "_id" in document else {"_id": new_id(call), **document}
     check_id(document["_id"])
     namespaces.check_shard_key(container, document)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from armillary.account.collections import document_operations
+from armillary.account.collections.document_operations import RetryRecord, WriteOutcome
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
@@ -17,8 +18,6 @@ from armillary.doors.mongo.sessions import transactions
 from armillary.doors.mongo.wire import raw_documents
 from armillary.doors.mongo.writing.writes import statement_numbers
 from armillary.languages.mongo.errors import refusal
-from armillary.partition.history.answered_writes import Record
-from armillary.partition.operations import Outcome
 
 _STATEMENTS: Final = {"insert": "documents", "update": "updates", "delete": "deletes", "bulkWrite": "ops"}
 
@@ -34,8 +33,10 @@ class Numbering:
         """Statements that were done before, with what was answered."""
         return document_operations.recorded(container, self.session_id, self.number)
 
-    def record(self, statements: tuple[int, ...], answers: Callable[[Sequence[Outcome]], list[bytes]]) -> Record:
-        return Record(self.session_id, self.number, statements, answers)
+    def record(
+        self, statements: tuple[int, ...], answers: Callable[[Sequence[WriteOutcome]], list[bytes]]
+    ) -> RetryRecord:
+        return document_operations.retry_record(self.session_id, self.number, statements, answers)
 
 
 async def run(call: Call, command: Command) -> Reply:

@@ -10,6 +10,7 @@ from bson.regex import Regex
 
 from armillary import limits, work
 from armillary.account.collections import document_operations
+from armillary.account.collections.document_operations import DocumentWrite, RetryRecord, WriteOutcome
 from armillary.account.collections.write_pipeline import RecordOf
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
@@ -25,8 +26,6 @@ from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.pipeline import check_stages
 from armillary.model.bson.bson_values import Document, encode, type_name
-from armillary.partition.history.answered_writes import Record
-from armillary.partition.operations import Operation, Outcome, Result
 
 INSERT_FIELDS: Final = frozenset("insert documents ordered bypassDocumentValidation".split())
 UPDATE_FIELDS: Final = frozenset("update updates ordered bypassDocumentValidation let".split())
@@ -60,7 +59,7 @@ async def insert(call: Call) -> Reply:
     container = await namespaces.for_writing(call, collection)
     skips = call.fields.flag("bypassDocumentValidation", False)
     check = None if skips else validation.validator_of(call, container)
-    operations: list[Operation] = []
+    operations: list[DocumentWrite] = []
     places: list[int] = []  # of each operation's document
     errors: list[Document] = []
     numbering = call.numbering
@@ -94,7 +93,7 @@ async def insert(call: Call) -> Reply:
     record_of = None
     if numbering is not None:
 
-        def record_of(run: Sequence[int]) -> Record:
+        def record_of(run: Sequence[int]) -> RetryRecord:
             numbers = tuple([statements[places[place]] for place in run])
             return numbering.record(numbers, lambda outcomes: [b"" for _ in outcomes])
 
@@ -105,15 +104,14 @@ async def insert(call: Call) -> Reply:
     for place, outcome in enumerate(outcomes):
         if not isinstance(outcome, Failure):
             done += 1
-            if outcome.result is Result.REPEATED:
+            if document_operations.was_repeated(outcome):
                 retried.append(statements[places[place]])
             continue
-        made = operations[place].draft
-        assert made is not None
+        document = document_operations.document_of(operations[place])
         if is_ordered and not failed:
             errors.clear()  # what was wrong later was never looked at
         failed = True
-        errors.append(write_error(as_duplicate(call, container, outcome, made.document), places[place]))
+        errors.append(write_error(as_duplicate(call, container, outcome, document), places[place]))
     reply: Document = {"n": done}
     if errors:
         reply["writeErrors"] = sorted(errors, key=lambda each: each["index"])
@@ -151,7 +149,7 @@ def documents_of(call: Call) -> list[bytes]:
     return raw_documents.documents_at(call.raw_body, "documents")
 
 
-def inserting(call: Call, container: Container, given: bytes, check: validation.Check | None = None) -> Operation:
+def inserting(call: Call, container: Container, given: bytes, check: validation.Check | None = None) -> DocumentWrite:
     document = decode_document(given)
     if next(iter(document), None) != "_id":
         document = {"_id": document["_id"], **document} if "_id" in document else {"_id": new_id(call), **document}
@@ -192,12 +190,12 @@ def _dollar_name(value: Any) -> str | None:
 async def write_all(
     call: Call,
     container: Container,
-    operations: list[Operation],
+    operations: list[DocumentWrite],
     *,
     stops: bool,
     is_mixed: bool = False,
     record_of: RecordOf | None = None,
-) -> list[Outcome | Failure]:
+) -> list[WriteOutcome | Failure]:
     """What became of each, as far as they were run."""
     if not operations:
         return []
