@@ -21,7 +21,7 @@ import pytest_asyncio
 
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions

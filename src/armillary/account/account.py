@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from armillary import limits
-from armillary.account.catalog.catalog import Body, Catalog, NewStore, Record
+from armillary.account.catalog.catalog import Catalog, NewStore
 from armillary.account.catalog.container_rules import INDEXES, definition_of, new_rules
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.account.reshaping.planner import Reshaper

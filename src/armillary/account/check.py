@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
-from armillary.account.catalog.catalog import Catalog, Record, stores_of
+from armillary.account.catalog.catalog import Catalog
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure
@@ -46,7 +47,7 @@ def _check_catalog(catalog: Catalog) -> list[str]:
     stores: dict[int, str] = {}
     owners = {record.rid_text for record in _owners(catalog)}
     for record in catalog.of_type(ResourceType.CONTAINER):
-        for store in stores_of(record):
+        for store in record.stores:
             if store in stores:
                 problems.append(f"containers {stores[store]} and {record.name} share a store, or one has it twice")
             stores[store] = record.name

@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
-from armillary.account.catalog.catalog import Body, Record
 from armillary.account.catalog.container_rules import MONGO as MONGO
 from armillary.account.catalog.container_rules import older_rules, present_rules
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.faults import Faults
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind

@@ -7,8 +7,9 @@ from typing import Any
 
 from armillary import limits
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Body, Record
 from armillary.account.catalog.container_rules import new_rules
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.container import VERSIONS, Container, new_ranges
 from armillary.account.throughput import provisioning as throughputs
 from armillary.account.throughput.offers import check_fixed, new_offer, offer_of, refuse_if_serverless

@@ -15,7 +15,7 @@ from support.waiting import until
 from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.check import check_account
 from armillary.account.collections import event_feed, indexes
 from armillary.account.container import MONGO, Container

@@ -12,7 +12,7 @@ import pytest
 from support.house import House
 
 from armillary.account import containers
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import items

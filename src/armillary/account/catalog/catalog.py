@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
-
-import orjson
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from armillary.account.catalog.allocation import UNFINISHED, Reservation, count, new_rid, new_store_number, store_key
 from armillary.account.catalog.catalog_events import report_changes
+from armillary.account.catalog.container_state import Body, ContainerState
+from armillary.account.catalog.records import Record, check_etag, creation_order_of
 from armillary.account.catalog.unknown_outcomes import Decisions
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
@@ -29,73 +29,11 @@ _log = logging.getLogger(__name__)
 CATALOG_STORE = 0
 _RECORDS, _GARBAGE, _SETTINGS = b"r", b"g", b"s"
 
-Body = dict[str, Any]
 NewStore = Callable[[], int]
 Reserved = TypeVar("Reserved")
 
 
-@dataclass(slots=True)
-class Record:
-    type: ResourceType
-    rid: bytes
-    owner: bytes  # rid of the owner, b"" for databases and offers
-    name: str
-    body: Body  # what the user gave and gets back, without system properties
-    state: Body  # what only we know
-    ts: int
-    etag: str
-    self_link: str
-
-    @property
-    def rid_text(self) -> str:
-        return rid_text(self.rid)
-
-    def to_json(self) -> Body:
-        """The resource as it is answered."""
-        return {
-            **self.body,
-            "_rid": self.rid_text,
-            "_self": self.self_link,
-            "_etag": self.etag,
-            "_ts": self.ts,
-            **_CHILD_LINKS.get(self.type, {}),
-        }
-
-    def pack(self) -> bytes:
-        return orjson.dumps(
-            [
-                self.type.value,
-                self.rid.hex(),
-                self.owner.hex(),
-                self.name,
-                self.body,
-                self.state,
-                self.ts,
-                self.etag,
-                self.self_link,
-            ]
-        )
-
-    @classmethod
-    def unpack(cls, packed: bytes) -> Record:
-        type_word, rid, owner, *rest = orjson.loads(packed)
-        return cls(ResourceType(type_word), bytes.fromhex(rid), bytes.fromhex(owner), *rest)
-
-
-_CHILD_LINKS: Mapping[ResourceType, Body] = {
-    ResourceType.DATABASE: {"_colls": "colls/", "_users": "users/"},
-    ResourceType.CONTAINER: {
-        "_docs": "docs/",
-        "_sprocs": "sprocs/",
-        "_triggers": "triggers/",
-        "_udfs": "udfs/",
-        "_conflicts": "conflicts/",
-    },
-    ResourceType.USER: {"_permissions": "permissions/"},
-}
-
 _OWNERS = (ResourceType.DATABASE, ResourceType.CONTAINER, ResourceType.USER)
-_SCRIPTS = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
 
 
 class Catalog:
@@ -141,10 +79,10 @@ class Catalog:
 
     def children(self, resource_type: ResourceType, owner: bytes) -> list[Record]:
         """In the order of their creation."""
-        return sorted(self._names.get((resource_type, owner), {}).values(), key=_creation_order)
+        return sorted(self._names.get((resource_type, owner), {}).values(), key=creation_order_of)
 
     def of_type(self, resource_type: ResourceType) -> list[Record]:
-        return sorted((r for (t, _), r in self._records.items() if t is resource_type), key=_creation_order)
+        return sorted((r for (t, _), r in self._records.items() if t is resource_type), key=creation_order_of)
 
     def offer_of(self, owner: Record) -> Record | None:
         """The offer of a database or container, if it has one of its own."""
@@ -367,6 +305,25 @@ class Catalog:
 
             await self._decisions.write(run, enter, is_freeing=is_freeing, waits=waits)
 
+    async def change_container(
+        self,
+        record: Record,
+        change: Callable[[ContainerState, NewStore], ContainerState],
+        *,
+        garbage: Iterable[int] = (),
+        on_changed: Callable[[], None] | None = None,
+        is_freeing: bool = False,
+        waits: bool = False,
+    ) -> None:
+        """`change_state` for the state of a container."""
+
+        def converted(state: Body, new_store: NewStore) -> Body:
+            return change(ContainerState.parse(state), new_store).to_json()
+
+        await self.change_state(
+            record, converted, garbage=garbage, on_changed=on_changed, is_freeing=is_freeing, waits=waits
+        )
+
     async def delete(
         self, record: Record, *, if_match: str | None = None, on_deleted: Callable[[list[Record]], None] | None = None
     ) -> None:
@@ -382,7 +339,7 @@ class Catalog:
             def run(txn: Txn) -> list[Record]:
                 for each in doomed:
                     txn.delete(_record_key(each))
-                    for number in stores_of(each):
+                    for number in each.stores:
                         txn.put(store_key(_GARBAGE, number), b"")
                 return []
 
@@ -441,12 +398,12 @@ class Catalog:
         self._records[(record.type, record.rid)] = record
         self._names.setdefault((record.type, record.owner), {})[record.name] = record
         if record.type is ResourceType.OFFER:
-            self._offers[record.state["owner"]] = record
+            self._offers[record.offer_state.owner] = record
 
     def _leave(self, record: Record) -> None:
         self._records.pop((record.type, record.rid), None)
         if record.type is ResourceType.OFFER:
-            self._offers.pop(record.state["owner"], None)
+            self._offers.pop(record.offer_state.owner, None)
         siblings = self._names.get((record.type, record.owner))
         if siblings is not None:
             siblings.pop(record.name, None)
@@ -461,22 +418,6 @@ class Catalog:
             await self._store.write(lambda txn, key=mark: txn.delete(key), is_freeing=True)  # type: ignore[misc]
 
 
-def stores_of(record: Record) -> list[int]:
-    """All that hold something of a container: its ranges, those that they are being copied to, and those that were
-    copied from and are not emptied yet."""
-    state = record.state
-    children = [child for reshape in state.get("reshapes", ()) for child in reshape["children"]]
-    return [each["store"] for each in (*state.get("ranges", ()), *children, *state.get("retired", ()))]
-
-
-def check_etag(record: Record, if_match: str | None) -> None:
-    if if_match is not None and if_match not in ("*", record.etag):
-        raise Failure(
-            Kind.PRECONDITION_FAILED,
-            f"One of the specified pre-condition is not met: '{record.name}' has another etag. Read it again.",
-        )
-
-
 def _entries(removed: Sequence[Record], added: Sequence[Record]) -> dict[bytes, bytes | None]:
     """What is stored when these were removed and those added."""
     return {_record_key(record): None for record in removed} | {_record_key(each): each.pack() for each in added}
@@ -484,16 +425,6 @@ def _entries(removed: Sequence[Record], added: Sequence[Record]) -> dict[bytes, 
 
 def _record_key(record: Record) -> bytes:
     return _RECORDS + record.type.value.encode() + b"/" + record.rid
-
-
-def creation_order(resource_type: ResourceType, rid: bytes) -> bytes:
-    """Sorts resources of one type by when they were made."""
-    # Scripts carry a little-endian number, as all children of containers do.
-    return rid[:8] + rid[:7:-1] if resource_type in _SCRIPTS else rid
-
-
-def _creation_order(record: Record) -> bytes:
-    return creation_order(record.type, record.rid)
 
 
 def _after(space: bytes) -> bytes:

@@ -5,15 +5,13 @@ were created, changed and deleted. Called at the one place where a change that i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from armillary import audit
+from armillary.account.catalog.records import Record
 from armillary.model.resources import ResourceType
 
-if TYPE_CHECKING:
-    from armillary.account.catalog.catalog import Record
-
-Get = Callable[[ResourceType, bytes], "Record | None"]  # a record by its rid
+Get = Callable[[ResourceType, bytes], Record | None]  # a record by its rid
 
 # Offers are left out: throughput is no matter of security, and autoscaling changes it often.
 _WORDS: Final = {

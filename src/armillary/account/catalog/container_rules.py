@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.languages.mongo.indexes.index_definitions import ID_DEFINITION, folding, partial_filter
 from armillary.languages.mongo.indexes.key_conditions import required_keys
 from armillary.languages.mongo.indexes.special_indexes import special_keys

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from armillary import limits
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Body
+from armillary.account.catalog.container_state import Body
 from armillary.account.container import WATCHED, Container
 from armillary.errors import Failure, Kind
 from armillary.model import documents, layout

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Body, Record
 from armillary.account.catalog.container_rules import FIRST_SLOT, INDEXES, LAST_SLOT, definition_of, new_rules
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.container import MONGO, Container
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from armillary import limits
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.visits import visits
 from armillary.account.visits.visits import Done, Session, Visit, check_session

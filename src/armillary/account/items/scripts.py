@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.account.catalog.catalog import Body
+from armillary.account.catalog.container_state import Body
 from armillary.errors import bad_request
 from armillary.model.items import strip_system_properties, validate_name
 from armillary.model.resources import ResourceType

@@ -20,7 +20,8 @@ from typing import Final
 from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.changes.feed_positions import Stretch
 from armillary.account.collections import indexes
 from armillary.account.container import FORMER_KEY, FORMER_RID, VERSIONS, WATCHED, Container

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Body
 from armillary.account.catalog.container_rules import INDEXES
+from armillary.account.catalog.container_state import Body
 from armillary.account.collections.indexes import definitions, index_path
 from armillary.account.container import CAP, MONGO, Container
 from armillary.account.throughput.offers import offer_of

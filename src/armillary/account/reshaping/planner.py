@@ -17,7 +17,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from armillary import limits
-from armillary.account.catalog.catalog import Body, NewStore
+from armillary.account.catalog.catalog import NewStore
+from armillary.account.catalog.container_state import Body
 from armillary.account.container import Container
 from armillary.account.reshaping.retirement import Retirement
 from armillary.account.reshaping.split_and_merge import POINTS, Reshape

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from armillary import limits
-from armillary.account.catalog.catalog import Body, Catalog, NewStore
+from armillary.account.catalog.catalog import Catalog, NewStore
+from armillary.account.catalog.container_state import Body
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure

@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from armillary import limits
-from armillary.account.catalog.catalog import Body, NewStore
+from armillary.account.catalog.catalog import NewStore
+from armillary.account.catalog.container_state import Body
 from armillary.account.container import Container, key_range_of, range_state
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap

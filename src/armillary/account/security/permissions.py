@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import strip_system_properties, validate_name
 from armillary.model.resources import ResourceType, rid_bytes

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.snapshots.file_frames import damaged
 from armillary.errors import Failure, Kind

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from armillary import audit, limits
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Body, Record, stores_of
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container, key_range_of, range_state
 from armillary.account.migration.migration import Migration
 from armillary.account.snapshots.snapshots import Snapshot, copied, records_of
@@ -210,7 +211,7 @@ async def _switch(account: Account, snapshot: Snapshot, present: list[Record], c
     is_kept = {(record.type, record.rid) for record in added}
     leaving = [record for record in present if (record.type, record.rid) not in is_kept]
     held = [container for copy in copies if (container := account.container_by_rid(copy.past.rid)) is not None]
-    garbage = [store for record in leaving for store in stores_of(record)]
+    garbage = [store for record in leaving for store in record.stores]
     parents = {container.record.rid: list(container.partitions.values()) for container in held}
     for each in parents.values():
         for partition in each:

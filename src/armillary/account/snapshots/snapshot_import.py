@@ -17,7 +17,8 @@ import orjson
 from armillary import audit
 from armillary.account.account import Account
 from armillary.account.catalog.allocation import Reservation
-from armillary.account.catalog.catalog import Body, Record, stores_of
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.container import FORMER_RID, key_range_of
 from armillary.account.migration.target import MARK
 from armillary.account.snapshots.file_frames import (
@@ -87,7 +88,7 @@ class Arrival:
         account = self._account
         async with account.control:
             removed = self._in_the_way()
-            garbage = [store for record in removed for store in stores_of(record)]
+            garbage = [store for record in removed for store in record.stores]
             await account.catalog.rewrite(removed, self._records, finished=self._stores, garbage=garbage)
             self._stores = []
             account.leave(removed)
@@ -153,7 +154,7 @@ class Arrival:
         self._check_capacity()
         self._in_the_way()  # so that nobody waits for a refusal
         self._records = await self._account.catalog.reserve(self._reserved)
-        self._stores = [store for record in self._records for store in stores_of(record)]
+        self._stores = [store for record in self._records for store in record.stores]
         check_definitions(self._account, self._records)
 
     def _reserved(self, reservation: Reservation) -> list[Record]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from armillary import audit, limits
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from armillary import limits
-from armillary.account.catalog.catalog import Body, NewStore, Record
+from armillary.account.catalog.catalog import NewStore
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.throughput import provisioning as throughputs
 from armillary.account.throughput.provisioning import Throughput

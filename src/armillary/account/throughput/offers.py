@@ -11,7 +11,8 @@ from typing import Any
 
 from armillary import limits
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.throughput import provisioning
 from armillary.account.throughput.provisioning import Minimum, Throughput
 from armillary.errors import bad_request

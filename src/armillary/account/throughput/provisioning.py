@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from armillary import limits
-from armillary.account.catalog.catalog import Body
+from armillary.account.catalog.container_state import Body
 from armillary.errors import bad_request
 
 _VALID = (

@@ -6,7 +6,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.account import containers
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.throughput import offers, provisioning
 from armillary.account.throughput.budgets import MODES, buckets_of

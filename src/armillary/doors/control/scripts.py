@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.items import procedures, scripts
 from armillary.account.items.procedures import Trace

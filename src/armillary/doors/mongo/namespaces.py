@@ -10,7 +10,8 @@ from typing import Any, Final
 from bson.binary import UUID_SUBTYPE, Binary
 
 from armillary.account import containers
-from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.collections import indexes
 from armillary.account.container import CAP, IMAGES, MONGO, WATCHED, Container
 from armillary.account.throughput.provisioning import Throughput

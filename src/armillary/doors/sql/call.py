@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from armillary.account.account import Account
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.throughput.budgets import Ask
 from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_metadata

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from armillary.account import containers
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput, offer_body, throughput_of

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from armillary import limits, work
-from armillary.account.catalog.catalog import Record, creation_order
+from armillary.account.catalog.records import Record, creation_order
 from armillary.account.container import Container
 from armillary.account.queries.item_pages import CROSS_PARTITION_OFF
 from armillary.account.queries.partition_slices import rows_of_values

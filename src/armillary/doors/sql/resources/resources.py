@@ -8,7 +8,8 @@ from typing import Any
 
 from armillary import limits
 from armillary.account import containers
-from armillary.account.catalog.catalog import Body, Record
+from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.items import scripts
 from armillary.account.items.quotas import quotas_of

@@ -11,7 +11,7 @@ import orjson
 
 from armillary import limits
 from armillary.account import containers
-from armillary.account.catalog.catalog import Record
+from armillary.account.catalog.records import Record
 from armillary.account.throughput.offers import offer_of
 from armillary.account.throughput.provisioning import Throughput, parse_autopilot
 from armillary.doors.table.access.grants import Action
