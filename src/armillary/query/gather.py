@@ -1,6 +1,6 @@
 """One query over many partitions, answered in its final form: each partition runs what `partial` makes of the query,
-and `Gather` puts their rows together. Rows in order are merged off the tops of short runs, one from each partition;
-groups are merged as states; DISTINCT, OFFSET and LIMIT are applied to the whole.
+and `Gather` puts their rows together. Rows in order are merged (`ordered_merge.py`), groups are merged as states, and
+DISTINCT, OFFSET and LIMIT are applied to the whole.
 
 The result is that of the same items in one partition, except where nothing says what comes first: then it is the order
 of the ranges, and inside each that of its items. How a partition is read is its Source's part.
@@ -8,7 +8,6 @@ of the ranges, and inside each that of its items. How a partition is read is its
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -21,20 +20,16 @@ from armillary.model.values import UNDEFINED, Value
 from armillary.query.access.ranked_access import RankedItems
 from armillary.query.aggregates import Seen, too_many
 from armillary.query.conditions import ALL
-from armillary.query.execution import Page
 from armillary.query.operators import Collector, rows_of
+from armillary.query.ordered_merge import OrderedMerge, RowSource
 from armillary.query.rows import dump_large
 from armillary.query.selection import Ranking, Selection, Stage
 
 _LOADED_UNIT_BYTES = 24  # of JSON that is read for one unit of work
-_INVERTED = bytes(255 - byte for byte in range(256))
 
 
-class Source(Protocol):
+class Source(RowSource, Protocol):
     """One partition, at work on the partial query."""
-
-    async def read(self, max_items: int, max_bytes: int) -> Page:
-        """The next rows, perhaps none, in a short time; a position of None: nothing comes after them."""
 
     def state(self) -> Value:
         """Of its groups, once all was read."""
@@ -56,47 +51,12 @@ def partial(selection: Selection) -> Selection:
     return replace(selection, stages=(replace(stage, is_distinct=False),), skip=0, take=take)
 
 
-def rank(order: bytes, is_descending: bool) -> bytes:
-    """An order of `Page.orders` as it is compared: the lesser comes first."""
-    # No order begins with another, so inverting the bytes turns the order round.
-    return order.translate(_INVERTED) if is_descending else order
-
-
 def _no_row(_keys: tuple[Any, ...], _values: list[Value]) -> Value:
     return UNDEFINED
 
 
 def _never_late() -> bool:
     return False
-
-
-class _Lane:
-    """The rows of a source that were read ahead, to be merged by their order."""
-
-    __slots__ = ("_at", "_page", "_source", "is_ended")
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._page: Page | None = None
-        self._at = 0
-        self.is_ended = False
-
-    async def fill(self, max_items: int, max_bytes: int) -> None:
-        page = await self._source.read(max_items, max_bytes)
-        assert len(page.orders) == len(page.rows), "rows without their order"
-        self._page, self._at = page, 0
-        self.is_ended = page.position is None
-
-    @property
-    def order(self) -> bytes | None:
-        """Of its next row; None: it has none at hand."""
-        page = self._page
-        return page.orders[self._at] if page is not None and self._at < len(page.rows) else None
-
-    def take(self) -> bytes:
-        assert self._page is not None
-        self._at += 1
-        return self._page.rows[self._at - 1]
 
 
 def _loaded(row: bytes) -> Any:
@@ -137,10 +97,7 @@ class Gather:
         self._skip = selection.skip
         self._take = selection.take
         self._open = deque(sources)  # one after the other, where rows are not merged
-        self._lanes: list[_Lane] = []
-        self._waiting: list[int] = []  # lanes whose next row is not known; their numbers, the next to be read last
-        self._heap: list[tuple[bytes, int]] = []  # the order of a lane's next row, and its number: ties are by range
-        self._is_descending = False
+        self._merge: OrderedMerge[Source] = OrderedMerge()  # of all of them, where rows are
         self._seen: Seen | None = None
         self._collector: Collector | None = None
         self._collected: deque[bytes] | None = None
@@ -156,9 +113,7 @@ class Gather:
         elif stage.is_distinct:
             self._seen = Seen()
         if selection.ordering is not None and stage.grouping is None:
-            self._is_descending = selection.ordering.keys[0].is_descending
-            self._lanes = [_Lane(source) for source in sources]
-            self._waiting = list(reversed(range(len(sources))))
+            self._merge = OrderedMerge(sources, is_descending=selection.ordering.keys[0].is_descending)
             self._open.clear()
 
     @property
@@ -170,7 +125,7 @@ class Gather:
 
     @property
     def _is_read(self) -> bool:
-        return not self._open and not self._waiting and not self._heap
+        return not self._open and self._merge.is_ended
 
     async def page(
         self,
@@ -218,35 +173,13 @@ class Gather:
             if page.position is None:
                 self._open.popleft()
             return page.rows
-        if self._waiting:
-            await self._fill(self._waiting[-1], max_items)
+        merge = self._merge
+        if merge.is_waiting:
+            # All lanes together hold about a page.
+            room_items = max(min(max_items, limits.PAGE_ITEMS_DEFAULT), 1)
+            await merge.fill(room_items, limits.PAGE_BYTES_MAX // len(merge.lanes))
             return []
-        rows: list[bytes] = []
-        size_bytes = 0
-        while self._heap and not self._waiting and len(rows) < max_items and size_bytes < max_bytes:
-            number = self._heap[0][1]
-            lane = self._lanes[number]
-            rows.append(lane.take())
-            size_bytes += len(rows[-1])
-            order = lane.order
-            if order is not None:
-                heapq.heapreplace(self._heap, (rank(order, self._is_descending), number))
-                continue
-            heapq.heappop(self._heap)
-            if not lane.is_ended:
-                self._waiting.append(number)
-        return rows
-
-    async def _fill(self, number: int, max_items: int) -> None:
-        lane = self._lanes[number]
-        # All lanes together hold about a page.
-        room_items = max(min(max_items, limits.PAGE_ITEMS_DEFAULT), 1)
-        await lane.fill(room_items, limits.PAGE_BYTES_MAX // len(self._lanes))
-        order = lane.order
-        if order is not None:
-            heapq.heappush(self._heap, (rank(order, self._is_descending), number))
-        if order is not None or lane.is_ended:
-            self._waiting.pop()
+        return merge.take_rows(max_items, max_bytes)
 
     # Queries that must see everything first.
 

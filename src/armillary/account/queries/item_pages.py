@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from armillary import limits, work
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.queries.ordered_merge import Lanes
 from armillary.account.queries.partition_slices import Slice, count_work, out_of_time, rows_without_items
+from armillary.account.queries.split_pages import SplitMerge
 from armillary.account.visits.page_charges import Bill
 from armillary.account.visits.visits import Session, check_session
 from armillary.errors import Failure, Kind, bad_request
@@ -309,7 +309,7 @@ class _Walk:
         ordering = self._selection.ordering
         if ordering is not None and len(slices) > 1 and self._selection.is_streaming:
             await self._fill_in_order(
-                slices, Lanes(slices, self._account.clock, is_descending=ordering.keys[0].is_descending)
+                slices, SplitMerge(slices, self._account.clock, is_descending=ordering.keys[0].is_descending)
             )
             return
         for index, current in enumerate(slices):
@@ -349,39 +349,39 @@ class _Walk:
                 self._stop_at(slices[index + 1 :])
                 return
 
-    async def _fill_in_order(self, slices: list[Slice], lanes: Lanes) -> None:
+    async def _fill_in_order(self, slices: list[Slice], merge: SplitMerge) -> None:
         begun_s = self._account.clock.elapsed_s()
         skip, take = self._selection.skip, self._selection.take
         if self._options.continuation is not None:
             skip, take = self._cursor.skip, self._cursor.take
         for index, each in enumerate(slices):
             if not self._enter(each.partition, is_first=index == 0):
-                self._stop_in_order(lanes, skip, take)
+                self._stop_in_order(merge, skip, take)
                 return
         while take != 0:
-            while (page := await lanes.fill()) is not None:
+            while (page := await merge.fill()) is not None:
                 self._take(page._replace(rows=[]))
                 if self._account.clock.elapsed_s() - begun_s > limits.PAGE_SECONDS_MAX:
-                    self._stop_in_order(lanes, skip, take)
+                    self._stop_in_order(merge, skip, take)
                     return
-            row = lanes.first
+            row = merge.first
             if row is None:
                 return
             if not skip:
                 is_full = len(self.rows) >= self._options.page_items
                 if is_full or (self.rows and self._size_bytes + len(row) > limits.PAGE_BYTES_MAX):
-                    self._stop_in_order(lanes, skip, take)
+                    self._stop_in_order(merge, skip, take)
                     return
                 self.rows.append(row)
                 self._size_bytes += len(row)
                 self.work.returned_ru += charges.read_ru(len(row))
                 take = take - 1 if take is not None else None
             skip = max(0, skip - 1)
-            lanes.take()
+            merge.take()
             await asyncio.sleep(0)
 
-    def _stop_in_order(self, lanes: Lanes, skip: int, take: int | None) -> None:
-        positions = tuple(cursors.Position(each.low, each.high, *each.position) for each in lanes.rest())
+    def _stop_in_order(self, merge: SplitMerge, skip: int, take: int | None) -> None:
+        positions = tuple(cursors.Position(each.low, each.high, *each.position) for each in merge.rest())
         self._end_page(Cursor(positions, None, self._cursor.page + 1, skip, take))
 
     def _enter(self, partition: Partition, *, is_first: bool) -> bool:

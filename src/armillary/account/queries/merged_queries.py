@@ -1,6 +1,5 @@
-"""Queries over a whole container, answered in their final form whatever they ask: for clients that do not merge rows of
-partitions themselves. Reads the partitions in short slices and adds up what they charge; the merging is
-`query/gather.py`'s part.
+"""Queries over several partitions, answered in their final form: for clients that do not merge the rows of partitions
+themselves. Reads the partitions in short slices and shares the charge between them; `query/gather.py` merges the rows.
 
 A Gathering keeps its place in memory, so it serves the cursors and streams of one connection. Pages that survive a
 restart are `item_pages.py`'s.
@@ -8,15 +7,12 @@ restart are `item_pages.py`'s.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions, PageAnswer, slices_of
-from armillary.account.queries.partition_slices import Slice, count_rows, count_work, out_of_time, rows_without_items
+from armillary.account.queries.partition_slices import MergedSlice, PageWork, Slice, out_of_time, rows_without_items
 from armillary.account.visits.page_charges import Bill
 from armillary.account.visits.visits import check_session, refused_at
 from armillary.clock import Clock
@@ -24,12 +20,8 @@ from armillary.errors import Failure, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.partials import is_unmergeable
 from armillary.model import charges
-from armillary.model.charges import QueryWork
-from armillary.model.values import Value
 from armillary.partition.budget import QUERY_DEPOSIT
-from armillary.query.access.access_path import Counters
 from armillary.query.aggregates import too_many
-from armillary.query.execution import Page
 from armillary.query.gather import Gather, partial
 from armillary.query.ordering import check_order
 
@@ -55,7 +47,7 @@ def gather(account: Account, container: Container, bound: BoundQuery, options: F
 async def query(
     account: Account, container: Container, bound: BoundQuery, text: bytes, options: FeedOptions
 ) -> PageAnswer:
-    """One page of a query, as `feeds.query` gives it. Rows of a grouped or distinct subquery, which clients cannot
+    """One page of a query, as `item_pages.query` gives it. Rows of a grouped or distinct subquery, which clients cannot
     merge, are merged here; like groups they come in one page, within the limits that groups have."""
     is_whole = options.range_id is None and options.epk_range is None and options.continuation is None
     if is_whole and options.is_cross_partition_allowed and bound.has_source and is_unmergeable(bound):
@@ -63,36 +55,6 @@ async def query(
         if gathering.has_several:
             return await gathering.whole()
     return await item_pages.query(account, container, bound, text, options)
-
-
-class _Source:
-    """A slice, which tells what each page took, and whether it was the first."""
-
-    def __init__(self, clock: Clock, slice_: Slice, tally: Callable[[Page, bool], None]) -> None:
-        self._clock = clock
-        self._slice = slice_
-        self._tally = tally
-        self._is_begun = False
-        self._work = QueryWork()  # not paid for yet
-        self.begun_s: float | None = None  # when the page began, of which rows are read
-
-    async def read(self, max_items: int, max_bytes: int) -> Page:
-        page, _ = await self._slice.read(self._clock, max_items, max_bytes, self.begun_s)
-        self._tally(page, not self._is_begun)
-        self._work.partitions_begun += not self._is_begun
-        count_work(self._work, page.counters)
-        self._work.loaded_bytes += page.counters.bytes_loaded
-        self._is_begun = True
-        await asyncio.sleep(0)
-        return page
-
-    def state(self) -> Value:
-        return self._slice.execution.state
-
-    def take_share(self) -> float:
-        """How much this partition did since it was asked last: its share of what the page costs."""
-        work, self._work = self._work, QueryWork()
-        return charges.query_page_ru(work)
 
 
 class Gathering:
@@ -107,16 +69,12 @@ class Gathering:
         self._read_factor = options.read_factor
         self._ask = options.ask
         self._slices = slices
-        self._work = QueryWork()
-        self._counters = Counters()
-        self._loaded_bytes = 0  # and not returned, so far
+        self._page_work = PageWork(slices)
         self._held: list[bytes] | None = None
         self._bound = bound
-        self._sources = [_Source(clock, each, self._tally) for each in slices]
+        self._sources = [MergedSlice(each, clock, self._page_work) for each in slices]
         self._gather = Gather(bound.selection, self._sources)
         self._is_streaming = bound.selection.is_streaming
-        if not slices:
-            self._work.partitions_begun = 1  # what nothing can meet has been looked at all the same
 
     @property
     def is_done(self) -> bool:
@@ -165,9 +123,7 @@ class Gathering:
                 rows = await self._read()
         except Failure as failure:
             raise bill.charge(failure, anyone) from None
-        work, self._work = self._work, QueryWork()
-        counters, self._counters = self._counters, Counters()
-        self._loaded_bytes = count_rows(work, rows, self._loaded_bytes)
+        work, counters = self._page_work.finish(rows)
         shares = [each.take_share() for each in self._sources]
         charge_ru = bill.pay_shares(charges.query_page_ru(work, self._read_factor), shares, anyone)
         lsns = [(each.partition.range.id, each.partition.lsn) for each in self._slices]
@@ -187,9 +143,3 @@ class Gathering:
 
     def _is_late(self, begun_s: float) -> bool:
         return self._clock.elapsed_s() - begun_s > limits.PAGE_SECONDS_MAX
-
-    def _tally(self, page: Page, is_first: bool) -> None:
-        self._work.partitions_begun += is_first
-        count_work(self._work, page.counters)
-        self._counters.add(page.counters)
-        self._loaded_bytes += page.counters.bytes_loaded
