@@ -29,7 +29,7 @@ from armillary.model.resources import ResourceType
 from armillary.partition.upkeep import upkeep
 from armillary.scripts.functions import Callers
 from armillary.scripts.jail import Confinement, Jail
-from armillary.scripts.script_queue import Turns
+from armillary.scripts.script_queue import ScriptQueue
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Account:
         self.snapshots = Snapshots(self)
         self.migrations: dict[tuple[str, str], Stoppable] = {}  # by the names of what is moved, as it was found
         self.jail = Jail(settings.script_confinement)  # where scripts run; nothing runs there until one does
-        self.script_turns = Turns()
+        self.script_queue = ScriptQueue()
         self.function_callers = Callers(settings.script_confinement)  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from azure.core import MatchConditions
@@ -156,3 +158,17 @@ class Leases:
 def _lease(item: dict[str, Any]) -> Lease:
     parts = tuple(Part(each["feedRange"], each["continuation"]) for each in item["parts"])
     return Lease(item["id"], item["feedRange"], item["continuation"], item["owner"], item["beat"], parts, item["_etag"])
+
+
+def leases_to_take(leases: Sequence[Lease], worker: str, free_ids: Collection[str]) -> list[Lease]:
+    """Free ones up to one's share; if there are none, one of whoever has at least two more."""
+    owners = Counter(lease.owner for lease in leases if lease.id not in free_ids and lease.owner is not None)
+    own_count = owners[worker]
+    share = ceil(len(leases) / len(owners.keys() | {worker}))
+    free = [lease for lease in leases if lease.id in free_ids]
+    if free:
+        return free[: max(0, share - own_count)]
+    richest = max(sorted(owners.keys() - {worker}), key=lambda owner: owners[owner], default=None)
+    if richest is None or owners[richest] - own_count < 2:
+        return []
+    return [next(lease for lease in leases if lease.owner == richest)]

@@ -1,5 +1,6 @@
-"""What a script asks of its collection, call by call: checked, done in its transaction, and answered in the form that
-`prelude.js` hands to callbacks. Nothing that comes out of the jail is trusted to have any form.
+"""The calls that a script makes on its collection (create, query, ...): each is checked, executed in the script's
+transaction, and answered in the form that `prelude.js` hands to callbacks. Everything that comes out of the sandbox is
+treated as untrusted input. On request every call is recorded in a trace.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -18,7 +20,6 @@ from armillary.languages.sql.compiling.compile import compile_query, parse_param
 from armillary.languages.sql.compiling.user_functions import UserFunctions
 from armillary.model.items import check_depth
 from armillary.partition.operations import Document, Operation, Result, Verb
-from armillary.scripts.trace import Trace, step_of
 from armillary.scripts.transaction import Page, ScriptTransaction
 from armillary.work import run as run_work
 
@@ -35,6 +36,7 @@ NUMBERS = {
     Kind.PRECONDITION_FAILED: 412,
     Kind.TOO_LARGE: 413,
 }
+_TRACED_CHARACTERS_MAX = 200  # of an id or a query's text in a trace
 _ACTIONS = {"default": "Default", "include": "Include", "exclude": "Exclude"}
 
 Answer = dict[str, Any]
@@ -234,3 +236,42 @@ def _page_items(options: Document) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
         raise bad_request("The option 'pageSize' must be a whole number above 0, or -1.")
     return min(int(value), limits.PAGE_ITEMS_MAX)
+
+
+# Traces.
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a script: its operation, its result and its charge."""
+
+    operation: str  # create, read, query, ...
+    subject: str  # the item's id, or the text of the query
+    status: int
+    items: int | None  # of a page
+    charge_ru: float
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"operation": self.operation, "subject": self.subject, "status": self.status}
+        if self.items is not None:
+            told["items"] = self.items
+        return {**told, "chargeRu": round(self.charge_ru, 2)}
+
+
+Trace = list[Step]
+
+
+def step_of(asked: dict[str, Any], answer: dict[str, Any], items: int | None, charge_ru: float) -> Step:
+    """A call as the script made it, and what it was answered."""
+    error = answer.get("error")
+    status = error["number"] if error is not None else answer["options"]["statusCode"]
+    return Step(asked["verb"], _subject(asked)[:_TRACED_CHARACTERS_MAX], status, items, charge_ru)
+
+
+def _subject(asked: dict[str, Any]) -> str:
+    body, query, link = asked.get("body"), asked.get("query"), asked["link"]
+    if isinstance(query, dict):
+        return str(query.get("query"))
+    if isinstance(body, dict):
+        return str(body.get("id", ""))
+    return "" if asked["verb"] == "feed" else str(link).rstrip("/").rpartition("/")[2]

@@ -17,10 +17,9 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind, computed_too_large
 from armillary.languages.sql.compiling.user_functions import UserFunctions
 from armillary.partition.operations import Document
-from armillary.scripts.calls import Calls
+from armillary.scripts.calls import Calls, Trace
 from armillary.scripts.cell import USER_LINE_OFFSET
 from armillary.scripts.jail import Begin, Ended, Jail
-from armillary.scripts.trace import Trace
 from armillary.scripts.transaction import ScriptTransaction
 
 _find_place = re.compile(r"<input>:(\d+):(\d+)")

@@ -1,5 +1,6 @@
-"""Scripts that got in each other's way take turns: whoever has to run again in a logical partition runs while no other
-script begins there. Who writes without scripts does not wait for anybody.
+"""Serializes scripts that conflict. A script whose transaction conflicted with another writer runs again while it holds
+the queue of its logical partition, and later scripts of that logical partition wait for it. Plain writes never take
+this lock.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from armillary import limits
 from armillary.errors import Failure, Kind
 
 
-class Turns:
+class ScriptQueue:
+    """One lock for each logical partition in which a script is being retried."""
+
     def __init__(self) -> None:
         self._locks: dict[bytes, asyncio.Lock] = {}
         self._users: dict[bytes, int] = {}
 
     def is_taken(self, place: bytes) -> bool:
+        """Whether a script is being retried in this logical partition."""
         return place in self._locks
 
     @asynccontextmanager
     async def at(self, place: bytes) -> AsyncIterator[None]:
-        """Alone among those that come this way to a place."""
+        """Hold the queue of a logical partition. Waits for the scripts before it, for a limited time."""
         lock = self._locks.setdefault(place, asyncio.Lock())
         self._users[place] = self._users.get(place, 0) + 1
         try:

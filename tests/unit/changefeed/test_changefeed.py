@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from armillary.changefeed import ALL_VERSIONS, Consumer
-from armillary.changefeed.balance import leases_to_take
-from armillary.changefeed.leases import Lease
+from armillary.changefeed.leases import Lease, leases_to_take
 from armillary.changefeed.reading import lsn_of, parts_of, session_lsn
 
 

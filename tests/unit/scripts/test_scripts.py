@@ -249,7 +249,7 @@ async def test_scripts_that_get_in_each_others_way_take_turns(house: House) -> N
     await house.put(container, {"id": "c", "pk": "a", "n": 0})
     found = await asyncio.gather(*[run(house, container, INCREMENT, "c") for _ in range(40)])
     assert sorted(found) == list(range(1, 41))
-    assert not house.account.script_turns.is_taken(container.record.rid + container.effective_key(("a",)))
+    assert not house.account.script_queue.is_taken(container.record.rid + container.effective_key(("a",)))
 
 
 async def test_others_that_write_elsewhere_do_not_matter(house: House) -> None:

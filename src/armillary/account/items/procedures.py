@@ -21,9 +21,9 @@ from armillary.model.keys import Key
 from armillary.model.resources import ResourceType
 from armillary.partition.budget import HUNDREDTHS, WRITE_DEPOSIT, Ask
 from armillary.partition.partition import Partition
+from armillary.scripts.calls import Trace as Trace
 from armillary.scripts.functions import QueryFunctions
 from armillary.scripts.run import Role, Script, Setting, run_script
-from armillary.scripts.trace import Trace as Trace
 from armillary.scripts.transaction import Home, ScriptTransaction, database_of
 
 PROCEDURE_RU = 1.0  # and what its operations cost
@@ -90,12 +90,12 @@ class ScriptVisit(Visit[Done]):
         attempts = self.attempts
         if not attempts.ends_s:
             attempts.ends_s = account.clock.elapsed_s() + limits.SCRIPT_ATTEMPTS_SECONDS_MAX
-        turns, place = account.script_turns, container.record.rid + epk
+        queue, place = account.script_queue, container.record.rid + epk
         home = _home(account, container, self.key, epk)
         transaction = ScriptTransaction(partition, home, account.clock, _units_ru(partition))
         try:
-            if attempts.count or turns.is_taken(place):
-                async with turns.at(place):
+            if attempts.count or queue.is_taken(place):
+                async with queue.at(place):
                     done = await self.work(container, transaction)
             else:
                 done = await self.work(container, transaction)

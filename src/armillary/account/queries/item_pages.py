@@ -21,8 +21,8 @@ from armillary.account.visits.page_charges import Bill
 from armillary.account.visits.visits import Session, check_session
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
-from armillary.languages.sql.planning.hybrid import is_component
-from armillary.languages.sql.planning.partials import is_bare_aggregate
+from armillary.languages.sql.planning.hybrid_search import is_component
+from armillary.languages.sql.planning.partition_queries import is_bare_aggregate
 from armillary.languages.sql.planning.plan import key_index_paths, query_plan
 from armillary.model import charges
 from armillary.model.charges import QueryWork

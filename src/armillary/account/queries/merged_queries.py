@@ -18,7 +18,7 @@ from armillary.account.visits.visits import check_session, refused_at
 from armillary.clock import Clock
 from armillary.errors import Failure, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
-from armillary.languages.sql.planning.partials import is_unmergeable
+from armillary.languages.sql.planning.partition_queries import is_unmergeable
 from armillary.model import charges
 from armillary.partition.budget import QUERY_DEPOSIT
 from armillary.query.aggregates import too_many

@@ -16,7 +16,7 @@ from armillary.account.queries.item_pages import FeedOptions, PageAnswer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import HeaderList
 from armillary.languages.sql.compiling.compile import BoundQuery
-from armillary.languages.sql.planning.advice import advice_of
+from armillary.languages.sql.planning.query_advisor import advice_of
 from armillary.languages.sql.syntax import tree
 from armillary.model import charges
 

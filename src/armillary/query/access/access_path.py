@@ -3,7 +3,7 @@ members of a logical partition, or by scanning everything. Which terms are asked
 one path and by `composite_access.py` for several at once; spatial indexes say it themselves.
 
 Whatever is chosen, candidates come in ascending rid order and none that can match is left out; so a position in a query
-is the last rid seen, and the choice may differ from page to page. The filter itself is run by `query/operators.py` on
+is the last rid seen, and the choice may differ from page to page. The filter itself is run by `query/execution.py` on
 every candidate, which also makes cut terms, markers and terms shared by several elements of an array harmless.
 """
 

@@ -12,7 +12,7 @@ import pytest
 from support.portions import Amount
 
 from armillary.errors import Failure, Kind
-from armillary.languages.sql.library.regexes import regex_match
+from armillary.languages.sql.library.strings import regex_match
 from armillary.model.values import UNDEFINED
 from armillary.query.text.pattern_matching import Automaton, Matcher
 from armillary.query.text.patterns import parse_pattern

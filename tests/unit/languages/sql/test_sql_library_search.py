@@ -19,7 +19,7 @@ from armillary.languages.sql.library.fulltext import (
     count,
     is_near,
 )
-from armillary.languages.sql.library.ranking import Statistics, bm25, fused, joined, ranks
+from armillary.languages.sql.library.scores import Statistics, bm25, fused, joined, ranks
 from armillary.languages.sql.library.vectors import vector_distance
 from armillary.model.indexes.search_policies import FULL_TEXT_LANGUAGES, FullTextPolicy, VectorPolicy
 from armillary.model.values import UNDEFINED

@@ -52,10 +52,10 @@ async def read_feed(call: Call) -> Response:
 
 def _bound_to(call: Call, query: BoundQuery) -> bytes:
     """What continuations are good for: the query with its parameters."""
-    if query.frame is None:
+    if query.text_without_filter is None:
         return call.body
     given = {name: value for name, value in query.parameters.items() if value is not UNDEFINED}
-    return query.frame.encode() + b"\n" + orjson.dumps(given)
+    return query.text_without_filter.encode() + b"\n" + orjson.dumps(given)
 
 
 async def query_items(call: Call) -> Response:

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from armillary.languages.sql.compiling.constants import Code
-from armillary.languages.sql.compiling.emit import Emitter, Variable, Workshop
+from armillary.languages.sql.compiling.emit import Emitter, Variable
+from armillary.languages.sql.compiling.emit_context import EmitContext
 from armillary.languages.sql.syntax import tree
-from armillary.languages.sql.syntax.equal_expressions import Shapes
+from armillary.languages.sql.syntax.equal_expressions import ExpressionNumbers
 from armillary.languages.sql.syntax.paths import rooted_path, source_alias
 from armillary.languages.sql.syntax.rewrite import rebuilt
 from armillary.languages.sql.syntax.walk import (
@@ -48,14 +49,14 @@ class StageCode(NamedTuple):
     path: str | None  # in the index, if nothing else is selected
 
 
-def emit_stages(shop: Workshop, query: tree.Query) -> tuple[list[str], list[StageCode]]:
+def emit_stages(emitting: EmitContext, query: tree.Query) -> tuple[list[str], list[StageCode]]:
     """The functions of a whole query: lines, and their names stage by stage."""
     source = query.sources[0] if query.sources else None
     if source is None or not isinstance(source.expression, tree.Subquery) or not _is_staged(source.expression.query):
-        lines, stage = _emit_stage(shop, query, _ITEM)
+        lines, stage = _emit_stage(emitting, query, _ITEM)
         return lines, [stage]
-    lines, stages = emit_stages(shop, source.expression.query)
-    more, stage = _emit_stage(shop, query, Variable("d"))
+    lines, stages = emit_stages(emitting, source.expression.query)
+    more, stage = _emit_stage(emitting, query, Variable("d"))
     return lines + more, [*stages, stage]
 
 
@@ -67,8 +68,8 @@ def _is_staged(query: tree.Query) -> bool:
     return isinstance(first, tree.Subquery) and _is_staged(first.query)
 
 
-def _emit_stage(shop: Workshop, query: tree.Query, root: Variable) -> tuple[list[str], StageCode]:
-    number = shop.fresh("")
+def _emit_stage(emitting: EmitContext, query: tree.Query, root: Variable) -> tuple[list[str], StageCode]:
+    number = emitting.fresh("")
     grouped = _Grouped(query) if is_aggregated(query) else None
     source = query.sources[0] if query.sources else None
     is_direct = source is None or (
@@ -83,16 +84,16 @@ def _emit_stage(shop: Workshop, query: tree.Query, root: Variable) -> tuple[list
         scope = {alias: root} if alias is not None else {}
         if query.where is not None:
             predicate = f"predicate{number}"
-            emitter = Emitter(shop, scope, [query.where], subquery_code)
+            emitter = Emitter(emitting, scope, [query.where], subquery_code)
             lines += _function(f"{predicate}(d)", emitter, f"return {emitter.truth(query.where).source}")
         if grouped is not None or not _is_whole(query, alias):
             project = f"project{number}"
-            emitter = Emitter(shop, scope, grouped.inputs if grouped else _items(query), subquery_code)
+            emitter = Emitter(emitting, scope, grouped.inputs if grouped else _items(query), subquery_code)
             code = grouped.row(emitter) if grouped else _selected(emitter, query, root)
             lines += _function(f"{project}(d)", emitter, f"return {code.source}")
     else:
         rows = f"rows{number}"
-        emitter = Emitter(shop, {}, _roots(query, grouped), subquery_code)
+        emitter = Emitter(emitting, {}, _roots(query, grouped), subquery_code)
         only = _nest(emitter, query, root, is_top=True)
         if grouped is not None:
             emitter.line(f"yield {grouped.row(emitter).source}")
@@ -101,12 +102,12 @@ def _emit_stage(shop: Workshop, query: tree.Query, root: Variable) -> tuple[list
         lines += _function(f"{rows}(d)", emitter, "return", "yield")
     if grouped is not None:
         finish = f"finish{number}"
-        emitter = Emitter(shop, {}, (), subquery_code)
+        emitter = Emitter(emitting, {}, (), subquery_code)
         lines += _function(f"{finish}(G, R)", emitter, f"return {_selected(emitter, grouped.finished, None).source}")
     makers = grouped.makers if grouped is not None else ()
     is_grouped, is_distinct = bool(query.group_by), query.select.is_distinct
     asked = grouped.arguments if grouped is not None else _items(query) if is_distinct else ()
-    paths = _index_paths(shop, asked, source) if root.is_item else ()
+    paths = _index_paths(emitting, asked, source) if root.is_item else ()
     is_sure = query.select.kind != "VALUE"
     argument_paths = (paths or (None,) * len(makers)) if grouped is not None else ()
     path = paths[0] if grouped is None and is_direct and len(paths) == 1 else None
@@ -115,16 +116,16 @@ def _emit_stage(shop: Workshop, query: tree.Query, root: Variable) -> tuple[list
 
 
 def _index_paths(
-    shop: Workshop, expressions: Sequence[tree.Expression], source: tree.Source | None
+    emitting: EmitContext, expressions: Sequence[tree.Expression], source: tree.Source | None
 ) -> tuple[str | None, ...]:
     """What expressions are to an index; see Grouping."""
     paths: list[str | None] = []
     alias = source_alias(source) if source is not None else None
     for argument in expressions:
-        place = shop.constants.place(argument)
+        place = emitting.constants.place(argument)
         found = rooted_path(argument)
         if place is not None:
-            paths.append("" if shop.constants.kind(place) != "undefined" else None)
+            paths.append("" if emitting.constants.kind(place) != "undefined" else None)
         elif found is not None and found[0] == alias and found[1] and all(isinstance(step, str) for step in found[1]):
             paths.append(path_text([step if isinstance(step, str) else None for step in found[1]]))
         else:
@@ -132,11 +133,11 @@ def _index_paths(
     return tuple(paths)
 
 
-def emit_order(shop: Workshop, query: tree.Query, expressions: Sequence[tree.Expression]) -> list[str]:
+def emit_order(emitting: EmitContext, query: tree.Query, expressions: Sequence[tree.Expression]) -> list[str]:
     """`order(d)`: the values of an item that ORDER BY looks at."""
     source = query.sources[0]
     found = rooted_path(source.expression)
-    emitter = Emitter(shop, {}, expressions, subquery_code)
+    emitter = Emitter(emitting, {}, expressions, subquery_code)
     if isinstance(source.expression, tree.Name) or found is None:
         alias = source_alias(source)
         emitter.scope |= {alias: _ITEM} if alias is not None else {}
@@ -171,7 +172,7 @@ def _nest(emitter: Emitter, query: tree.Query, root: Variable | None, *, is_top:
 def _check(emitter: Emitter, conditions: Iterable[tree.Expression]) -> None:
     for condition in conditions:
         is_making = makes_values([condition])
-        before = emitter.shop.fresh("m")
+        before = emitter.emitting.fresh("m")
         if is_making:
             emitter.line(f"{before} = made()")
         code = emitter.truth(condition)
@@ -179,7 +180,7 @@ def _check(emitter: Emitter, conditions: Iterable[tree.Expression]) -> None:
             emitter.line(f"if not {code.source}: {_skip(emitter)}")
             continue
         # What was made to answer the question is dropped with the answer.
-        name = emitter.shop.fresh()
+        name = emitter.emitting.fresh()
         emitter.line(f"{name} = {code.source}")
         emitter.line(f"release({before})")
         emitter.line(f"if not {name}: {_skip(emitter)}")
@@ -212,10 +213,10 @@ def _conjuncts(query: tree.Query) -> dict[int, list[tree.Expression]]:
 
 
 def _open(emitter: Emitter, source: tree.Source, root: Variable | None, *, is_top: bool, is_first: bool) -> Variable:
-    shop = emitter.shop
+    emitting = emitter.emitting
     expression = source.expression
     path = _source_path(emitter, source, root)
-    name = shop.fresh("v")
+    name = emitting.fresh("v")
     if isinstance(expression, tree.Subquery) and (root is None or root.is_item):
         call = _generator(emitter, expression.query, root if is_first else None)
         _meter(emitter, "1", is_top=is_top and not is_first)
@@ -239,7 +240,7 @@ def _open(emitter: Emitter, source: tree.Source, root: Variable | None, *, is_to
         emitter.line(f"{name} = {code.source}")
         emitter.line(f"if {name} is U: {_skip(emitter)}")
         return Variable(name, path)
-    array = shop.fresh("a")
+    array = emitting.fresh("a")
     emitter.line(f"{array} = {code.source}")
     emitter.line(f"if {array}.__class__ is not list: {_skip(emitter)}")
     units = emitter.loop_units()
@@ -259,7 +260,7 @@ def _source_path(emitter: Emitter, source: tree.Source, root: Variable | None) -
 
 
 def _meter(emitter: Emitter, tuples: str, *, is_top: bool) -> None:
-    emitter.shop.has_loops = True
+    emitter.emitting.has_loops = True
     emitter.line(f"if M.join({tuples}): yield PAUSE" if is_top else f"M.spend({tuples})")
 
 
@@ -302,14 +303,14 @@ def _selected(emitter: Emitter, query: tree.Query, only: Variable | None) -> Cod
 
 def _yield_selected(emitter: Emitter, query: tree.Query, only: Variable | None, *, is_top: bool = False) -> None:
     # Rows of items are written at once, and what was made for them is dropped. Those of a subquery may be kept.
-    before = emitter.shop.fresh("m") if is_top and makes_values(_items(query)) else None
+    before = emitter.emitting.fresh("m") if is_top and makes_values(_items(query)) else None
     if before is not None:
         emitter.line(f"{before} = made()")
     code = _selected(emitter, query, only)
     if query.select.kind == "LIST":
         emitter.line(f"yield {code.source}")
     else:
-        name = emitter.shop.fresh()
+        name = emitter.emitting.fresh()
         emitter.line(f"{name} = {code.source}")
         emitter.line(f"if {name} is not U: yield {name}")
     if before is not None:
@@ -339,8 +340,8 @@ class _Grouped:
         self.keys = query.group_by
         self.arguments: list[tree.Expression] = []
         makers: list[str] = []
-        shapes = Shapes()
-        places = {shapes.of(key): place for place, key in reversed(list(enumerate(query.group_by)))}
+        numbers = ExpressionNumbers()
+        places = {numbers.number_of(key): place for place, key in reversed(list(enumerate(query.group_by)))}
 
         def replacing(node: tree.Expression) -> tree.Expression | None:
             if is_aggregate(node):
@@ -348,7 +349,7 @@ class _Grouped:
                 makers.append(node.name)
                 self.arguments.append(node.arguments[0])
                 return tree.Slot(node.start, node.end, f"R[{len(makers) - 1}]")
-            place = places.get(shapes.of(node)) if places else None
+            place = places.get(numbers.number_of(node)) if places else None
             return tree.Slot(node.start, node.end, f"G[{place}]") if place is not None else None
 
         select = query.select
@@ -396,31 +397,31 @@ def subquery_code(emitter: Emitter, node: tree.Subquery) -> Code:
 
 def _generator(outer: Emitter, query: tree.Query, root: Variable | None, *, is_failing: bool = False) -> str:
     """Define a generator of the rows of a subquery, or of the rows that fail its filter; the call that makes one."""
-    shop = outer.shop
-    name = shop.fresh("s")
+    emitting = outer.emitting
+    name = emitting.fresh("s")
     grouped = _Grouped(query) if is_aggregated(query) else None
-    emitter = Emitter(shop, outer.scope, _roots(query, grouped), subquery_code)
+    emitter = Emitter(emitting, outer.scope, _roots(query, grouped), subquery_code)
     if is_failing:
         failing = tree.Query(query.start, query.end, query.select, query.sources, None, (), (), False, None, None)
         _nest(emitter, failing, root, is_top=False)
         fails = f"not {emitter.truth(query.where).source}" if query.where is not None else "False"
         emitter.line(f"if {fails}: yield None")
     elif grouped is not None:
-        makers = shop.name(tuple([AGGREGATES[maker] for maker in grouped.makers]))
-        groups = shop.fresh("g")
+        makers = emitting.name(tuple([AGGREGATES[maker] for maker in grouped.makers]))
+        groups = emitting.fresh("g")
         emitter.line(f"{groups} = Groups({makers}, is_grouped={bool(query.group_by)})")
         _loop(emitter, "_", "ONCE")
         _nest(emitter, query, root, is_top=False)
         is_making = makes_values(grouped.inputs) and not {"MAKELIST", "MAKESET"} & set(grouped.makers)
         if is_making:
-            before = shop.fresh("m")
+            before = emitting.fresh("m")
             emitter.line(f"{before} = made()")
         emitter.line(f"{groups}.add({grouped.row(emitter).source})")
         if is_making:
             emitter.line(f"release({before})")
         lines = emitter.lines
         emitter.settle()
-        emitter = Emitter(shop, outer.scope, (), subquery_code)
+        emitter = Emitter(emitting, outer.scope, (), subquery_code)
         emitter.lines = lines
         _loop(emitter, "G, R", f"{groups}.results()")
         _yield_selected(emitter, grouped.finished, None)
@@ -455,7 +456,7 @@ def _roots(query: tree.Query, grouped: _Grouped | None) -> list[tree.Expression]
 
 
 def _function(signature: str, emitter: Emitter, *ending: str) -> list[str]:
-    begin = ["    M.begin()"] if emitter.shop.has_loops and signature.endswith("(d)") else []
+    begin = ["    M.begin()"] if emitter.emitting.has_loops and signature.endswith("(d)") else []
     units = emitter.settle()
     if units >= _UNITS_MIN:
         begin.append(f"    spend({units})")

@@ -1,8 +1,10 @@
-"""Query text to functions over documents: parse, check, emit Python source, compile it, and keep it by text.
+"""Compiles query texts to Python functions over documents: parse, check, emit Python source, compile it, and cache the
+result by text.
 
-`compile_query(text)` gives a CompiledQuery; `.bind(parameters)` gives what one execution needs: the condition that an
-index can use, the filter and the projection. Parameters are values of the run, not of the source: one compiled form
-serves all values of the same types. Reading items and paging are `query/operators.py`'s part.
+`compile_query(text)` returns a CompiledQuery; `.bind(parameters)` returns what one execution needs: the condition for
+the index, the filter and the projection. Parameters are bound at execution, so one compiled variant serves all values
+of the same types. Choosing an access path is `query/access/access_path.py`'s part, executing and paging
+`query/execution.py`'s.
 """
 
 from __future__ import annotations
@@ -17,17 +19,16 @@ from armillary.errors import bad_request
 from armillary.languages.sql.compiling import runtime
 from armillary.languages.sql.compiling.blocks import StageCode, emit_order, emit_stages
 from armillary.languages.sql.compiling.constants import Constants, kind_of
-from armillary.languages.sql.compiling.emit import Workshop
+from armillary.languages.sql.compiling.emit_context import EmitContext
 from armillary.languages.sql.compiling.index_conditions import filter_of
+from armillary.languages.sql.compiling.score_ranking import ScoreRanking
 from armillary.languages.sql.compiling.user_functions import Run, UserFunctions
 from armillary.languages.sql.library.context import Context, detached_context
-from armillary.languages.sql.planning.envelopes import frame_of
-from armillary.languages.sql.planning.ranked import Component, components_of, is_ranked
-from armillary.languages.sql.planning.scoring import ScoreRanking
 from armillary.languages.sql.syntax import tree
 from armillary.languages.sql.syntax.check import Checked, check_count, check_query
 from armillary.languages.sql.syntax.expressions import too_many_operators
 from armillary.languages.sql.syntax.lexer import query_error
+from armillary.languages.sql.syntax.order_by_rank import Component, components_of, is_ranked
 from armillary.languages.sql.syntax.parser import parse_filter, parse_query
 from armillary.languages.sql.syntax.paths import has_container, item_path, scope_of
 from armillary.languages.sql.syntax.rewrite import with_computed
@@ -52,6 +53,8 @@ Computed: TypeAlias = tuple[tuple[str, str], ...]  # the computed properties of 
 _CHECK_UNITS, _FILTER_UNITS, _SOURCE_UNITS = 1, 2, 4
 _LONG = 2_048  # characters of texts that take time
 
+_ENVELOPE = (None, "orderByItems", "payload")  # aliases of the columns in a client's query for one partition
+
 _NAMESPACE: dict[str, Any] = {
     name: value for name, value in vars(runtime).items() if not name.startswith("_") and name != "annotations"
 } | {"U": UNDEFINED}
@@ -67,7 +70,7 @@ class BoundQuery:
     original: tree.Query  # as it was written, for plans: computed properties are names in it
     parameters: Mapping[str, Value]
     context: Context
-    frame: str | None = None  # the text without the filter, where clients change that and go on; see envelopes.py
+    text_without_filter: str | None = None  # of a client's query for one partition; its continuations are bound to it
 
     @property
     def condition(self) -> Condition:
@@ -100,7 +103,7 @@ class CompiledQuery:
         self.parameters = checked.parameters
         self.has_source = has_container(self.query)
         self._user_functions = checked.user_functions
-        self._frame = frame_of(text, self.original)
+        self._text_without_filter = _text_without_filter(text, self.original)
         self._order_keys = _order_keys(self.query)
         self._components: tuple[Component, ...] = ()
         if is_ranked(self.query):
@@ -145,7 +148,9 @@ class CompiledQuery:
             is_exact,
             run,
         )
-        return BoundQuery(selection, self.has_source, self.query, self.original, parameters, context, self._frame)
+        return BoundQuery(
+            selection, self.has_source, self.query, self.original, parameters, context, self._text_without_filter
+        )
 
     def _ranking(self, read: Any, parameters: Mapping[str, Value], context: Context) -> ScoreRanking:
         call = self.query.order_by[0].expression
@@ -172,18 +177,18 @@ class CompiledQuery:
     def _compile(self, kinds: tuple[str, ...]) -> _Variant:
         constants = Constants(self.parameters, kinds)
         namespace = dict(_NAMESPACE)
-        shop = Workshop(constants, namespace)
-        functions, stages = emit_stages(shop, self.query)
+        emitting = EmitContext(constants, namespace)
+        functions, stages = emit_stages(emitting, self.query)
         order = "None"
         if self.query.order_by:
             keys = [component.subject for component in self._components]
-            functions += emit_order(shop, self.query, keys or [each.expression for each in self.query.order_by])
+            functions += emit_order(emitting, self.query, keys or [each.expression for each in self.query.order_by])
             order = "order"
         made = [order]
         for stage in stages:
             made += [str(name) for name in (stage.predicate, stage.project, stage.rows, stage.finish)]
         used = [f"c{place} = C[{place}]" for place in sorted(constants.used)]
-        lines = [*used, *shop.preamble, *functions, f"return ({', '.join(made)})"]
+        lines = [*used, *emitting.preamble, *functions, f"return ({', '.join(made)})"]
         source = "def bind(C, x, M):\n" + "".join([f"    {line}\n" for line in lines])
         if len(source) > limits.QUERY_SOURCE_CHARACTERS_MAX:
             raise too_many_operators(self.query.start, self.query.end)
@@ -203,6 +208,16 @@ def _stage(code: StageCode, functions: list[Any]) -> Stage:
 def _without_idle_order(query: tree.Query) -> tree.Query:
     """Aggregates of all rows make one row, in whatever order the rows come. The service takes such an ORDER BY."""
     return replace(query, order_by=()) if query.order_by and is_aggregated(query) else query
+
+
+def _text_without_filter(text: str, query: tree.Query) -> str | None:
+    """The text of a query that a client sends to one partition of an ordered query, without its WHERE; None for any
+    other query. Such queries select order keys and payload (`planning/partition_queries.py`). A client that resumes
+    from its own continuation sends another filter in the same query, so the partition's continuations are bound to the
+    text without the filter (`query/cursor.py`): a position in the order does not depend on the filter."""
+    if query.where is None or not query.order_by or tuple(item.alias for item in query.select.items) != _ENVELOPE:
+        return None
+    return text[: query.where.start].rstrip("( ") + " " + text[query.order_by[0].start :]
 
 
 def _order_keys(query: tree.Query) -> tuple[OrderKey, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from armillary.languages.sql.compiling.constants import Code
-from armillary.languages.sql.compiling.emit_context import Workshop as Workshop
+from armillary.languages.sql.compiling.emit_context import EmitContext
 from armillary.languages.sql.compiling.function_table import FUNCTIONS
 from armillary.languages.sql.syntax import tree
 from armillary.languages.sql.syntax.paths import Path, missing_operand, path_uses, rooted_path
@@ -65,20 +65,20 @@ class Emitter:
 
     def __init__(
         self,
-        shop: Workshop,
+        emitting: EmitContext,
         scope: Mapping[str, Variable],
         roots: Iterable[tree.Expression],
         emit_subquery: Callable[[Emitter, tree.Subquery], Code],
     ) -> None:
-        self.shop = shop
+        self.emitting = emitting
         self.scope = dict(scope)
         self.lines: list[str] = []
         self.depth = 0  # of the loops around what is emitted next
-        self._constants = shop.constants
-        self._namespace = shop.namespace
+        self._constants = emitting.constants
+        self._namespace = emitting.namespace
         self._emit_subquery = emit_subquery
         self._loaded: dict[tuple[str, Path], str] = {}
-        self._begun = shop.operators
+        self._begun = emitting.operators
         self._loops: list[tuple[str, int]] = []
         self._uses = path_uses(roots)
 
@@ -90,13 +90,13 @@ class Emitter:
 
     def loop_units(self) -> str:
         """A name for the units of work of each turn of a loop that begins here; `settle` gives it its value."""
-        name = self.shop.name(1)
-        self._loops.append((name, self.shop.operators))
+        name = self.emitting.name(1)
+        self._loops.append((name, self.emitting.operators))
         return name
 
     def settle(self) -> int:
         """All of the function is emitted. Returns the units of work that it takes without its loops."""
-        operators = self.shop.operators
+        operators = self.emitting.operators
         for name, before in self._loops:
             self._namespace[name] = _TUPLE_UNITS + operators - before
         return operators - self._begun
@@ -110,7 +110,7 @@ class Emitter:
         place = self._constants.place(node)
         if place is not None:
             return self._constants.code(place)
-        self.shop.count(node)
+        self.emitting.count(node)
         match node:
             case tree.Name() | tree.Member() | tree.Index():
                 return self._access(node)
@@ -148,7 +148,7 @@ class Emitter:
         raise AssertionError(f"not emitted: {node.__class__.__name__}")
 
     def made_object(self, node: tree.ObjectLiteral) -> Code:
-        names = self.shop.name(tuple([name for name, _ in node.pairs]))
+        names = self.emitting.name(tuple([name for name, _ in node.pairs]))
         values = self._tuple([value for _, value in node.pairs])
         return self._call("make_object", [Code(names), values], "object")
 
@@ -159,7 +159,7 @@ class Emitter:
             spine.append(spine[-1].left)
         left = self.value(spine[-1].left)
         for link in reversed(spine):
-            self.shop.count(link)
+            self.emitting.count(link)
             kind = "trilean" if link.operator in _FLIPPED else ""
             left = self._call(_OPERATORS[link.operator], [left, self.value(link.right)], kind)
         return left
@@ -168,19 +168,19 @@ class Emitter:
         needle = self.value(node.needle)
         places = [self._constants.place(value) for value in node.values]
         if None not in places:
-            members = self.shop.bound(f"Members([C[i] for i in {self.shop.name(tuple(places))}])")
+            members = self.emitting.bound(f"Members([C[i] for i in {self.emitting.name(tuple(places))}])")
             return self._call(f"{members}.find", [needle], "trilean")
         needle = self._named(needle)
         pairs = []
         for value in node.values:
-            self.shop.count(value)
+            self.emitting.count(value)
             pairs.append(self._call("equals", [needle, self.value(value)], "trilean"))
         return self._call("some", [self._joined(pairs)], "trilean")
 
     def _like(self, node: tree.Like) -> Code:
         text, place = self.value(node.operand), self._constants.place(node.pattern)
         if place is not None:
-            matcher = self.shop.bound(f"like_constant(C[{place}], {node.escape!r})")
+            matcher = self.emitting.bound(f"like_constant(C[{place}], {node.escape!r})")
             return self._call(matcher, [text], "trilean")
         return self._call("like", [text, self.value(node.pattern), Code(repr(node.escape))], "trilean")
 
@@ -190,7 +190,7 @@ class Emitter:
         function = FUNCTIONS[node.name]
         place = self._constants.place(node.arguments[0]) if node.arguments else None
         if node.name == "ARRAY_CONTAINS" and place is not None and self._constants.kind(place) == "array":
-            array = self.shop.bound(f"ConstantArray(C[{place}])")
+            array = self.emitting.bound(f"ConstantArray(C[{place}])")
             return self._call(f"{array}.contains", [self.value(each) for each in node.arguments[1:]], "trilean")
         arguments = [self.value(argument) for argument in node.arguments]
         if function.inline:
@@ -201,7 +201,7 @@ class Emitter:
         if function.needs_path:
             paths = [path for argument in node.arguments if (path := self._item_path(argument))]
             steps = [step if isinstance(step, str) else None for step in paths[0]] if paths else []
-            arguments.insert(0, Code(self.shop.name(path_text(steps) if steps else "")))
+            arguments.insert(0, Code(self.emitting.name(path_text(steps) if steps else "")))
         if function.needs_context:
             arguments.insert(0, Code("x"))
         return self._call(name, arguments, "")
@@ -243,7 +243,7 @@ class Emitter:
             for step in path:
                 code = self._step(code, step, is_object=variable.is_item and code.source == variable.source)
         else:
-            code = Code(f"walk({variable.source}, {self.shop.name(path)})", 1)
+            code = Code(f"walk({variable.source}, {self.emitting.name(path)})", 1)
         if self._uses.get((alias, path), 0) > 1:
             code = self._spill(code)
             self._loaded[alias, path] = code.source
@@ -252,7 +252,7 @@ class Emitter:
     def _step(self, source: Code, step: str | int | None, *, is_object: bool) -> Code:
         if is_object and isinstance(step, str):
             return Code(f"{source.source}.get({step!r}, U)", 1)  # an item is always an object
-        part = self.shop.fresh()
+        part = self.emitting.fresh()
         if isinstance(step, str):
             text = f"{part}.get({step!r}, U) if ({part} := {source.source}).__class__ is dict else U"
         elif step is None or step < 0:
@@ -290,7 +290,7 @@ class Emitter:
                 found = self._membership(node)
                 if found is not None:
                     return found
-        self.shop.count(node)
+        self.emitting.count(node)
         code = self.value(node)
         return code if code.kind == "truth" else self._bracket(f"{code.source} is True", code)
 
@@ -340,12 +340,12 @@ class Emitter:
         kinds = {self._constants.kind(place) for place in places if place is not None}
         if None in places:
             return None
-        rows = self.shop.name(tuple(places))
+        rows = self.emitting.name(tuple(places))
         value, name = self._once(self.value(node.needle))
         if kinds == {"string"}:
-            members = self.shop.bound(f"frozenset([C[i] for i in {rows}])")
+            members = self.emitting.bound(f"frozenset([C[i] for i in {rows}])")
             return self._bracket(f"{value.source}.__class__ is str and {name} in {members}", value)
-        members = self.shop.bound(f"Members([C[i] for i in {rows}])")
+        members = self.emitting.bound(f"Members([C[i] for i in {rows}])")
         return self._bracket(f"{value.source} is not U and {members}.holds({name})", value)
 
     def _any_of(self, operands: Sequence[tree.Expression]) -> Code:
@@ -366,7 +366,7 @@ class Emitter:
             if len(rows) < _ROWS_HASHED_MIN:
                 others.extend(members[paths])
                 continue
-            keys = self.shop.bound(f"key_set(C, {self.shop.name(rows)})")
+            keys = self.emitting.bound(f"key_set(C, {self.emitting.name(rows)})")
             loads = [self._load(alias, path) for alias, path in paths]
             source = ", ".join(f"hash_key({load.source})" for load in loads)
             parts.append(self._bracket(f"({source},) in {keys}", Code("", 1), *loads))
@@ -390,7 +390,7 @@ class Emitter:
                 tables.setdefault(alias, []).append((path, place))
         codes = []
         for alias, rows in tables.items():
-            table = self.shop.bound(f"equality_table(C, {self.shop.name(rows)})")
+            table = self.emitting.bound(f"equality_table(C, {self.emitting.name(rows)})")
             codes.append(self._call(name, [Code(self.scope[alias].source), Code(table)], "truth"))
         return codes, others
 
@@ -445,7 +445,7 @@ class Emitter:
         return code if depth <= _DEPTH_MAX else self._spill(code)
 
     def _spill(self, code: Code) -> Code:
-        name = self.shop.fresh()
+        name = self.emitting.fresh()
         self.line(f"{name} = {code.source}")
         return Code(name, 0, code.kind)
 
@@ -456,5 +456,5 @@ class Emitter:
         """Source to use first and a name to use after it, so that a value is computed once."""
         if code.source.isidentifier():
             return code, code.source
-        name = self.shop.fresh()
+        name = self.emitting.fresh()
         return Code(f"({name} := {code.source})", code.depth + 1, code.kind), name

@@ -1,4 +1,6 @@
-"""What the functions of one compiled query have in common while they are emitted."""
+"""State shared by all functions that are emitted for one query: constants, generated names, and the count of emitted
+operators, which is limited. `emit.py` and `blocks.py` write the source.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +12,33 @@ from armillary.languages.sql.syntax import tree
 from armillary.languages.sql.syntax.expressions import too_many_operators
 from armillary.work import spend
 
-_COUNTED, _OPERATOR_UNITS = 64, 150  # operators that are emitted at a time, and the work for one
+_COUNTED, _OPERATOR_UNITS = 64, 150  # operators between two charges to the work budget, and the work for one
 
 
-class Workshop:
-    """What the functions of one compiled query have in common: constants, names, and limits on its size."""
+class EmitContext:
+    """One for each compiled variant of a query."""
 
     def __init__(self, constants: Constants, namespace: dict[str, Any]) -> None:
         self.constants = constants
         self.namespace = namespace
-        self.preamble: list[str] = []  # what is computed once, when constants are bound
+        self.preamble: list[str] = []  # statements that run once, when the constants are bound
         self.has_loops = False
         self._fresh = 0
         self._bound = 0
         self._operators = 0
 
     def fresh(self, letter: str = "t") -> str:
-        """A name that nothing else has: functions nest, and see each other's."""
+        """A new local name, unique within the query: nested functions see the names of the outer ones."""
         self._fresh += 1
         return f"{letter}{self._fresh}"
 
     @property
     def operators(self) -> int:
-        """How many were emitted so far: a measure of the work that code takes."""
+        """How many operators were emitted so far: a measure of the cost of the code."""
         return self._operators
 
     def count(self, node: tree.Expression) -> None:
+        """Count one operator; refuse the query if it has too many."""
         self._operators += 1
         if not self._operators % _COUNTED:
             spend(_COUNTED * _OPERATOR_UNITS)
@@ -43,11 +46,14 @@ class Workshop:
             raise too_many_operators(node.start, node.end)
 
     def name(self, value: Any) -> str:
+        """A global name for a value that the code refers to."""
         name = f"K{len(self.namespace)}"
         self.namespace[name] = value
         return name
 
     def bound(self, source: str) -> str:
+        """A name for an expression that is evaluated once, when the constants are bound. Beyond NAMED_MAX the values
+        are elements of a list."""
         self._bound += 1
         if self._bound > NAMED_MAX:
             self.preamble += [] if self._bound > NAMED_MAX + 1 else ["B = []"]

@@ -1,6 +1,6 @@
-"""The built-in functions: where each is, how many arguments it takes, and the names that exist in the language but are
-not offered yet. An undefined argument or one of the wrong type makes the result undefined, never an error; the type
-checks alone answer true or false to everything. What they do is in `library/`, one module for each subject.
+"""The table of built-in functions: name, number of arguments, and the Python function that implements it. An undefined
+argument or one of the wrong type makes the result undefined, never an error; only the type checks return true or false
+for every value. The implementations are in `library/`, one module for each category.
 """
 
 from __future__ import annotations
@@ -14,27 +14,25 @@ from armillary.languages.sql.library import (
     date_formats,
     dates,
     fulltext,
-    items,
     mathematics,
-    regexes,
     scores,
     spatial,
     strings,
-    types,
     vectors,
 )
 from armillary.model.values import Value
 
-ANY_NUMBER: Final = 1_000_000  # of arguments: as many as one likes
+ANY_NUMBER: Final = 1_000_000  # of arguments: no maximum
 
 
 class Function(NamedTuple):
     arguments_min: int
     arguments_max: int
     call: Callable[..., Value] | None = None
-    # Python source in place of a call, with {0} for the argument; always true or false, never undefined.
+    # Python source that is emitted instead of a call, with {0} for the argument; always true or false, never undefined.
     inline: str = ""
-    # What comes before the arguments: the execution's Context, and the first argument that is a path ("": none is).
+    # Extra leading arguments: the execution's Context, and the index path of the first argument that is a path ("" if
+    # none is).
     needs_context: bool = False
     needs_path: bool = False
 
@@ -91,7 +89,7 @@ FUNCTIONS: dict[str, Function] = {
     "LENGTH": Function(1, 1, strings.length),
     "LOWER": Function(1, 1, strings.lower),
     "LTRIM": Function(1, 2, strings.trim_left),
-    "REGEXMATCH": Function(2, 3, regexes.regex_match),
+    "REGEXMATCH": Function(2, 3, strings.regex_match),
     "REPLACE": Function(3, 3, strings.replace),
     "REPLICATE": Function(2, 2, strings.replicate),
     "REVERSE": Function(1, 1, strings.reverse),
@@ -114,10 +112,10 @@ FUNCTIONS: dict[str, Function] = {
     # Types.
     "IS_ARRAY": Function(1, 1, inline="{0}.__class__ is list"),
     "IS_BOOL": Function(1, 1, inline="{0}.__class__ is bool"),
-    "IS_DATETIME": Function(1, 1, types.is_datetime),
+    "IS_DATETIME": Function(1, 1, conversion.is_datetime),
     "IS_DEFINED": Function(1, 1, inline="{0} is not U"),
-    "IS_FINITE_NUMBER": Function(1, 1, types.is_finite_number),
-    "IS_INTEGER": Function(1, 1, types.is_integer),
+    "IS_FINITE_NUMBER": Function(1, 1, conversion.is_finite_number),
+    "IS_INTEGER": Function(1, 1, conversion.is_integer),
     "IS_NULL": Function(1, 1, inline="{0} is None"),
     "IS_NUMBER": Function(1, 1, inline="{0}.__class__ in NUMBERS"),
     "IS_OBJECT": Function(1, 1, inline="{0}.__class__ is dict"),
@@ -163,14 +161,14 @@ FUNCTIONS: dict[str, Function] = {
     "TICKSTODATETIME": Function(1, 1, dates.ticks_to_date),
     "TIMESTAMPTODATETIME": Function(1, 1, dates.timestamp_to_date),
     "YEAR": Function(1, 1, dates.year),
-    # Shapes.
+    # Spatial.
     "ST_AREA": Function(1, 1, spatial.area, needs_context=True),
     "ST_DISTANCE": Function(2, 2, spatial.distance, needs_context=True),
     "ST_INTERSECTS": Function(2, 2, spatial.intersects, needs_context=True),
     "ST_ISVALID": Function(1, 1, spatial.is_valid, needs_context=True),
     "ST_ISVALIDDETAILED": Function(1, 1, spatial.is_valid_detailed, needs_context=True),
     "ST_WITHIN": Function(2, 2, spatial.within, needs_context=True),
-    # Vectors and full text. Scores (FullTextScore, RRF) are for ORDER BY RANK alone: library/ranking.py.
+    # Vectors and full text. FullTextScore and RRF are allowed in ORDER BY RANK only (`syntax/order_by_rank.py`).
     "FULLTEXTCONTAINS": Function(2, 2, fulltext.contains, needs_context=True, needs_path=True),
     "FULLTEXTCONTAINSALL": Function(2, ANY_NUMBER, fulltext.contains_all, needs_context=True, needs_path=True),
     "FULLTEXTCONTAINSANY": Function(2, ANY_NUMBER, fulltext.contains_any, needs_context=True, needs_path=True),
@@ -178,7 +176,7 @@ FUNCTIONS: dict[str, Function] = {
     "_FULLTEXTSCORE": Function(4, 5, scores.full_text_score, needs_context=True, needs_path=True),
     "_FULLTEXTWORDCOUNT": Function(1, 1, scores.word_count, needs_context=True, needs_path=True),
     "_VECTORSCORE": Function(2, 4, scores.vector_score, needs_context=True, needs_path=True),
-    # The item, and choosing.
-    "DOCUMENTID": Function(1, 1, items.document_id),
-    "IIF": Function(3, 3, items.if_else),
+    # Item and conditional functions.
+    "DOCUMENTID": Function(1, 1, conversion.document_id),
+    "IIF": Function(3, 3, conversion.if_else),
 }

@@ -1,16 +1,23 @@
-"""Values to text and text to values. Text is read as strict JSON; what is not of the wanted type is undefined."""
+"""Conversions between text and values, and type checks. Text is parsed as strict JSON; a text of another type than the
+function's is undefined. Type checks return true or false for every value, undefined included; the simplest are inlined
+into compiled queries (`compiling/function_table.py`). IIF and DOCUMENTID, which belong to no other category, are here
+too.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
 import orjson
 
 from armillary import limits
-from armillary.languages.sql.library.numbers import INT64_MAX, INT64_MIN, number_text
-from armillary.model.values import UNDEFINED, Value, weight
+from armillary.languages.sql.library.dates import parse_ticks
+from armillary.languages.sql.library.numbers import INT64_MAX, INT64_MIN, NUMBERS, number_text, whole
+from armillary.model.resources import item_number, rid_bytes
+from armillary.model.values import UNDEFINED, Value, as_double, weight
 from armillary.work import make, spend
 
 _JSON_BLANKS = " \t\n\r"
@@ -129,3 +136,36 @@ def _is_shallow(text: str, value: Any) -> bool:
         if not level:
             return True
     return False
+
+
+# Type checks.
+
+
+def is_finite_number(given: Any) -> Value:
+    return given.__class__ in NUMBERS and math.isfinite(as_double(given))
+
+
+def is_integer(given: Any) -> Value:
+    return whole(given) is not None
+
+
+def is_datetime(given: Any) -> Value:
+    return parse_ticks(given) is not None
+
+
+# Conditional and item functions.
+
+
+def if_else(condition: Any, then: Any, otherwise: Any) -> Value:
+    """IIF: any condition but true itself selects `otherwise`."""
+    return then if condition is True else otherwise  # type: ignore[no-any-return]
+
+
+def document_id(item: Any) -> Value:
+    """The number inside an item's `_rid`; undefined for anything but a stored item."""
+    text = item.get("_rid") if item.__class__ is dict else None
+    if text.__class__ is not str:
+        return UNDEFINED
+    rid = rid_bytes(text)
+    number = item_number(rid) if rid is not None else None
+    return UNDEFINED if number is None else number

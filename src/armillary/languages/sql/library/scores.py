@@ -1,25 +1,90 @@
-"""Scores of single items, as the queries of a plan ask for them: how well a text fits search terms, given the counts of
-all texts, and how alike two vectors are. Greater is better.
+"""Scores of full-text and vector search: BM25, similarity of vectors, and reciprocal rank fusion (RRF) of several
+rankings; a greater score is better. Where ORDER BY RANK may ask for them is `syntax/order_by_rank.py`'s part; the
+statistics over all items are collected by `compiling/score_ranking.py`, or by the client with a query of its plan.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.fulltext import Phrase, count, phrase_of
 from armillary.languages.sql.library.numbers import ABSENT
-from armillary.languages.sql.library.ranking import Statistics, bm25
 from armillary.languages.sql.library.vectors import is_similarity, vector_distance
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.text.words import words_of
 
-_NUMBERS = (int, float)
+_NUMBERS: Final = (int, float)
+_SATURATION: Final = 1.2  # BM25's k1: how fast repeated words saturate
+_LENGTH_SHARE: Final = 0.75  # BM25's b: weight of the normalization by length
+_RANK_OFFSET: Final = 60  # RRF's k
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Statistics of one path over all items searched. Those of several partitions are added number by number."""
+
+    documents: int  # all items, whether or not they have a text at the path
+    words: int  # in all these texts, without stop words
+    holding: tuple[int, ...]  # for each term: how many documents contain it
+
+
+def joined(statistics: Sequence[Statistics]) -> Statistics:
+    return Statistics(
+        sum(each.documents for each in statistics),
+        sum(each.words for each in statistics),
+        tuple(map(sum, zip(*[each.holding for each in statistics], strict=True))),
+    )
+
+
+def bm25(frequencies: Sequence[int], words: int, statistics: Statistics) -> float:
+    """The BM25 score of one text. `frequencies`: how often each term occurs in it; `words`: its length."""
+    if not statistics.documents or not statistics.words:
+        return 0.0
+    length = words * statistics.documents / statistics.words  # 1: of average length
+    score = 0.0
+    for frequency, holding in zip(frequencies, statistics.holding, strict=True):
+        rarity = math.log(1 + (statistics.documents - holding + 0.5) / (holding + 0.5))
+        damping = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * length)
+        score += rarity * frequency * (_SATURATION + 1) / (frequency + damping)
+    return score
+
+
+def ranks(scores: Sequence[float | None], is_reversed: bool = False) -> list[int]:
+    """Dense ranks, as clients compute them: 1 for the highest score (reversed: for the lowest), equal scores share a
+    rank, the next score has the next number. Items without a score come last."""
+    sign = 1 if is_reversed else -1
+    keys = [math.inf if score is None or score != score else sign * score for score in scores]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    found = [0] * len(keys)
+    rank = 0
+    for place, index in enumerate(order):
+        if place == 0 or keys[index] != keys[order[place - 1]]:
+            rank += 1
+        found[index] = rank
+    return found
+
+
+def fused(components: Sequence[Sequence[float | None]], weights: Sequence[float] | None = None) -> list[float]:
+    """Reciprocal rank fusion: for each item the sum of weight / (60 + rank) over the components. A negative weight
+    reverses the order of its component."""
+    shares = weights if weights is not None else [1.0] * len(components)
+    assert len(shares) == len(components)
+    totals = [0.0] * (len(components[0]) if components else 0)
+    for scores, weight in zip(components, shares, strict=True):
+        for index, rank in enumerate(ranks(scores, weight < 0)):
+            totals[index] += abs(weight) / (_RANK_OFFSET + rank)
+    return totals
+
+
+# Scores as functions of the query language.
 
 
 def word_count(context: Context, path: str, text: Any) -> Value:
-    """How many words of a text are searched."""
+    """How many words of a text are searchable: stop words are not counted."""
     return len(words_of(text, context.language_of(path))) if text.__class__ is str else UNDEFINED
 
 
@@ -53,7 +118,7 @@ def occurrences(text: str, phrases: Sequence[Phrase], language: str) -> tuple[li
 def vector_score(
     context: Context, path: str, first: Any, second: Any, is_exact: Any = False, options: Any = ABSENT
 ) -> Value:
-    """VectorDistance turned so that greater means more alike."""
+    """VectorDistance with the sign that makes a greater score the more similar vector."""
     distance = vector_distance(context, path, first, second, is_exact, options)
     if distance.__class__ not in _NUMBERS:
         return UNDEFINED

@@ -1,15 +1,18 @@
-"""Functions of strings. Lengths and positions count UTF-16 units, as the service does; a result that would cut a
-character in two has U+FFFD in place of the half. Upper and lower case go character by character, without a culture.
-Long strings are counted in the meter of work before they are read or made.
+"""String functions, REGEXMATCH included. Lengths and positions count UTF-16 code units, as the service does; a result
+that would cut a surrogate pair in two has U+FFFD in place of the half. Upper and lower case are mapped character by
+character, independent of any locale. Long strings are charged to the work budget before they are read or made.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.sql.library.numbers import ABSENT, count
 from armillary.model.values import UNDEFINED, Value
+from armillary.query.text.pattern_matching import Matcher
+from armillary.query.text.patterns import InvalidPattern, parse_pattern
 from armillary.work import make, spend
 
 _LAST_SINGLE: Final = "\uffff"  # what is beyond takes two units
@@ -334,3 +337,29 @@ def string_split(text: Any, separator: Any) -> Value:
         make(parts * _STRING_BYTES + len(text))
         spend(parts)
     return text.split(separator)
+
+
+# Regular expressions.
+
+_REGEX_UNITS: Final = 40  # of work for each character of a pattern that is compiled
+_REGEX_MODIFIERS: Final = frozenset("msix")
+
+
+def regex_match(text: Any, pattern: Any, modifiers: Any = "") -> Value:
+    """REGEXMATCH. The result of a malformed pattern is undefined; a pattern that uses an unsupported construct or would
+    take too long is an error."""
+    if text.__class__ is not str or pattern.__class__ is not str or modifiers.__class__ is not str:
+        return UNDEFINED
+    matcher = _matcher(pattern, modifiers)
+    return UNDEFINED if matcher is None else matcher.occurs_in(text)
+
+
+@lru_cache(maxsize=limits.PATTERNS_KEPT)
+def _matcher(pattern: str, modifiers: str) -> Matcher | None:
+    if not _REGEX_MODIFIERS.issuperset(modifiers) or len(pattern) > limits.PATTERN_CHARACTERS_MAX:
+        return None
+    spend(_REGEX_UNITS * (len(pattern) + 1))
+    try:
+        return Matcher(parse_pattern(pattern, modifiers))
+    except InvalidPattern:
+        return None

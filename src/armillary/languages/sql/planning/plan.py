@@ -9,8 +9,8 @@ from typing import Any
 
 from armillary.errors import Failure, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
-from armillary.languages.sql.planning.hybrid import hybrid_plan, is_hybrid
-from armillary.languages.sql.planning.partials import nothing_to_merge, partial_of
+from armillary.languages.sql.planning.hybrid_search import hybrid_plan, is_hybrid
+from armillary.languages.sql.planning.partition_queries import nothing_to_merge, partial_of
 from armillary.model.indexes.index_paths import path_text
 from armillary.model.keys import PartitionKeyDefinition, parse_path
 from armillary.query.conditions import Condition, pinned_prefixes

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.function_table import ANY_NUMBER, FUNCTIONS
-from armillary.languages.sql.planning.ranked import TEXT, VECTOR, check_ranked, is_ranked
 from armillary.languages.sql.syntax import tree
-from armillary.languages.sql.syntax.equal_expressions import Shapes
+from armillary.languages.sql.syntax.equal_expressions import ExpressionNumbers
 from armillary.languages.sql.syntax.lexer import query_error, unplaced_error
+from armillary.languages.sql.syntax.order_by_rank import TEXT, VECTOR, check_ranked, is_ranked
 from armillary.languages.sql.syntax.paths import Scope, item_path, rooted_path, source_alias, source_path
 from armillary.languages.sql.syntax.render import text_of
 from armillary.languages.sql.syntax.walk import children_of, expressions_of, is_aggregate, is_aggregated, nodes_of
@@ -238,13 +238,13 @@ def _check_arguments(call: tree.Call, least: int, most: int) -> None:
 
 def _check_grouped(query: tree.Query, own: set[str]) -> None:
     """In a query with groups what is selected is made of the group's keys, aggregates and constants."""
-    shapes = Shapes()
-    keys = {shapes.of(key) for key in query.group_by}
+    numbers = ExpressionNumbers()
+    keys = {numbers.number_of(key) for key in query.group_by}
     kinds = {key.__class__ for key in query.group_by}
     pending = [item.expression for item in reversed(query.select.items)]
     while pending:
         node = pending.pop()
-        if is_aggregate(node) or (node.__class__ in kinds and shapes.of(node) in keys):
+        if is_aggregate(node) or (node.__class__ in kinds and numbers.number_of(node) in keys):
             continue
         if isinstance(node, tree.Subquery):
             for name in _outer_names(node.query, frozenset()):
@@ -252,7 +252,7 @@ def _check_grouped(query: tree.Query, own: set[str]) -> None:
                     raise _ungrouped(name, "select list")
         elif isinstance(node, (tree.Name, tree.Member, tree.Index)):
             found = rooted_path(node)
-            if found is not None and found[0] in own and not _has_key_inside(node, keys, shapes):
+            if found is not None and found[0] in own and not _has_key_inside(node, keys, numbers):
                 raise _ungrouped(node, "select list")
             if found is not None:
                 continue
@@ -279,11 +279,11 @@ def _outer_names_in(root: tree.Expression, bound: frozenset[str]) -> Iterator[tr
             yield from _outer_names(node.query, bound)
 
 
-def _has_key_inside(node: tree.Expression, keys: set[int], shapes: Shapes) -> bool:
+def _has_key_inside(node: tree.Expression, keys: set[int], numbers: ExpressionNumbers) -> bool:
     """Whether a path goes on from a group's key: c.a.b with GROUP BY c.a."""
     while isinstance(node, (tree.Member, tree.Index)):
         node = node.source
-        if shapes.of(node) in keys:
+        if numbers.number_of(node) in keys:
             return True
     return False
 

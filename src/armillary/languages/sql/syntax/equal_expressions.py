@@ -1,5 +1,6 @@
-"""Which expressions are written alike: each gets a number, and two have the same if and only if they would render alike
-(`render.py`). The numbers of a whole tree take time by its size, which comparing the texts of all its parts does not.
+"""Finds equal expressions by value numbering: two expressions get the same number if and only if `render.py` would give
+them the same text. Numbering all parts of a tree takes linear time; comparing the texts of all parts would be
+quadratic.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from armillary.languages.sql.syntax.render import literal_text, text_of
 from armillary.languages.sql.syntax.walk import children_of
 
 
-class Shapes:
+class ExpressionNumbers:
+    """The numbers of the expressions of one query."""
+
     def __init__(self) -> None:
         self._numbers: dict[tuple[Hashable, ...], int] = {}
-        self._known: dict[tree.Expression, int] = {}  # nodes are told apart by identity
+        self._known: dict[tree.Expression, int] = {}  # nodes are compared by identity
 
-    def of(self, root: tree.Expression) -> int:
+    def number_of(self, root: tree.Expression) -> int:
         known = self._known
         if root in known:
             return known[root]
-        # Children come after their parents here, so that they are done before them from the end; chains may be
-        # thousands deep.
+        # Without recursion: chains may be thousands of nodes deep. The list has parents before children, so walking it
+        # backwards numbers children first.
         nodes = [root]
         for node in nodes:
             nodes.extend([child for child in children_of(node) if child not in known])
@@ -37,7 +40,7 @@ class Shapes:
 
 
 def _own(node: tree.Expression) -> Hashable:
-    """What a node says besides its children."""
+    """What distinguishes a node besides its children."""
     match node:
         case tree.Literal():
             return literal_text(node.value)

@@ -1,5 +1,5 @@
 """ORDER BY RANK and ORDER BY VectorDistance: which scores a query is ordered by, and what may stand beside them. How
-items are scored and ranked is `scoring.py`'s part.
+items are scored and ranked is `languages/sql/compiling/score_ranking.py`'s part.
 
 A container needs no policy for it: texts are then taken for English and vectors compared by their cosine. Clients' own
 tests rank items of containers that have neither policy nor index.

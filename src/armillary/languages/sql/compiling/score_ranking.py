@@ -1,6 +1,6 @@
 """Scores of items and the ranks they give. A text's BM25 score depends on the counts of all texts and RRF on the scores
 of all items, so each item is measured first and scored when all were seen; the best come first, items without a score
-last. Which scores a query asks for is `ranked.py`'s part.
+last. Which scores a query asks for is `languages/sql/syntax/order_by_rank.py`'s part.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.fulltext import Phrase, phrase_of
-from armillary.languages.sql.library.ranking import Statistics, bm25, fused
-from armillary.languages.sql.library.scores import occurrences
-from armillary.languages.sql.planning.ranked import Component, not_terms, weights_of
+from armillary.languages.sql.library.scores import Statistics, bm25, fused, occurrences
 from armillary.languages.sql.syntax import tree
+from armillary.languages.sql.syntax.order_by_rank import Component, not_terms, weights_of
 from armillary.model.sorting import sorted_values
 from armillary.model.values import UNDEFINED, Value
 

@@ -16,8 +16,8 @@ from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.compiling.constants import folded
 from armillary.languages.sql.library.scores import distance_name
 from armillary.languages.sql.library.vectors import is_similarity
-from armillary.languages.sql.planning.ranked import components_of, is_ranked
 from armillary.languages.sql.syntax import tree
+from armillary.languages.sql.syntax.order_by_rank import components_of, is_ranked
 from armillary.languages.sql.syntax.paths import scope_of, source_alias
 from armillary.languages.sql.syntax.render import query_text, text_of
 from armillary.languages.sql.syntax.walk import aggregates_in, is_aggregate, is_aggregated

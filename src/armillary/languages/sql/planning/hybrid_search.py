@@ -1,5 +1,6 @@
 """The plan of ORDER BY RANK over several ranges: one query for the statistics of all texts, and one for the best items
-of each score, whose ranks clients fuse themselves. Where all of it is in one place, `ranked.py` does the work.
+of each score, whose ranks clients fuse themselves. Where all of it is in one place,
+`languages/sql/syntax/order_by_rank.py` does the work.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 from armillary.errors import bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.compiling.constants import folded
-from armillary.languages.sql.planning.partials import (
+from armillary.languages.sql.planning.partition_queries import (
     LAST,
     call,
     coalesced,
@@ -19,8 +20,8 @@ from armillary.languages.sql.planning.partials import (
     payload_of,
     speakable,
 )
-from armillary.languages.sql.planning.ranked import VECTOR, Component, components_of, weights_of
 from armillary.languages.sql.syntax import tree
+from armillary.languages.sql.syntax.order_by_rank import VECTOR, Component, components_of, weights_of
 from armillary.languages.sql.syntax.paths import scope_of
 from armillary.languages.sql.syntax.render import query_text, text_of
 from armillary.languages.sql.syntax.walk import nodes_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armillary.languages.sql.planning.advice import advice_of
+from armillary.languages.sql.planning.query_advisor import advice_of
 from armillary.languages.sql.syntax.parser import parse_query
 
 
