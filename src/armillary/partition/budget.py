@@ -1,11 +1,11 @@
-"""What a physical partition may spend: request units a second, and when to say 429, and for how long.
+"""The throughput budget of a physical partition: request units per second, and the 429 rule with its retry-after.
 
-A request is admitted while something is left of the second. What it costs is known only afterwards, so it leaves a
-deposit (the least it can cost) and the rest is settled at the end; what a second spends too much, the next ones repay.
-Several containers may share one budget. Counting is `meter.py`'s part; who gets how much
-`account/throughput/budgets.py`'s.
+A request is admitted while some of this second's budget is left. Its charge is known only afterwards, so it leaves a
+deposit (the least it can cost) and the difference is settled at the end; a second that overspends is repaid by the next
+ones. Several containers may share one budget. Counting is done by `meter.py`; `account/throughput/budgets.py` divides
+the throughput.
 
-Amounts are whole hundredths of request units: what answers show, so that sums are exact.
+Amounts are whole hundredths of request units, as answers show them, so that sums are exact.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MINUTE_S = 60
 
 
 class Ask(NamedTuple):
-    """What a request says about how it wants to be served; most say nothing and have none."""
+    """A request's priority, throughput bucket and use of the minute budget. Most requests specify none of these."""
 
-    is_low: bool = False  # priority
-    bucket: int = 0  # of throughput; 0: none
+    is_low: bool = False  # low priority
+    bucket: int = 0  # throughput bucket; 0: none
     spares_minute: bool = False  # must not use request units per minute
 
 
 class Budget:
-    """The seconds of one partition. `second` counts by the clock's monotonic time."""
+    """The budget of one partition, second by second. `second` counts by the clock's monotonic time."""
 
     __slots__ = (
         "_bucket_spent",
@@ -55,12 +55,12 @@ class Budget:
 
     def __init__(self, second: int) -> None:
         self.second = second
-        self.limit = 0  # a second
-        self.ceiling = 0  # of this second: the limit and what was saved for it
-        self.spent = 0  # in this second, with what earlier ones spent too much
-        self._carried = 0  # of it, from earlier seconds
-        self._low_spent = 0  # of it, by requests of low priority
-        self._high_before = 0  # spent by the others in the second before
+        self.limit = 0  # per second
+        self.ceiling = 0  # for this second: the limit plus saved burst capacity
+        self.spent = 0  # in this second, including the debt of earlier ones
+        self._carried = 0  # the part that is debt of earlier seconds
+        self._low_spent = 0  # the part spent by requests of low priority
+        self._high_before = 0  # spent by requests of normal priority in the previous second
         self._has_burst = False
         self._saved = 0  # for bursts
         self._minute_pool = self._minute_left = 0
@@ -68,7 +68,7 @@ class Budget:
         self._bucket_spent: dict[int, int] = {}
 
     def set_limit(self, limit: int, *, has_burst: bool = False, minute_pool: int = 0) -> None:
-        """At once, in the middle of a second: what has been spent stays spent."""
+        """Takes effect at once, in the middle of a second: what has been spent stays spent."""
         assert limit > 0, "a partition that may spend nothing"
         self.limit = limit
         self._has_burst = has_burst and limit < _BURST_CEILING
@@ -83,7 +83,7 @@ class Budget:
         self._bucket_spent = {bucket: self._bucket_spent.get(bucket, 0) for bucket in shares_percent}
 
     def turn(self, second: int) -> None:
-        """A new second has begun: repay, save what was left, fill up what is filled up by the minute."""
+        """Begin a new second: repay debt, save what was left for bursts, refill the minute budget."""
         elapsed = max(1, second - self.second)
         over = self.spent - self.limit
         if over > 0 and self._minute_left:
@@ -113,12 +113,12 @@ class Budget:
         self.ceiling = self.limit + burst + self._minute_left
 
     def admits(self, ask: Ask) -> bool:
-        """For requests that say how they want to be served; for all others `spent < ceiling` is the whole rule."""
+        """Admission of a request with an Ask; for all others `spent < ceiling` is the whole rule."""
         ceiling = self.ceiling - (self._minute_left if ask.spares_minute else 0)
         if self.spent >= ceiling:
             return False
         if ask.is_low:
-            # What the others needed in the second before, or have taken by now, is kept for them.
+            # What normal priority used in the previous second, or has used by now, is reserved for it.
             high = max(self._high_before, self.spent - self._carried - self._low_spent)
             if self._carried + high + self._low_spent >= ceiling:
                 return False
@@ -126,14 +126,15 @@ class Budget:
         return share is None or self._bucket_spent[ask.bucket] < share
 
     def settle(self, amount: int, ask: Ask) -> None:
-        """Note what a request that says how it wants to be served spends, or gets back."""
+        """Add what a request with an Ask spends, or gets back."""
         if ask.is_low:
             self._low_spent += amount
         if ask.bucket in self._buckets:
             self._bucket_spent[ask.bucket] += amount
 
     def retry_after_ms(self, now_s: float, ask: Ask | None) -> int:
-        """Until there is something left again: the end of the second, or of as many as it takes to repay."""
+        """Milliseconds until the budget has something left: the end of this second, or of as many as it takes to
+        repay."""
         over = max(0, self.spent - self.limit)
         if ask is None or not ask.spares_minute:
             over -= min(over, self._minute_left)

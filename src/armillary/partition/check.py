@@ -1,5 +1,5 @@
-"""Does a partition's store hold together? Every item is compared with every space that speaks of it, in both
-directions: what an item implies must be there, and nothing else may be. Used by `armillary check` and by the tests.
+"""Consistency check of a partition's store, for `armillary check` and the tests. Every item is compared with every key
+space that refers to it, in both directions: each entry that an item implies must exist, and no other entry may.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SPACES = (
 
 
 def check_partition(view: View, schema: Schema, key_range: KeyRange) -> Iterator[str]:
-    """Sentences, each naming something that is wrong. None: all is well."""
+    """One sentence for each inconsistency; yields nothing if the store is consistent."""
     yield from _Check(view, schema, key_range).run()
 
 
@@ -105,7 +105,7 @@ class _Check:
             owners[number] = path
 
     def _check_presence(self) -> Iterator[str]:
-        """A head without a generation is of an older format, or of a partition that nothing is known of."""
+        """A head without a generation was written by an older format, or has no path coverage."""
         named, stored = self._head.presence_generation, load_presence(self._view)
         if named and (stored is None or stored.generation != named):
             found = stored.generation if stored is not None else None
@@ -212,7 +212,8 @@ class _Check:
             yield f"the logical partition {text} with {count} items and {size_bytes} bytes has no size entry"
 
     def _is_same_key(self, first: str, second: str) -> bool:
-        """As texts: 1 and 1.0 are one key, and which of them is down is that of the item which was first."""
+        """Compared as parsed keys: 1 and 1.0 are one key, and the stored text is that of the logical partition's first
+        item."""
         if first == second or self._schema.key is None:
             return first == second
         return self._schema.key.parse_header(first) == self._schema.key.parse_header(second)
@@ -235,7 +236,7 @@ class _Check:
                 yield f"event {event.lsn} is beyond the head, {self._head.lsn}"
 
     def _check_versions(self) -> Iterator[str]:
-        """Each version is found where it should be, and all are there of items written since they are kept."""
+        """Every version entry is consistent, and each item written since versions are kept has one."""
         number = self._schema.versions_number
         since = versions.since(self._view, number) if number else None
         if since is None:

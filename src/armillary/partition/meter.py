@@ -1,9 +1,9 @@
-"""What a partition is asked for: requests, charges, refusals, the units of the last seconds, and which logical
-partitions they went to. It stands at the gate: every request is admitted here, and its charge counted here, whether
-anybody enforces budgets or not. When to refuse is for `budget.py` to say.
+"""Metering of a partition: requests, charges, refusals, the request units of the last seconds, and the logical
+partitions they were spent on. Every request calls `admit` before and `spend` after its work, whether budgets are
+enforced or not. `budget.py` decides when to refuse.
 
-The charge that a meter returns is the one to answer: rounded to what answers show, so that the sum of all answers is
-the sum of all meters.
+The charge that a meter returns is the one to answer: rounded as in answers, so that the sum of all answers is the sum
+of all meters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from armillary.errors import Failure, Kind
 from armillary.model.charges import THROTTLED_RU
 from armillary.partition.budget import HUNDREDTHS, READ_DEPOSIT, Ask, Budget
 
-NOT_COUNTED = -1  # the ticket of what would have been refused, and is served without spending anybody's budget
+NOT_COUNTED = -1  # ticket of a request over the budget that is served all the same, without spending the budget
 REQUEST_RATE_IS_LARGE = (
     "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request "
     "later. Learn more: http://aka.ms/cosmosdb-error-429"
@@ -29,12 +29,12 @@ _NO_ASK = Ask()
 
 
 class Totals(NamedTuple):
-    """Counted since the server started; sums of them are totals too."""
+    """Counted since the server started; can be added up."""
 
-    requests: int = 0  # the refused included
-    charged: int = 0  # hundredths of request units, what refusals cost included
+    requests: int = 0  # including refused ones
+    charged: int = 0  # hundredths of request units, including the charge of refusals
     refused: int = 0
-    would_be_refused: int = 0  # served all the same, because budgets are only observed
+    would_be_refused: int = 0  # served although over the budget, because budgets are only observed
 
     def plus(self, other: Totals) -> Totals:
         return Totals(*map(sum, zip(self, other, strict=True)))
@@ -58,9 +58,9 @@ class Meter:
         self._peaks: dict[int, int] = {}  # hour -> the most charged in one of its seconds; this hour and the last
         self._requests = self._charged = self._refused = self._would_be_refused = 0
         self._keys: dict[bytes, int] = {}  # effective partition key -> charged
-        self._forgotten = 0  # the most that a key had when it was forgotten
+        self._forgotten = 0  # the highest count that a key had when it was evicted
 
-    # The gate.
+    # Admission.
 
     def admit(self, deposit: int = READ_DEPOSIT, ask: Ask | None = None) -> int:
         """A ticket for `spend`, or the failure that refuses the request."""
@@ -86,7 +86,7 @@ class Meter:
         raise self._refuse(budget, ask)
 
     def is_closed(self, ask: Ask | None) -> bool:
-        """Whether `admit` would refuse now. Asking costs nothing and is not counted."""
+        """Whether `admit` would refuse now. Counts nothing."""
         if not self.is_enforcing or self.budget is None:
             return False
         second = int(self._now_s())
@@ -95,8 +95,8 @@ class Meter:
         return not self.budget.admits(ask or _NO_ASK)
 
     def spend(self, charge_ru: float, epk: bytes | None, ticket: int = NOT_COUNTED, ask: Ask | None = None) -> float:
-        """Count a request that is done, or has failed, and return what to answer as its charge. `epk`: of the one
-        logical partition that it was about, if it was about one."""
+        """Count a request that succeeded or failed, and return the charge to answer. `epk`: the logical partition, if
+        the request concerned only one."""
         charged = round(charge_ru * HUNDREDTHS)
         self._requests += 1
         self._charged += charged
@@ -113,13 +113,13 @@ class Meter:
         return charged / HUNDREDTHS
 
     def charge(self, failure: Failure, epk: bytes | None, ticket: int = NOT_COUNTED, ask: Ask | None = None) -> Failure:
-        """The same for a request that failed: what it is answered as its charge has been counted."""
+        """Count a failed request and set the failure's charge to what was counted."""
         failure.charge_ru = self.spend(failure.charge_ru, epk, ticket, ask)
         failure.is_metered = True
         return failure
 
     def release(self, ticket: int, ask: Ask | None = None) -> None:
-        """Give back the deposit of a request that will not take place."""
+        """Give back the deposit of a request that is not carried out."""
         if ticket >= 0 and self.budget is not None:
             self.budget.spent -= ticket
             if ask is not None:
@@ -128,7 +128,7 @@ class Meter:
     def _refuse(self, budget: Budget, ask: Ask | None) -> Failure:
         self._requests += 1
         self._refused += 1
-        self._charged += _REFUSED  # answered, but not spent: refusals must not make more refusals
+        self._charged += _REFUSED  # charged to the client but not to the budget: refusals must not cause more refusals
         failure = Failure(
             Kind.THROTTLED,
             self._refusal,
@@ -146,14 +146,14 @@ class Meter:
             self._peaks[hour] = self._in_second
         self._second, self._in_second = second, 0
 
-    # What was counted.
+    # Reading the counts.
 
     @property
     def totals(self) -> Totals:
         return Totals(self._requests, self._charged, self._refused, self._would_be_refused)
 
     def per_second_ru(self, seconds: int) -> list[float]:
-        """What was charged in each of the last seconds that are over, the latest last."""
+        """The charges of each of the last complete seconds, the latest last."""
         now = int(self._now_s())
         if now != self._second:
             self._turn(now)
@@ -161,15 +161,15 @@ class Meter:
         return [charged.get(second, 0) / HUNDREDTHS for second in range(now - seconds, now)]
 
     def peak_ru(self, hours_ago: int = 0) -> float:
-        """The most charged in one second of this hour, or of the last one."""
+        """The most charged in one second of this hour or the last one."""
         now = int(self._now_s())
         if now != self._second:
             self._turn(now)
         return self._peaks.get(now // _HOUR_S - hours_ago, 0) / HUNDREDTHS
 
     def top_keys(self, count: int) -> list[tuple[bytes, float]]:
-        """The logical partitions that the most was charged for. A key that was forgotten in between may have been
-        charged up to `keys_error_ru` less than this says, and none that was charged more than that is missing."""
+        """The logical partitions with the highest charges. The count of a key that was evicted meanwhile may be too
+        high by up to `keys_error_ru`, and no key charged more than that is missing."""
         top = nlargest(count, self._keys.items(), key=lambda entry: entry[1])
         return [(epk, charged / HUNDREDTHS) for epk, charged in top]
 
@@ -178,8 +178,8 @@ class Meter:
         return self._forgotten / HUNDREDTHS
 
     def _forget(self) -> None:
-        """Keep the upper half of the keys. The others, if they come again, begin with what they may have had (the
-        "space saving" way of counting heavy hitters, many at a time)."""
+        """Evict the lower half of the keys. An evicted key that returns starts with the highest count it may have had
+        (the space-saving algorithm for heavy hitters, in bulk)."""
         kept = nlargest(limits.METERED_KEYS_MAX // 2 + 1, self._keys.items(), key=lambda entry: entry[1])
         self._forgotten = kept.pop()[1]
         self._keys = dict(kept)

@@ -1,5 +1,5 @@
-"""What a partition can be asked to do to an item, and what it answers. Every door, batch, script and import comes down
-to a list of these: one write path.
+"""The operations that a partition applies to items, and their results. Every door, batch, script and import issues a
+list of these through the one write path.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class Verb(Enum):
 
 @dataclass(slots=True)
 class Draft:
-    """An item ready to be stored, all but the system properties that only the write itself can know."""
+    """An item ready to be stored, except for the system properties that are set by the write itself."""
 
     item_id: str
     document: Document
     text: bytes  # the item's JSON without system properties and closing brace, or its BSON
     ttl: int
     ts: int
-    made_terms: ItemTerms | None  # None: of a large item, not yet
+    made_terms: ItemTerms | None  # None: a large item's, not made yet
     is_indexed: bool
     rules: Rules
     format: int = FORMAT_JSON
 
     @property
     def terms(self) -> ItemTerms:
-        """Those of a large item are made when they are first asked for, by code that can give way."""
+        """Of a large item, made on first use, in code that can give way."""
         return self.made_terms if self.made_terms is not None else self.make_terms()
 
     def make_terms(self) -> ItemTerms:
@@ -65,18 +65,18 @@ class Draft:
         return self.made_terms
 
     def bson(self) -> Document:
-        """The item as a document of MongoDB's."""
+        """The item as a BSON document."""
         if self.format == FORMAT_BSON:
             return self.document
         return document_of(items.strip_system_properties(self.document))
 
 
 def draft(schema: Schema, document: Document, ts: int, directive: str = "Default") -> Draft:
-    """Check a document and work out everything about it that needs no transaction."""
+    """Validate a document and compute everything about it that needs no transaction."""
     item_id = items.validate_item_id(document)
     ttl = items.item_ttl(document)
     text = items.open_text(document)
-    items.check_size(len(text))  # before the terms: what is too large is not worth indexing
+    items.check_size(len(text))  # before the terms: an item that is too large is not indexed
     rules = schema.rules
     is_indexed = rules.indexing.applies(directive)
     terms = None if is_indexed else NO_TERMS
@@ -89,7 +89,7 @@ def draft(schema: Schema, document: Document, ts: int, directive: str = "Default
 
 
 def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, directive: str = "Default") -> Draft:
-    """The same of a BSON document, which has an `_id`."""
+    """The same for a BSON document, which has an `_id`."""
     documents.check_bson_size(len(encoded))
     rules = schema.rules
     item_id = id_text(document["_id"])
@@ -111,26 +111,27 @@ class Operation:
     draft: Draft | None = None  # CREATE, UPSERT, REPLACE, MERGE
     patch: Patch | None = None
     condition: Callable[[Document], bool] | None = None  # of a PATCH
-    # Of documents of MongoDB's: what a CHANGE makes of one, None if it is to stay as it is; and what a DELETE is for.
+    # For MongoDB documents: the function of a CHANGE (None: leave the document as it is), and the condition of a
+    # DELETE.
     change: Callable[[Document], Document | None] | None = None
     matches: Callable[[Document], bool] | None = None
     if_match: str | None = None
     if_none_match: str | None = None
     directive: str = "Default"
-    is_any: bool = False  # a DELETE of whatever is there, expired or not
-    is_replacement: bool = False  # a CHANGE that puts another document in the place of one
+    is_any: bool = False  # a DELETE of any item, expired or not
+    is_replacement: bool = False  # a CHANGE that replaces the whole document
 
 
 class Result(Enum):
-    __hash__ = object.__hash__  # every answer looks up its status, and an Enum's own hash is computed in Python
+    __hash__ = object.__hash__  # each answer looks up its status, and Enum's own hash is slow
 
     CREATED = auto()
     REPLACED = auto()
     DELETED = auto()
     READ = auto()
     NOT_MODIFIED = auto()
-    MISSING = auto()  # a read of what is not there
-    REPEATED = auto()  # it was done before: the payload is what was answered then
+    MISSING = auto()  # a read of an item that does not exist
+    REPEATED = auto()  # a retried write that was applied before: the payload is the recorded answer
 
 
 @dataclass(slots=True)
@@ -140,15 +141,16 @@ class Outcome:
     etag: str | None
     lsn: int
     charge_ru: float
-    # What the charge of a write is made of, beside the new item's size.
-    old_bytes: int = 0  # of the item that was there
-    terms: int = 0  # that were added or removed, as far as they are charged for
+    # The parts of a write's charge, besides the new item's size.
+    old_bytes: int = 0  # of the previous item
+    terms: int = 0  # charged terms that were added or removed
     patch_operations: int = 0
     before: bytes | None = None  # the BSON of a document that was changed or deleted
 
 
 class MemberFailed(Exception):
-    """One operation of an atomic list failed, and so all of them did. Never leaves the partition package's callers."""
+    """One operation of an atomic list failed, and with it the whole list. Never leaves the callers of the partition
+    package."""
 
     def __init__(self, index: int, failure: Failure) -> None:
         super().__init__(str(failure))
@@ -157,7 +159,7 @@ class MemberFailed(Exception):
 
 
 def make_all_terms(operations: Sequence[Operation]) -> None:
-    """Those of large items, before their transaction. May give way."""
+    """Make the terms of large items before their transaction. May give way."""
     for index, operation in enumerate(operations):
         if operation.draft is not None and operation.draft.made_terms is None:
             try:

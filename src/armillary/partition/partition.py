@@ -1,5 +1,6 @@
-"""One physical partition: reads on durable snapshots, writes through one path, and what it keeps in memory (its lsn,
-counters and the numbers of its index paths). Which partition an item belongs to is decided by `account/container.py`.
+"""One physical partition: reads on durable snapshots, writes through one path, and the state it keeps in memory (lsn,
+counters and the numbers of its index paths). Routing of items to partitions is in `account/container.py`, background
+work in `partition/upkeep`.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from armillary.work import Check
 T = TypeVar("T")
 W = TypeVar("W", bound=Writer)
 Guard = Callable[[View], None]
-Done = tuple[list[Outcome], Writer, bytes | None]  # what a transaction did, and the record that it kept of it
+Done = tuple[list[Outcome], Writer, bytes | None]  # results, writer, and the stored record of a retryable write
 
-# Items with ever new property names must not fill the memory; forgotten numbers are read again from the store.
+# Items with ever new property names must not fill the memory; numbers beyond this are read from the store each time.
 PATHS_REMEMBERED_MAX = 10_000
 
 RULES_KEY = layout.META + b"rules"
@@ -47,7 +48,7 @@ _NEVER = 1 << 62
 
 class Partition:
     def __init__(self, store: Store, schema: Schema, key_range: KeyRange, clock: Clock, first_lsn: int) -> None:
-        self.store = store  # for those who copy it; everybody else goes through the methods below
+        self.store = store  # used directly for copies and checks; requests use the methods below
         self._store = store
         self._schema = schema
         self.clock = self._clock = clock
@@ -56,20 +57,20 @@ class Partition:
         self._first_lsn = first_lsn
         self.range = key_range
         self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
-        self.reached_lsn = first_lsn  # no transaction that has run, acknowledged or not, has a higher one
+        self.reached_lsn = first_lsn  # the highest lsn of any transaction that has run, acknowledged or not
         self.times = LogTimes()
         self.records = Records()
-        self.events_noted = 0  # since they were last looked through
-        self.versions_number = 0  # of the keeping of versions that has begun here; 0: none has
-        self._shut: Failure | None = None  # why nothing may be written now
-        self._gate: asyncio.Event | None = None  # set when a hold is over
-        self.is_moved = False  # others own its keys by now: what is read here may be old
+        self.events_noted = 0  # since the last check of the event limits
+        self.versions_number = 0  # the period of keeping versions that has begun here; 0: none
+        self._shut: Failure | None = None  # why writes are refused now
+        self._gate: asyncio.Event | None = None  # set when a hold ends
+        self.is_moved = False  # other partitions own its keys now: reads here may be stale
         self.is_dropped = False  # its store was emptied
-        self.watched_bytes = _NEVER  # tell whoever watches when it holds that much, once
+        self.watched_bytes = _NEVER  # report once to the observer when this size is reached
         self.on_grown: Callable[[Partition], None] | None = None
-        self.restated_count = 0  # items that a running change of rules has reached
+        self.restated_count = 0  # items that a running rules change has reached
         self._presence: Presence | None = None  # as last acknowledged
-        self.wants_look = False  # a look at all items may tell more about the paths that all have
+        self.wants_look = False  # a scan of all items may extend the path coverage
         self.meter = Meter(clock)
 
     async def open(self) -> None:
@@ -78,7 +79,7 @@ class Partition:
         self._presence = await self._store.read(lambda view: trusted_presence(view, self.head_in(view)))
         await self._store.evaluate(self.records.load)
         self.versions_number = await self._store.read(versions.begun_number)
-        # Written by a version whose presence is not to be trusted, or a look was under way when the server stopped.
+        # The coverage was written by a format that does not maintain it, or the server stopped during a scan.
         self.wants_look = self.head.item_count > 0 and (self._presence is None or self._presence.stage == LOOKING)
 
     @property
@@ -88,7 +89,7 @@ class Partition:
     # Reading.
 
     def lsn_in(self, view: View) -> int:
-        """Of the last transaction that a snapshot holds."""
+        """The lsn of the last transaction in a snapshot."""
         return self.head_in(view).lsn
 
     async def read(self, fn: Callable[[View], T]) -> T:
@@ -97,45 +98,45 @@ class Partition:
         return await self._store.read(fn)
 
     def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> Awaitable[T]:
-        """The same for what may work for long: it gives way wherever it spends units of work."""
+        """Like `read`, for functions that may take long: they give way wherever they spend units of work."""
         if self.is_dropped:
             raise _gone(self.range)
         return self._store.evaluate(fn, check)
 
     def item_count(self, view: View, epk: bytes | None) -> int:
-        """How many items there are, or are in a logical partition."""
+        """The number of items, in all or in one logical partition."""
         if not epk:
             return log.load_head(view, self._first_number, self._first_lsn).item_count
         stored = view.get(layout.size_key(epk))
         return unpack_size(stored).item_count if stored is not None else 0
 
     def expired(self, view: View, most: int) -> frozenset[int] | None:
-        """The rids of items that have expired and are still there, by the rules that they are stored by; None: there
-        are more than `most`."""
+        """The rids of items that have expired, by the rules they are stored under, and were not swept yet; None: more
+        than `most`."""
         entries = view.scan(layout.EXPIRY, layout.expiry_key(int(self._clock.now_s()) + 1, 0))
         rids = [int.from_bytes(key[-layout.RID_BYTES :], "big") for key, _ in islice(entries, most + 1)]
         return frozenset(rids) if len(rids) <= most else None
 
     def is_everywhere(self, view: View, path: str) -> bool:
-        """Whether every item has a path. A wrong "no" is possible and harmless."""
+        """Whether every item has an index term under a path. A wrong "no" is possible and harmless."""
         known = trusted_presence(view, self.head_in(view))
         if known is None or known.rules_number != self._schema.rules.number:
             return False
         if path in known.paths:
             return True
         if self.head.lsn - known.looked_lsn > 1000 + self.head.item_count // 4:
-            self.wants_look = True  # much was written: perhaps the items that lack it are gone
+            self.wants_look = True  # much was written since the last scan: the items that lacked the path may be gone
         return False
 
     async def read_item(self, epk: bytes, item_id: str) -> bytes | None:
-        """An item as it is stored; None if it does not exist or has expired."""
+        """An item as stored; None if it does not exist or has expired."""
         view = self._store.at_hand()
         if view is not None:
             return self.item_in(view, epk, item_id)
         return await self._store.read(lambda view: self.item_in(view, epk, item_id))
 
     def at_hand(self) -> View | None:
-        """What can be read without waiting, at once; None: wait for `read`."""
+        """The result of a read that needs no waiting; None: use `read`."""
         return self._store.at_hand()
 
     def item_in(self, view: View, epk: bytes, item_id: str) -> bytes | None:
@@ -149,7 +150,7 @@ class Partition:
         return stored if self._schema.is_live(unpack_header(stored), self._clock.now_s()) else None
 
     async def logical_partition_count(self, most: int) -> int:
-        """How many partition keys have items here; counts no further than `most`."""
+        """The number of partition keys that have items here, counted up to `most`."""
 
         def count(view: View) -> int:
             return sum(1 for _ in islice(view.scan(layout.SIZES, layout.space_end(layout.SIZES)), most))
@@ -173,9 +174,9 @@ class Partition:
         guard: Guard | None = None,
         on_run: Callable[[], None] | None = None,
     ) -> list[Outcome]:
-        """All operations in one transaction, or none: raises MemberFailed naming the first that cannot be done. With a
-        record they are done once, whoever asks again: then raises Repeated. A guard looks first, and may refuse.
-        `on_run` is told when all went well, before they are durable and perhaps more than once."""
+        """All operations in one transaction, or none: raises MemberFailed for the first that fails. With a record, a
+        repeated write is not applied again and Repeated is raised. `guard` runs first and may refuse. `on_run` is
+        called when all operations succeeded, before they are durable and perhaps more than once."""
 
         if any(each.draft is not None and each.draft.made_terms is None for each in operations):
             await work.run(lambda: make_all_terms(operations))
@@ -189,8 +190,9 @@ class Partition:
         return self.joined(await self._store.write(run), record)
 
     def share(self, operations: Sequence[Operation], record: Record | None) -> tuple[Store, Callable[[Txn], Done]]:
-        """Its part of a transaction over several partitions (`partition/writing/multi_partition_write.py`): what is
-        run, and on which store. What came of it is told to `joined` when it is durable."""
+        """This partition's part of a transaction over several partitions
+        (`partition/writing/multi_partition_write.py`): the function to run, and its store. The outcome is reported to
+        `joined` when it is durable."""
         return self._store, lambda txn: self._run_all(txn, operations, record, None)
 
     def joined(self, done: Done, record: Record | None) -> list[Outcome]:
@@ -201,8 +203,8 @@ class Partition:
         return outcomes
 
     async def transact(self, fn: Callable[[Txn, W], T], kind: type[W] | None = None) -> T:
-        """A transaction whose operations are worked out while it runs, which may be more than once. `kind`: of a writer
-        that does more than the partition's own."""
+        """A transaction whose operations are determined while it runs, which may be more than once. `kind`: a subclass
+        of Writer."""
 
         def run(txn: Txn) -> tuple[T, Writer]:
             writer = self._writer(txn, kind)
@@ -215,7 +217,7 @@ class Partition:
         return result
 
     async def rewind(self, past: View) -> None:
-        """Undo what was written since a snapshot of this store was taken, or raise TooMuch."""
+        """Undo everything written since a snapshot of this store was taken, or raise TooMuch."""
         past_head = self.head_in(past)
 
         def run(txn: Txn) -> Writer:
@@ -226,12 +228,12 @@ class Partition:
             return rewinder
 
         self._remember(await self._store.write(run))
-        self.times = LogTimes()  # entries came back in between
+        self.times = LogTimes()  # restored entries are inserted in the log, so noted times are invalid
 
     def rehearse(self, txn: Txn, operation: Operation, paths: PathPrefixes) -> Outcome:
-        """What an operation would do, done to a transaction that is not the store's: scripts see their own writes
-        before any of them happens. `paths` is what such a transaction knows of its paths, to which this adds; the
-        partition's own memory is of what is durable, where the same path may have got another number meanwhile."""
+        """Apply an operation to a transaction other than the store's: a script sees its own writes before they are
+        made. `paths` holds the path numbers of that transaction, and new ones are added to it; the partition's own path
+        numbers are of what is durable, where the same path may have got another number meanwhile."""
         self._check_open()
         kind = Writer if self._schema.cap is None else CappedWriter
         writer = kind(txn, self._schema, self.head_in(txn), paths, None, self._clock.now_s(), self.range)
@@ -241,7 +243,7 @@ class Partition:
         return outcome
 
     def head_in(self, view: View) -> log.Head:
-        """The head that a snapshot holds."""
+        """The head in a snapshot."""
         return log.load_head(view, self._first_number, self._first_lsn)
 
     def _run_one(self, operation: Operation, txn: Txn) -> tuple[Outcome, Writer]:
@@ -298,10 +300,10 @@ class Partition:
         if self._presence is None or presence.generation >= self._presence.generation:
             self._presence = presence
 
-    # Holding writers, while others take over.
+    # Holding writers during a cut-over.
 
     def hold(self) -> None:
-        """From now on no transaction begins; writers get RANGE_BUSY, and may wait for `released`. One that has given
+        """Start no more transactions: writers get RANGE_BUSY and may wait for `released`. A transaction that has given
         way is still finished: `settle` waits for it."""
         assert self._shut is None
         self._gate = asyncio.Event()
@@ -311,20 +313,20 @@ class Partition:
         )
 
     def release(self) -> None:
-        """The hold is over, and all is as before."""
+        """End the hold: the partition serves writes again."""
         assert self._gate is not None
         self._shut = None
         self._gate.set()
         self._gate = None
 
     def move(self) -> None:
-        """The hold is over: others own its keys. Who reads here may finish."""
+        """End the hold: other partitions own the keys now. Running reads may finish."""
         assert self._gate is not None
         self.is_moved = True
         self._gate.set()
 
     def close(self, reason: Failure | None = None) -> None:
-        """Its container is gone: requests that still hold it must not write into its store."""
+        """The container was deleted: requests that still refer to this partition must not write to its store."""
         self._shut = reason or Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
         if self._gate is not None:
             self._gate.set()
@@ -334,7 +336,7 @@ class Partition:
         return self._gate is not None and not self._gate.is_set()
 
     async def released(self) -> None:
-        """Wait until it is known who owns the keys now; for a while."""
+        """Wait, for a limited time, until the hold has ended."""
         if self._gate is None:
             return
         try:
@@ -347,7 +349,7 @@ class Partition:
             raise Failure(self._shut.kind, self._shut.message)
 
     async def raise_lsn(self, lsn: int) -> None:
-        """What is written from now on comes behind an lsn, of whatever."""
+        """Let all later writes have an lsn above this one."""
 
         def run(txn: Txn) -> log.Head:
             self._check_open()
@@ -362,7 +364,7 @@ class Partition:
             self.head = head
 
     async def forget(self, change_keys: Sequence[bytes]) -> None:
-        """Drop tombstones from the log, or records of writes."""
+        """Drop tombstones from the log, or records of retryable writes."""
 
         def run(txn: Txn) -> None:
             self._check_open()
@@ -372,7 +374,7 @@ class Partition:
         await self._store.write(run)
 
     async def adopt_records(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """Take over what was answered to writes elsewhere, should they come again here."""
+        """Take over records of retryable writes from another partition."""
 
         def run(txn: Txn) -> None:
             self._check_open()
@@ -384,8 +386,7 @@ class Partition:
             self.records.note(key, value)
 
     async def keep_events(self) -> int:
-        """What is done to documents is kept from now on, since the schema says so. Returns from which lsn on all is
-        there."""
+        """Start keeping change stream events, as the schema says. Returns the lsn after which all are there."""
 
         def run(txn: Txn) -> int:
             self._check_open()
@@ -394,7 +395,7 @@ class Partition:
         return await self._store.write(run)
 
     async def forget_events(self, last_key: bytes) -> None:
-        """Drop events up to one."""
+        """Drop events up to a key."""
 
         def run(txn: Txn) -> None:
             self._check_open()
@@ -403,7 +404,7 @@ class Partition:
         await self._store.write(run)
 
     async def keep_versions(self) -> None:
-        """All versions are kept from now on, or none any more, as the schema says."""
+        """Start or stop keeping all versions, as the schema says."""
         number = self._schema.versions_number
 
         def run(txn: Txn) -> None:
@@ -432,12 +433,12 @@ class Partition:
         return int.from_bytes(stored, "big") if stored else 0
 
     async def settle(self) -> None:
-        """When this returns, all that was run before is durable and shown to readers."""
+        """When this returns, all transactions that ran before are durable and visible to readers."""
         await self._store.write(lambda txn: self._check_open())
 
     async def restate(self, after: int) -> int | None:
-        """Store the next items' terms and expiry by the present rules, as many as a slice holds, in one transaction.
-        Returns where to go on; None: there is no more."""
+        """Store the next items' terms and expiry by the current rules, one slice in one transaction. Returns the rid to
+        continue from; None: all items are done."""
 
         def run(txn: Txn) -> tuple[Writer, int, int | None]:
             writer = self._writer(txn)
@@ -463,11 +464,11 @@ class Partition:
 
         await self._change_presence(run)
 
-    # Looks at all items, for the paths that all have.
+    # Scans of all items for the path coverage.
 
     async def begin_look(self) -> Presence | None:
-        """From here on every write is noted beside what was known; what was written before is there to be read. None:
-        items are being brought under new rules, and that is a look of its own."""
+        """From here on the coverage of newly written items is tracked separately, while the scan reads the older ones.
+        None: a rules change is under way, which visits all items itself."""
         begun = await self._change_presence(
             lambda txn, head: path_coverage.begin_look(txn, head, self._schema.rules.number)
         )
@@ -475,7 +476,7 @@ class Partition:
         return begun
 
     async def end_look(self, begun: Presence, found: frozenset[str] | None) -> None:
-        """Take over the paths that all items had that were there when the look began; None: there were none."""
+        """Store the paths that the scan found in all items that existed when it began; None: there were no items."""
         await self._change_presence(lambda txn, head: path_coverage.end_look(txn, head, begun, found))
 
     async def _change_presence(self, change: Callable[[Txn, log.Head], Presence | None]) -> Presence | None:

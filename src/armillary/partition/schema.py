@@ -1,5 +1,5 @@
-"""What a partition must know of its container: the key definition, unique keys, and the rules by which items are
-indexed and expire. One Schema is shared by all partitions of a container, so a change of rules reaches all at once.
+"""A container's settings as its partitions need them: the key definition, unique keys, and the rules by which items are
+indexed and expire. All partitions of a container share one Schema, so a change of rules applies to all at once.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from armillary.model.keys import PartitionKeyDefinition
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """An indexing policy and a default time to live, numbered: each item's header names the rules it is stored by, so
-    its index terms can be computed again exactly, also while a change of rules is still working through the items."""
+    """An indexing policy and a default TTL, with a number. Each item's header names the rules it is stored under, so
+    its index terms can be recomputed exactly, also while a change of rules is being applied to the stored items."""
 
     number: int
     indexing: IndexingPolicy
     default_ttl: int | None
-    takes_ttl: bool = True  # what an item itself says about its life counts
+    takes_ttl: bool = True  # an item's own ttl counts
 
     def ttl_of(self, form: int, document: Mapping[str, Any], ts: int) -> int:
-        """How long an item lives after it was written, by itself or by a date in it; 0: it does not say."""
+        """The item's own TTL, from its `ttl` property or a TTL index on a date; 0: none."""
         as_bson = form == FORMAT_BSON
         ttl = (bson_ttl(document) if as_bson else item_ttl(document)) if self.takes_ttl else 0
         for index in self.indexing.dated_fields:
@@ -41,10 +41,10 @@ class Rules:
 
 
 class Cap(NamedTuple):
-    """How much a capped collection holds before its oldest documents go."""
+    """The limits of a capped collection."""
 
     size_bytes: int
-    item_count: int | None = None  # None: as many as fit
+    item_count: int | None = None  # None: limited by bytes only
 
     def holds(self, item_count: int, size_bytes: int) -> bool:
         return size_bytes <= self.size_bytes and (self.item_count is None or item_count <= self.item_count)
@@ -59,11 +59,11 @@ class Schema:
     rules: Rules
     older_rules: dict[int, Rules] = field(default_factory=dict)
     logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
-    keeps_events: bool = False  # somebody watches: what is done to documents is kept
-    keeps_images: bool = False  # with what they were before
-    cap: Cap | None = None  # what the one partition holds at most; None: as much as there is room
-    versions_number: int = 0  # all versions of items are kept, and this is how often that began; 0: they are not
-    versions_seconds: int = 0  # how long
+    keeps_events: bool = False  # a change stream is open: events are kept
+    keeps_images: bool = False  # events include the document before the change
+    cap: Cap | None = None  # the limits of a capped collection; None: not capped
+    versions_number: int = 0  # all versions are kept, and this counts the periods of keeping them; 0: they are not
+    versions_seconds: int = 0  # how long versions are kept
     _copy: Schema | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -71,7 +71,7 @@ class Schema:
         object.__setattr__(self, "_copy", None)
 
     def as_it_is(self) -> Schema:
-        """A copy that does not change: for a transaction, which may give way before it is done."""
+        """A copy that stays unchanged, for a transaction that may give way."""
         copy = self._copy
         if copy is None:
             copy = replace(self)
@@ -83,8 +83,8 @@ class Schema:
         return rules if header.policy == rules.number else self.older_rules[header.policy]
 
     def is_live(self, header: ItemHeader, now_s: float) -> bool:
-        """Whether an item still exists for its readers. Always by the present rules: switching TTL on or off, or
-        changing its default, takes effect at once."""
+        """Whether an item is visible to readers. Always by the current rules: switching TTL on or off, or changing its
+        default, takes effect at once."""
         default_ttl = self.rules.default_ttl
         if default_ttl is None:
             return True
@@ -93,7 +93,7 @@ class Schema:
 
 
 def expires_s(header: ItemHeader, default_ttl: int | None) -> int | None:
-    """When an item stored by rules with this default expires, for the expiry space; None if never."""
+    """When an item stored under rules with this default TTL expires, for the expiry space; None if never."""
     if default_ttl is None:
         return None
     ttl = header.ttl or default_ttl

@@ -1,9 +1,9 @@
-"""What was answered to writes that clients may send again: kept in the partition's store by the transaction that did
-them, so that whatever happens in between they are done once. A client numbers its writes inside a session, one number
-after the other; only its last one can come again.
+"""Records of retryable writes: the answer to each is stored in the partition by the transaction that applies it, so
+that a write that the client sends again is applied once, even after a crash. A client numbers its writes within a
+session; only the last number can be retried.
 
-There are few: one entry for each transaction of the last number of each session. A split gives all of them to both
-children, since nobody asks which keys they were about.
+There are few records: one for each transaction of the last write number of each session. A split copies all of them to
+both children, because a record does not say which keys it concerns.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _STATEMENT_MAX = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The number of a write, for the transaction that does it."""
+    """The session and number of a retryable write, for the transaction that applies it."""
 
     session: bytes  # 16 bytes
     number: int
-    statements: tuple[int, ...]  # those of the command that it is about, one for each operation
-    answers: Callable[[Sequence[Outcome]], list[bytes]]  # to each statement
-    is_scattered: bool = False  # its statements may be recorded with others than these
+    statements: tuple[int, ...]  # the command's statements in this write, one for each operation
+    answers: Callable[[Sequence[Outcome]], list[bytes]]  # makes the stored answer to each statement
+    is_scattered: bool = False  # the statements may also be recorded in other groupings
 
     @property
     def key(self) -> bytes:
@@ -41,7 +41,7 @@ class Record:
 
 
 class Repeated(Exception):
-    """A write was done before. Never leaves the partition package's callers."""
+    """The write was applied before; carries the recorded answers. Never leaves the callers of the partition package."""
 
     def __init__(self, answers: dict[int, bytes]) -> None:
         super().__init__("done before")
@@ -50,24 +50,24 @@ class Repeated(Exception):
 
 @dataclass(slots=True)
 class _Last:
-    """The last number of a session."""
+    """The last write number of a session."""
 
     number: int
     written_s: int
-    values: list[bytes]  # as they are stored: nearly all are never asked for
+    values: list[bytes]  # as stored, parsed only when a retry asks for them
     keys: list[bytes]
-    outdated_by: int = -1  # the number whose first transaction deletes them
-    stale_keys: list[bytes] = field(default_factory=list)  # of numbers before it, which may still be stored
+    outdated_by: int = -1  # the number whose first transaction deletes these records
+    stale_keys: list[bytes] = field(default_factory=list)  # records of earlier numbers, which may still be stored
 
 
 class Records:
-    """Those of one partition, as last acknowledged."""
+    """The records of one partition, as last acknowledged."""
 
     def __init__(self) -> None:
-        self._sessions: dict[bytes, _Last] = {}  # in the order of their last writes, but for clocks that are moved
+        self._sessions: dict[bytes, _Last] = {}  # in the order of their last writes, unless the clock was set back
 
     def load(self, view: View) -> None:
-        """May give way."""
+        """Read all records from the store. May give way."""
         self._sessions = {}
         for key, value in view.scan(layout.RECORDS, layout.space_end(layout.RECORDS)):
             work.spend(20)
@@ -75,7 +75,7 @@ class Records:
         self._sessions = dict(sorted(self._sessions.items(), key=lambda entry: entry[1].written_s))
 
     def note(self, key: bytes, value: bytes) -> None:
-        """A record is durable."""
+        """Take over a record that is durable now."""
         session, number, _ = _KEY.unpack(key[1:])
         written_s = int.from_bytes(value[:4], "big")
         last = self._sessions.pop(session, None)
@@ -89,10 +89,10 @@ class Records:
             last.keys.append(key)
         else:
             last.stale_keys.append(key)
-        self._sessions[session] = last  # at the end: it is the last that was written
+        self._sessions[session] = last  # moved to the end, as the last one written
 
     def find(self, session: bytes, number: int) -> dict[int, bytes]:
-        """What was answered to the statements of a write."""
+        """The recorded answers to the statements of a write."""
         last = self._sessions.get(session)
         answers: dict[int, bytes] = {}
         if last is not None and last.number == number:
@@ -101,13 +101,13 @@ class Records:
         return answers
 
     def last_number(self, session: bytes) -> int:
-        """-1: none is known."""
+        """The last write number known of a session, -1 if none."""
         last = self._sessions.get(session)
         return last.number if last is not None else -1
 
     def older_keys(self, record: Record) -> list[bytes]:
-        """The records of a session that a new number makes useless, for the first that asks. If it fails after all,
-        they stay until the session is over."""
+        """The keys of a session's records that a new write number makes obsolete, given to the first caller that asks.
+        If its transaction fails, the records stay until the session ends."""
         last = self._sessions.get(record.session)
         if last is None or last.number >= record.number or last.outdated_by == record.number:
             return []
@@ -115,8 +115,7 @@ class Records:
         return [*last.keys, *last.stale_keys]
 
     def ended_keys(self, now_s: float, most: int) -> list[bytes]:
-        """Forget sessions that have ended, and say under which keys their records are stored. Several calls, if they
-        have more than so many."""
+        """Forget sessions that have ended and return the keys of their records, at most so many in one call."""
         oldest_s = now_s - limits.MONGO_SESSION_SECONDS
         keys: list[bytes] = []
         ended: list[bytes] = []
@@ -131,7 +130,8 @@ class Records:
 
 
 def check_new(txn: Txn, record: Record) -> None:
-    """Transactions run one after the other, and see what those before them did, durable or not yet."""
+    """Refuse a write that was applied before. Runs inside the transaction, so it also sees records that are not durable
+    yet."""
     if record.is_scattered:
         first = layout.RECORDS + _KEY.pack(record.session, record.number, 0)
         last = layout.RECORDS + _KEY.pack(record.session, record.number, _STATEMENT_MAX)
@@ -147,7 +147,7 @@ def check_new(txn: Txn, record: Record) -> None:
 
 
 def put_record(txn: Txn, record: Record, outcomes: Sequence[Outcome], now_s: float, older: Sequence[bytes]) -> bytes:
-    """Keep what is answered; returns what is stored."""
+    """Store the answers to a write; returns the stored value."""
     for key in older:
         txn.delete(key)
     answers = dict(zip(map(str, record.statements), record.answers(outcomes), strict=True))

@@ -1,6 +1,6 @@
-"""Reading a partition's log as a feed: the items of a stretch of keys as they were last written, or all their versions,
-in the order of their lsn, a slice of time after the other. What one transaction wrote is given whole or not at all.
-Which stretches there are and what a page holds is the account's business; what the entries look like is the log's.
+"""Reading a partition's log for the change feed: the items of a key range as last written, or all their versions, in
+lsn order, one time slice after another. The changes of a transaction are returned together. The account decides about
+key ranges and pages (`account/changes`); the entries' form is defined in `log.py` and `versions.py`.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _CHECK_TIME_EVERY = 32  # entries between two looks at the clock
 
 class Changed(NamedTuple):
     lsn: int
-    stored: bytes  # the item with its header; of a deleted one, as it was before
-    version: Version | None = None  # what was done to it, where all versions are read
+    stored: bytes  # the item with its header; for a delete, the item before it
+    version: Version | None = None  # the kind of change, where all versions are read
 
 
 class Room(NamedTuple):
-    """What still fits a page."""
+    """The space left in a page."""
 
     items: int
     size_bytes: int
-    is_whole: bool  # nothing is in the page: then a transaction goes in whatever its size, or none ever would
+    is_whole: bool  # the page is empty: it takes one transaction of any size, or the feed would never advance
 
 
 class Step(NamedTuple):
     items: list[Changed]
     size_bytes: int
-    lsn: int  # everything up to here was looked at
-    is_end: bool  # that was all there was when reading began
-    is_full: bool  # the page is
+    lsn: int  # everything up to here was read
+    is_end: bool  # the end of the log, as of when reading began, was reached
+    is_full: bool  # the page is full
 
 
 class ChangeReader:
-    """One stretch of one partition, from a place in its log to where the log ends when reading begins: an item that is
-    written again meanwhile is in a later page, so no page has it twice and every page has an end."""
+    """Reads one key range of one partition, from a place in its log to the end of the log as of the first read. An item
+    that is written again meanwhile appears in a later page, so no page has it twice and every page ends."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class ChangeReader:
         self.partition = partition
         self.low = low
         self.high = high
-        self.lsn = lsn  # everything up to here was looked at
+        self.lsn = lsn  # everything up to here was read
         self._last_lsn: int | None = None
         self._since_s = since_s
         self._is_live = is_live
-        # All of the partition: no item's key needs to be looked at.
+        # The range covers the whole partition, so keys need not be compared.
         self._is_whole = low <= partition.range.low and high >= partition.range.high
         self._needs_header = not self._is_whole or since_s is not None or is_live is not None
 
     async def read(self, room: Room, is_due: IsDue) -> Step:
-        """The next changes, until there are no more, the page is full or time is up."""
+        """The next changes, until the log ends, the page is full or the time is up."""
         step, last_lsn = await self.partition.read(lambda view: self._step(view, room, is_due))
         self.lsn, self._last_lsn = step.lsn, last_lsn
         return step
@@ -109,7 +109,8 @@ class ChangeReader:
         return Step(found, size_bytes, last_lsn, True, False), last_lsn
 
     def _kept(self, view: View, after_lsn: int, last_lsn: int) -> Iterator[tuple[int, list[Changed], int, int]]:
-        """The changes of each transaction that are wanted, how many there are in all, and the bytes of the former."""
+        """For each transaction: the changes that belong in the feed, the number of all its changes, and the bytes of
+        the former."""
         is_wanted = self._is_wanted if self._needs_header else None
         for lsn, items in self._transactions(view, after_lsn, last_lsn):
             kept = [Changed(lsn, stored) for stored in items if is_wanted is None or is_wanted(stored)]
@@ -119,7 +120,8 @@ class ChangeReader:
         header = unpack_header(stored)
         if not self._is_whole and not self.low <= header.epk < self.high:
             return False
-        # The log is in the order of the lsn; the clock may have been set, and a merge mixes two logs: so each is asked.
+        # Times do not ascend with the lsn (the clock may have been set, and a merge interleaves logs), so each item is
+        # checked.
         if self._since_s is not None and header.ts < self._since_s:
             return False
         return self._is_live is None or self._is_live(header)
@@ -133,7 +135,7 @@ class ChangeReader:
         return logged if self._since_s is None else self.partition.times.noting(logged, after_lsn)
 
     def _few_keys(self, view: View, entries_max: int) -> list[bytes] | None:
-        """The keys of the stretch, if looking at all their items is less work than looking at the log; else None."""
+        """The partition keys of the range if reading all their items costs less than reading the log; else None."""
         most = min(limits.CHANGES_BY_KEY_ITEMS, entries_max)
         keys: list[bytes] = []
         count = 0
@@ -147,7 +149,7 @@ class ChangeReader:
 
 
 class VersionReader(ChangeReader):
-    """The same with all versions, deleted ones included, as far as they are kept."""
+    """Like ChangeReader, for all versions and deletes within the retention time."""
 
     def _kept(self, view: View, after_lsn: int, last_lsn: int) -> Iterator[tuple[int, list[Changed], int, int]]:
         since_lsn = versions.since(view, self.partition.versions_number)

@@ -1,8 +1,9 @@
-"""What was done to the documents of a collection that somebody watches: every change for itself, as it was, written by
-the transaction that did it. The change feed tells only how items are now; change streams tell how that came about.
+"""Events of MongoDB change streams: each change to a document of a watched collection, with its before and after
+images, written in the transaction that makes it. The change feed has only the latest state of items; change streams
+need every change.
 
-Events have the places of their changes, so that a position among them is good for whatever becomes of the partition.
-They are kept for a while, up to a number: `since` says from where on none is missing.
+An event has the place (lsn, step, rid) of its change, so a resume token stays valid through splits and merges. Events
+are kept for a limited time and up to a limited number: `since` says from which lsn on none is missing.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _PLACE_BYTES = 18
 
 
 class Event(NamedTuple):
-    place: bytes  # lsn, step and number: in the order of changes
+    place: bytes  # lsn, step and rid: in the order of changes
     kind: str
     epk: bytes
     wall_ms: int
     key: Document  # `_id`, and the fields of the shard key
-    document: Document | None  # as it became; of an update only where images are kept
+    document: Document | None  # after the change; for an update only if images are kept
     update: Document | None  # what an update changed
-    before: Document | None  # as it was, where that is kept
-    microseconds: int = 0  # beyond the milliseconds: in which order collections were changed
+    before: Document | None  # before the change, if images are kept
+    microseconds: int = 0  # beyond the milliseconds: orders the events of several collections
 
     @property
     def wall_us(self) -> int:
@@ -47,7 +48,7 @@ class Event(NamedTuple):
 
 
 def kind_of(operation: Operation) -> str:
-    """Of what was done to a document that was there."""
+    """Update or replace: the kind of a change to an existing document."""
     is_update = operation.verb in (Verb.CHANGE, Verb.PATCH, Verb.MERGE) and not operation.is_replacement
     return UPDATE if is_update else REPLACE
 
@@ -55,7 +56,7 @@ def kind_of(operation: Operation) -> str:
 def noted(
     schema: Schema, kind: str, epk: bytes, before: Document | None, after: Document | None, now_s: float
 ) -> dict[str, Any]:
-    """What is kept of a change."""
+    """The stored form of an event."""
     present = after if after is not None else before
     assert present is not None
     update = None
@@ -95,7 +96,7 @@ def unpack_event(key: bytes, value: bytes) -> Event:
 
 
 def begin(txn: Txn, lsn: int) -> int:
-    """From when on events are there: from now on, unless they were before."""
+    """Start keeping events. Returns the lsn after which all are there."""
     stored = txn.get(SINCE_KEY)
     if stored is None:
         stored = lsn.to_bytes(8, "big")
@@ -104,13 +105,13 @@ def begin(txn: Txn, lsn: int) -> int:
 
 
 def since(view: View) -> int | None:
-    """Everything that was done after this lsn is there; None: nobody has watched yet."""
+    """The lsn after which every event is there; None: the collection was never watched."""
     stored = view.get(SINCE_KEY)
     return int.from_bytes(stored, "big") if stored is not None else None
 
 
 def after(view: View, place: bytes, last_lsn: int) -> Iterator[tuple[bytes, bytes]]:
-    """Events behind a place, up to an lsn, packed."""
+    """Packed events after a place, up to an lsn."""
     start = layout.EVENTS + place + b"\x00"
     return iter(view.scan(start, layout.event_key(last_lsn + 1)))
 
@@ -120,8 +121,8 @@ def all_entries(view: View) -> list[tuple[bytes, bytes]]:
 
 
 def is_lost(view: View, place: bytes, since_lsn: int) -> bool:
-    """Whether something behind a place may have been dropped. The oldest are dropped first, perhaps in the middle of a
-    transaction: of that one, everything behind an event is there as long as the event is."""
+    """Whether events after a place may have been dropped. The oldest are dropped first, perhaps in the middle of a
+    transaction: the later events of that transaction are complete as long as the event at the place is stored."""
     lsn = int.from_bytes(place[:8], "big")
     if lsn != since_lsn:
         return lsn < since_lsn
@@ -129,12 +130,13 @@ def is_lost(view: View, place: bytes, since_lsn: int) -> bool:
 
 
 def place_after(lsn: int) -> bytes:
-    """Behind everything of an lsn."""
+    """The place after all changes of an lsn."""
     return lsn.to_bytes(8, "big") + b"\xff" * (_PLACE_BYTES - 8)
 
 
 def last_too_many(view: View, now_s: float) -> bytes | None:
-    """The key of the newest of those that are more than are kept, or too old; None: all are kept. May give way."""
+    """The key of the newest event beyond the limits of number, bytes or age; None: all are within them. May give
+    way."""
     size_bytes = 0
     for kept, (key, value) in enumerate(view.scan(layout.EVENTS, layout.space_end(layout.EVENTS), reverse=True), 1):
         work.spend(50 + len(value) // limits.WORK_UNIT_BYTES)
@@ -146,6 +148,6 @@ def last_too_many(view: View, now_s: float) -> bytes | None:
 
 
 def forget(txn: Txn, last_key: bytes) -> None:
-    """Drop the events up to one: as a range, however many they are."""
+    """Drop all events up to a key with one range delete."""
     txn.delete_range(layout.EVENTS, last_key + b"\x00")
     txn.put(SINCE_KEY, last_key[1:9])

@@ -1,9 +1,9 @@
-"""A partition's history: the head (lsn and counters) and the change entries.
+"""A partition's log: the head (lsn and counters) and the change entries.
 
 The lsn grows by one with every committed transaction and is never reused; session tokens and change-feed positions are
 places in it. The changes space has one entry per item, at the lsn of its latest write, and one tombstone per delete;
-the changes of one transaction share its lsn and are told apart by their step, so a feed can keep them together. The
-item's number ends the key: after a merge two transactions, of either parent, may have one lsn.
+the changes of one transaction share its lsn and are numbered by step, so a feed can keep them together. The item's rid
+ends the key, because after a merge two transactions, one of each parent, may have the same lsn.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from armillary.model.encoding import epk_of, unpack_header
 from armillary.storage.engine import View
 
 _HEAD = struct.Struct(">QQQQII")
-_HEAD_2 = struct.Struct(">QQQQI")  # of format 2, without the generation
-_TOMBSTONE = struct.Struct(">BIB")  # kind, when, bytes of the epk
+_HEAD_2 = struct.Struct(">QQQQI")  # format 2 has no generation
+_TOMBSTONE = struct.Struct(">BIB")  # kind, time of the delete, length of the epk
 
 ITEM_WRITTEN, ITEM_DELETED, ITEM_EXPIRED = 0, 1, 2
-WRITTEN = bytes([ITEM_WRITTEN])  # the entry of an item that exists: its key says all
+WRITTEN = bytes([ITEM_WRITTEN])  # the entry of an existing item: everything else is in its key
 
 
 @dataclass(slots=True)
 class Head:
     lsn: int
-    next_number: int  # of the next item
+    next_number: int  # the rid of the next new item
     item_count: int
     size_bytes: int
     next_path: int
-    presence_generation: int = 0  # of the set of paths that all items have (presence.py); 0: none is to be trusted
+    presence_generation: int = 0  # of the path coverage (writing/path_coverage.py); 0: none is valid
 
     def pack(self) -> bytes:
         return _HEAD.pack(
@@ -42,7 +42,7 @@ class Head:
 
 
 def new_head(first_number: int, first_lsn: int) -> Head:
-    """Of a partition that nothing was written to."""
+    """The head of an empty partition."""
     return Head(first_lsn, first_number, 0, 0, 1)
 
 
@@ -58,7 +58,7 @@ def unpack_head(stored: bytes) -> Head:
 
 
 class Change(NamedTuple):
-    number: int  # of the item
+    number: int  # rid of the item
     kind: int
     deleted_s: int
     epk: bytes
@@ -79,7 +79,7 @@ def unpack_change(key: bytes, value: bytes) -> Change:
 
 
 def change_lsn(key: bytes) -> int:
-    """The lsn of an entry of the changes space."""
+    """The lsn of a key in the changes space."""
     return int.from_bytes(key[1:9], "big")
 
 
@@ -87,15 +87,16 @@ def change_lsn(key: bytes) -> int:
 
 
 class Transaction(NamedTuple):
-    """What a transaction wrote and nobody wrote again since; after a merge, what two of one lsn wrote."""
+    """The items that a transaction wrote and that were not written again since. After a merge, those of both
+    transactions with this lsn."""
 
     lsn: int
-    items: list[bytes]  # as stored, in the order of their steps; of two transactions one after the other
+    items: list[bytes]  # as stored, by step; after a merge, one transaction after the other
 
 
 def transactions(view: View, after_lsn: int, last_lsn: int) -> Iterator[Transaction]:
-    """The log in order. Those that left nothing but tombstones are there too, without items: whoever reads must know
-    how far the log was read."""
+    """The log in order. Transactions that left only tombstones are yielded without items, so that the reader knows how
+    far it has read."""
     keys: list[bytes] = []
     at = b""
     for key, value in view.scan(layout.change_key(after_lsn + 1), layout.change_key(last_lsn + 1)):
@@ -110,7 +111,7 @@ def transactions(view: View, after_lsn: int, last_lsn: int) -> Iterator[Transact
 
 
 def transactions_of(view: View, epks: Sequence[bytes], after_lsn: int, last_lsn: int) -> Iterator[Transaction]:
-    """The same of some logical partitions, found by their items: for those that have few of them."""
+    """The same for some logical partitions, found through their items: cheaper when these are few."""
     found: list[tuple[int, bytes, int, bytes]] = []
     for epk in epks:
         members = view.scan(layout.MEMBERS + epk, layout.prefix_end(layout.MEMBERS + epk))
@@ -128,6 +129,7 @@ def _loaded(view: View, lsn: bytes, keys: list[bytes]) -> Transaction:
     items = [stored for stored in view.get_many(keys) if stored is not None]
     assert len(items) == len(keys), "a change without its item"
     if len(items) > 1:
-        # After a merge two transactions may have one lsn and mixed steps. Each is of one key, and not both of the same.
+        # After a merge two transactions may share an lsn, with steps interleaved. Each has one partition key, and
+        # theirs differ.
         items.sort(key=epk_of)
     return Transaction(int.from_bytes(lsn, "big"), items)

@@ -1,7 +1,9 @@
-"""Where in a partition's log a time is: a feed from some time on need not begin at the beginning.
+"""Finding the place of a time in a partition's log, so that a change feed with a start time need not read from the
+beginning.
 
-Clocks are set, and a merge mixes two logs, so times do not follow the lsn; but up to any lsn there is a latest one.
-That is found out by whoever reads, and holds: entries leave the log and never come in between. Nothing is stored.
+Clocks can be set back and a merge interleaves two logs, so times do not ascend with the lsn; but the latest time of all
+entries up to an lsn does. It is noted by readers of the log and stays an upper bound, because entries leave the log and
+are never inserted. It is kept in memory only.
 """
 
 from __future__ import annotations
@@ -17,20 +19,20 @@ from armillary.partition.history.log import Transaction
 class LogTimes:
     def __init__(self, every: int = limits.LOG_TIMES_EVERY) -> None:
         self._lsns: list[int] = []
-        self._latest_s: list[int] = []  # of all entries up to that lsn
+        self._latest_s: list[int] = []  # the latest time of all entries up to that lsn
         self._lsn = 0
-        self._latest = 0  # of all entries up to there
+        self._latest = 0  # the same up to the last noted entry
         self._every = every  # lsns between two marks
 
     def older_until(self, since_s: int) -> int:
-        """The highest lsn known up to which everything is older."""
+        """The highest lsn known for which all entries up to it are older than this time."""
         if self._latest < since_s:
             return self._lsn
         mark = bisect_left(self._latest_s, since_s)
         return self._lsns[mark - 1] if mark else 0
 
     def noting(self, transactions: Iterable[Transaction], after_lsn: int) -> Iterator[Transaction]:
-        """The same transactions, noted on their way. They are all there are after an lsn."""
+        """Pass transactions through and note their times. They must be all transactions after an lsn."""
         for lsn, items in transactions:
             if after_lsn <= self._lsn < lsn:
                 latest_s = max([unpack_header(stored).ts for stored in items], default=0)

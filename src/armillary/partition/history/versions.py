@@ -1,9 +1,11 @@
-"""All versions of a container's items, deleted ones included, for as long as its change feed policy says: every write
-leaves an entry at the place of its change, and the stored bytes that it replaced stay as an image at theirs.
+"""All versions of a container's items, deletes included, for the retention time of its change feed policy. Every write
+leaves a version entry at the place of its change, and the stored bytes that it replaced remain as an image at the place
+of the write that made them.
 
-What an item became is read from its image, or from the item itself while nobody wrote it again: so creating costs a
-few bytes, and nothing is stored twice. Entries go in order, each with the image of what it replaced. `Since` says from
-where on none is missing. Pages and what they look like on the wire are others' business.
+The current state of an item is read from the item itself until it is written again, then from its image: so a create
+costs a few bytes, and nothing is stored twice. Entries are dropped oldest first, each with the image that it replaced.
+`Since` records from which lsn on versions are complete. Paging and the wire format are left to `account/changes` and
+the doors.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from armillary.storage.engine import Txn, View
 CREATED, REPLACED, DELETED, EXPIRED = 0, 1, 2, 3
 SINCE_KEY = layout.META + b"versions"
 
-_ENTRY = struct.Struct(">BQQH")  # kind, when, lsn and step of what was there before; behind it the epk
+_ENTRY = struct.Struct(">BQQH")  # kind, time, lsn and step of the previous version; then the epk
 _SINCE = struct.Struct(">QQ")
-_LOADED_TOGETHER = 100  # entries whose images are looked up in one go
+_LOADED_TOGETHER = 100  # entries whose images are looked up together
 
 
 class Entry(NamedTuple):
-    place: bytes  # lsn, step and number
+    place: bytes  # lsn, step and rid
     kind: int
     changed_s: int
-    before_lsn: int  # 0: there was nothing
+    before_lsn: int  # 0: there was no previous version
     before_step: int
     epk: bytes
 
@@ -43,23 +45,23 @@ class Entry(NamedTuple):
 
     @property
     def image_key(self) -> bytes:
-        """Where the item is, as it became, once it was written again."""
+        """Where the item's state after this change is stored, once it was written again."""
         return layout.IMAGES + self.place
 
     @property
     def before(self) -> bytes:
-        """The place of what was there before."""
+        """The place of the previous version."""
         return (self.before_lsn << 16 | self.before_step).to_bytes(10, "big") + self.place[10:]
 
     @property
     def before_key(self) -> bytes | None:
-        """Where the item is, as it was before."""
+        """Where the item's state before this change is stored."""
         return None if self.kind == CREATED else layout.IMAGES + self.before
 
 
 class Version(NamedTuple):
     entry: Entry
-    current: bytes | None  # as stored; None: it was deleted
+    current: bytes | None  # as stored; None: deleted
     previous: bytes | None
 
     @property
@@ -68,8 +70,8 @@ class Version(NamedTuple):
 
 
 class Since(NamedTuple):
-    """How far back versions go: to behind an lsn. They may have been kept before, with a gap: that has another
-    number, and does not count."""
+    """From which lsn on versions are complete. Each period of keeping versions has a number; entries of an earlier
+    period, which are followed by a gap, do not count."""
 
     number: int
     lsn: int
@@ -84,7 +86,7 @@ class Since(NamedTuple):
 def put_version(
     txn: Txn, kind: int, changed_s: int, place: tuple[int, int, int], epk: bytes, stored: bytes | None
 ) -> None:
-    """Note what a transaction does to an item at a place; `stored` is the item as it was before."""
+    """Store the version entry of a change at a place; `stored` is the item before it."""
     lsn, step, number = place
     before_lsn = before_step = 0
     if stored is not None:
@@ -95,20 +97,20 @@ def put_version(
 
 
 def begin(txn: Txn, number: int, lsn: int) -> None:
-    """Versions are kept from now on. Of a partition that nothing was ever written to, none is missing."""
+    """Start keeping versions. In a partition that was never written to, none is missing."""
     is_new = txn.get(layout.HEAD_KEY) is None
     txn.put(SINCE_KEY, Since(number, 0 if is_new else lsn).pack())
 
 
 def clear(txn: Txn) -> None:
-    """Versions are no longer kept."""
+    """Stop keeping versions."""
     txn.delete(SINCE_KEY)
     for space in (layout.VERSIONS, layout.IMAGES):
         txn.delete_range(space, layout.space_end(space))
 
 
 def forget(txn: Txn, old: Sequence[Entry], number: int) -> None:
-    """Drop entries, the oldest there are, with what they replaced."""
+    """Drop the oldest entries, with the images that they replaced."""
     for entry in old:
         txn.delete(layout.VERSIONS + entry.place)
         if entry.before_key is not None:
@@ -127,13 +129,13 @@ def unpack_entry(key: bytes, value: bytes) -> Entry:
 
 
 def begun_number(view: View) -> int:
-    """Which keeping of versions has begun, 0: none, or it has ended."""
+    """The number of the period of keeping versions that has begun; 0: none, or it has ended."""
     stored = view.get(SINCE_KEY)
     return _SINCE.unpack(stored)[0] if stored is not None else 0
 
 
 def since(view: View, number: int) -> int | None:
-    """Every version after this lsn is there; None: this keeping of versions has not begun."""
+    """The lsn after which every version is there; None: this period has not begun."""
     stored = view.get(SINCE_KEY)
     if stored is None:
         return None
@@ -142,7 +144,7 @@ def since(view: View, number: int) -> int | None:
 
 
 def too_old(view: View, number: int, oldest_s: float, most: int) -> list[Entry]:
-    """The next entries that are no longer kept: by their age, or because there is a gap behind them."""
+    """The next entries to drop: older than the retention time, or followed by a gap."""
     known = since(view, number)
     old: list[Entry] = []
     for key, value in islice(view.scan(layout.VERSIONS, layout.space_end(layout.VERSIONS)), most):
@@ -156,8 +158,8 @@ def too_old(view: View, number: int, oldest_s: float, most: int) -> list[Entry]:
 def transactions(
     view: View, after_lsn: int, last_lsn: int, is_wanted: Callable[[Entry], bool] | None = None
 ) -> Iterator[tuple[int, list[Version]]]:
-    """What each transaction did, in order. After a merge, two of one lsn come one after the other. Those that did
-    nothing that is wanted come without versions: whoever reads must know how far it was looked."""
+    """The changes of each transaction, in order. After a merge, two transactions with the same lsn follow each other. A
+    transaction with no wanted change is yielded without versions, so that the reader knows how far it has read."""
     scanned = view.scan(layout.version_key(after_lsn + 1), layout.version_key(last_lsn + 1))
     waiting: list[tuple[int, list[Entry]]] = []
     count = 0
@@ -166,7 +168,7 @@ def transactions(
         if is_wanted is not None:
             together = [entry for entry in together if is_wanted(entry)]
         if len(together) > 1:
-            together.sort(key=lambda entry: entry.epk)  # each key's stay in their order
+            together.sort(key=lambda entry: entry.epk)  # stable: each key's entries stay in order
         waiting.append((int.from_bytes(packed_lsn, "big"), together))
         count += max(1, len(together))
         if count >= _LOADED_TOGETHER:
@@ -176,7 +178,7 @@ def transactions(
 
 
 def _loaded(view: View, groups: Sequence[tuple[int, list[Entry]]]) -> Iterator[tuple[int, list[Version]]]:
-    """Most versions are of items that nobody wrote again; of the others there are images."""
+    """Load the items that entries refer to. Most were not written again since; the others have images."""
     entries = [entry for _, group in groups for entry in group]
     rids = list({entry.place[10:]: None for entry in entries if entry.kind <= REPLACED})
     items = dict(zip(rids, view.get_many([layout.ITEMS + rid for rid in rids]), strict=True))
@@ -214,7 +216,7 @@ def _loaded(view: View, groups: Sequence[tuple[int, list[Entry]]]) -> Iterator[t
 
 
 class Packed(NamedTuple):
-    """An entry as it is stored, with what it replaced."""
+    """A stored entry with the image that it replaced."""
 
     key: bytes
     value: bytes
@@ -247,13 +249,13 @@ def put_packed(txn: Txn, taken: Packed) -> None:
 
 
 def owner_epk(pair: tuple[bytes, bytes]) -> bytes:
-    """Whose an entry of either space is."""
+    """The effective partition key of an entry of either space."""
     return epk_of(pair[1]) if pair[0][:1] == layout.IMAGES else pair[1][_ENTRY.size :]
 
 
 def begin_from(txn: Txn, number: int, lsn: int, parents: Sequence[int | None]) -> None:
-    """Versions of a child go back as far as those of all its parents do; where one lacks them, to now. If none are to
-    be kept any more, what was copied goes."""
+    """A child has the versions that all its parents have; if one parent has none, from now on. If versions are no
+    longer kept, those that were copied are dropped."""
     if number:
         known = [each for each in parents if each is not None]
         txn.put(SINCE_KEY, Since(number, max(known) if len(known) == len(parents) else lsn).pack())

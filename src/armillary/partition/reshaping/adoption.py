@@ -1,8 +1,8 @@
-"""Taking over items from another partition as they are: number, lsn, etag and time stay, so whoever holds a position in
-the other's log, or an etag of it, goes on here. The same spaces, counters and rules as every other write.
+"""Applying items of another partition unchanged: rid, lsn, etag and timestamp stay, so log positions and etags of the
+other partition remain valid here. Uses the same key spaces, counters and rules as every other write.
 
-Changes come in the order of their lsns, but an item that was written twice has only its later entry. So for a while two
-items may claim one id or one unique value here; whoever has lost it gives up only what is still down as its own.
+Changes arrive in lsn order, but an item that was written twice has only its later entry. So for a while two items may
+claim one id or one unique value; the one that lost it deletes only entries that still point to itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from armillary.partition.writing.writer import Writer
 
 
 class Adopter(Writer):
-    """A Writer for items that come with everything but their place in this store."""
+    """A Writer for items that already have their system properties."""
 
     def adopt(self, number: int, stored: bytes) -> None:
         txn, header, payload = self._txn, unpack_header(stored), payload_of(stored)
@@ -54,13 +54,13 @@ class Adopter(Writer):
         self.head.lsn = max(self.head.lsn, header.lsn)
 
     def bury(self, key: bytes, value: bytes) -> None:
-        """Take over a tombstone, and with it the end of its item, if that is here."""
+        """Apply a tombstone, and delete its item if it is here."""
         self.take_out(key[-layout.RID_BYTES :])
         self._txn.put(key, value)
         self.head.lsn = max(self.head.lsn, log.change_lsn(key))
 
     def take_out(self, rid: bytes) -> None:
-        """Leave nothing of an item, if it is here."""
+        """Delete an item without a tombstone, if it is here."""
         txn, number = self._txn, int.from_bytes(rid, "big")
         present = txn.get(layout.ITEMS + rid)
         if present is None:
@@ -78,7 +78,7 @@ class Adopter(Writer):
         self._txn.put(layout.HEAD_KEY, self.head.pack())
 
     def _give_up_names(self, rid: bytes, stored: bytes) -> None:
-        """The id and the unique values of an item, but for those that another one has got meanwhile."""
+        """Delete the id and unique entries of an item, except those that point to another item by now."""
         txn, header = self._txn, unpack_header(stored)
         names = [layout.id_key(header.epk, documents.item_id(stored))]
         values = entries_in(self._schema, header, payload_of(stored))

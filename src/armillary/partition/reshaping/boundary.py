@@ -1,5 +1,6 @@
-"""Where a partition is divided: at the middle of its keys by bytes, so that a skewed partition is halved too, and only
-between logical partitions. Of hierarchical keys the first levels are kept together where that divides well enough.
+"""Choosing the split point of a partition: the middle of its keys by bytes, so that a skewed partition is halved too,
+and always between logical partitions. Hierarchical keys are split at the first level that divides well enough, so that
+a prefix stays in one partition.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from armillary.storage.engine import View
 
 class Cut(NamedTuple):
     boundary: bytes
-    low_bytes: int  # of items below it
+    low_bytes: int  # bytes of items below the boundary
 
 
 def prefixes(epk: bytes, definition: PartitionKeyDefinition) -> list[bytes]:
-    """The places before a key at which a range may be divided, coarse to fine."""
+    """The possible split points at a key, coarse to fine."""
     if definition.version == 1:
         return [_hash_part_v1(epk)]
     return [epk[: (level + 1) * KEY_BYTES_PER_LEVEL] for level in range(max(1, len(definition.paths)))]
 
 
 def _hash_part_v1(epk: bytes) -> bytes:
-    """A key of V1 begins with its hash; the lowest bit of each byte says whether another follows."""
+    """A V1 key begins with its hash; the lowest bit of each byte says whether another follows."""
     end = 2
     while epk[end] & 1:
         end += 1
@@ -37,7 +38,7 @@ def _hash_part_v1(epk: bytes) -> bytes:
 
 
 class _Search:
-    """The best cuts so far, one for each level of keys."""
+    """The best split points so far, one for each level of keys."""
 
     def __init__(self, definition: PartitionKeyDefinition, total_bytes: int, low: bytes) -> None:
         self._definition = definition
@@ -66,7 +67,7 @@ class _Search:
 
     @property
     def is_over(self) -> bool:
-        """What follows is too far from the middle to be better."""
+        """All further split points are farther from the middle."""
         return self._passed_bytes > 2 * self._half_bytes * limits.BALANCED_SHARE_MAX and any(self.best)
 
     def result(self) -> Cut | None:
@@ -78,7 +79,7 @@ class _Search:
 async def middle(
     partition: Partition, definition: PartitionKeyDefinition, rest: Callable[[], Awaitable[None]]
 ) -> Cut | None:
-    """The best place to divide; None: all items have one partition key, or there are none."""
+    """The best split point; None: all items have one partition key, or there are none."""
     search = _Search(definition, partition.head.size_bytes, partition.range.low)
     low = layout.SIZES
     while not search.is_over:

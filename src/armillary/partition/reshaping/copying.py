@@ -1,10 +1,11 @@
-"""From parents' stores to children's: the copy of a snapshot, space by space and byte for byte, and the changes that
-were written since. A split has one parent and two children, a merge two parents and one child; both are alike here.
+"""Copying parents' stores to children: a snapshot, key space by key space and byte for byte, then the changes written
+since. A split has one parent and two children, a merge two parents and one child; both use this code.
 
-The copy goes through table files, so it costs neither log nor compaction, and parses no item. It cannot be resumed:
-who dies in it begins anew. Behind it each child is a partition in itself, at an lsn of its parent, and says so in its
-store; from there on `catch_up` goes through the one write path, in transactions that move the place along, and goes on
-after any interruption. Who may write to a parent meanwhile, and what the catalog says, is the account's business.
+The copy is loaded as table files, so it costs neither write-ahead log nor compaction, and no item is parsed. It cannot
+be resumed: after a crash it starts again. After it, each child is a complete partition at an lsn of its parent, and its
+store says so; from there `catch_up` uses the one write path, in transactions that also move the position in the
+parent's log, and can be resumed after any interruption. Holding the parents' writers and updating the catalog is left
+to `account/reshaping`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from armillary.storage.engine import Kept, Loader, Store, Txn, View
 Rest = Callable[[], Awaitable[None]]
 
 _BY_KEY = (layout.IDS, layout.MEMBERS, layout.SIZES, layout.UNIQUE)  # spaces in the order of effective keys
-_BY_NUMBER = (layout.CHANGES, layout.EXPIRY)  # spaces whose keys end in the item's number
-_KEPT_VERSIONS = (layout.VERSIONS, layout.IMAGES)  # spaces whose entries say themselves whose they are
+_BY_NUMBER = (layout.CHANGES, layout.EXPIRY)  # spaces whose keys end in the item's rid
+_KEPT_VERSIONS = (layout.VERSIONS, layout.IMAGES)  # spaces whose entries contain their effective key
 _REST = (layout.TERMS, layout.META, layout.RECORDS, layout.EVENTS)
 COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, *_KEPT_VERSIONS, *_REST)
 _PATHS = layout.path_key("")
@@ -44,22 +45,22 @@ _NOBODY = 255
 
 
 class Overtaken(Exception):
-    """The container got other rules: what was copied follows the old ones, and must be copied anew. Never leaves the
-    account's reshapes."""
+    """The container's rules changed: the copy follows the old ones and must be made again. Never leaves
+    `account/reshaping`."""
 
 
 @dataclass(slots=True)
 class Target:
-    """A child to be."""
+    """A child being filled."""
 
     low: bytes
     high: bytes
     store: Store
     head: log.Head = field(default_factory=lambda: log.new_head(0, 0))
-    paths: PathPrefixes = field(default_factory=dict)  # as far as they are remembered
-    places: dict[int, bytes] = field(default_factory=dict)  # by parent: where its log goes on that was not applied
-    stored_places: dict[int, bytes] = field(default_factory=dict)  # the same as the store has it; may be behind
-    version_places: dict[int, bytes] = field(default_factory=dict)  # by parent: where the versions go on
+    paths: PathPrefixes = field(default_factory=dict)  # index path -> term key prefix, as far as remembered
+    places: dict[int, bytes] = field(default_factory=dict)  # by parent: the first place in its log not applied yet
+    stored_places: dict[int, bytes] = field(default_factory=dict)  # the same, as the last submitted write stores it
+    version_places: dict[int, bytes] = field(default_factory=dict)  # by parent: the first version entry not applied yet
 
 
 @dataclass(slots=True)
@@ -77,15 +78,15 @@ class Transfer:
         self.targets = targets
         self.progress = Progress()
         self._schema = schema
-        self.rules_number = -1  # that everything in the children follows
+        self.rules_number = -1  # the rules that all items of the children follow
         self._clock = clock
         self._lows = [target.low for target in targets]
-        self._owners: dict[bytes, bytearray] = {}  # by the upper six bytes of items' numbers: whose each one is
+        self._owners: dict[bytes, bytearray] = {}  # by the upper six bytes of rids: the child that owns each item
 
     # Copying.
 
     async def copy(self, rest: Rest) -> None:
-        """Fill the children with what the parents hold at this moment."""
+        """Fill the children with what the parents hold now."""
         self.progress = Progress(items_total=sum(source.head.item_count for source in self.sources))
         self.rules_number = self._schema.rules.number
         kept: list[Kept] = []
@@ -101,7 +102,7 @@ class Transfer:
                 loader.finish()
                 await rest()
             for source in self.sources:
-                await _settle(source.store)  # a kept snapshot may show what could still be lost
+                await _settle(source.store)  # a kept snapshot may show writes that are not durable yet
             heads = [log.load_head(each, 0, source.lsn) for each, source in zip(kept, self.sources, strict=True)]
             presence = self._presence(kept, heads)
             for target in self.targets:
@@ -163,7 +164,7 @@ class Transfer:
             yield
 
     def _copy_by_number(self, kept: Kept, space: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
-        """Entries go where their item went; tombstones say themselves where they belong."""
+        """Entries go to the child of their item; tombstones contain their effective key."""
         is_divided = len(loaders) > 1
         owners, lows = self._owners, self._lows
         for portion in _portions(kept.scan(space, layout.space_end(space))):
@@ -204,7 +205,7 @@ class Transfer:
             yield
 
     def _copy_terms(self, kept: Kept, numbers: dict[str, int], loader: Loader) -> Iterator[None]:
-        """Of a parent that others are merged with: each has numbered its paths for itself."""
+        """For a merge: each parent has numbered its paths by itself."""
         moved: list[tuple[int, bytes]] = []
         for key, value in kept.scan(_PATHS, layout.prefix_end(_PATHS)):
             path = key[len(_PATHS) :].decode()
@@ -264,7 +265,7 @@ class Transfer:
     # Catching up.
 
     async def resume(self) -> bool:
-        """Whether the children were copied before, so that there is only to catch up."""
+        """Whether the children were copied before and only have to catch up."""
         for target in self.targets:
 
             def load(view: View) -> tuple[log.Head, dict[int, bytes], dict[int, bytes], bytes | None]:
@@ -299,8 +300,8 @@ class Transfer:
         return [each for target in self.targets for each in (target.places[range_id], target.version_places[range_id])]
 
     async def catch_up(self, rest: Rest, entries_max: int = limits.CATCH_UP_ENTRIES_MAX) -> int:
-        """Apply the next changes, as many as fit a moment. Returns how many there were. After a failure, `resume` finds
-        out how far that went."""
+        """Apply the next changes, at most so many. Returns how many. After a failure, `resume` determines how far they
+        were applied."""
         applied = 0
         for source in self.sources:
             range_id = source.range.id
@@ -309,7 +310,7 @@ class Transfer:
             if not changes:
                 continue
             await rest()
-            # In order, and waited for together: the engine makes them durable in one go.
+            # In order, and awaited together: the engine makes them durable in one group commit.
             writes = []
             for at in range(0, len(changes), limits.CATCH_UP_ENTRIES):
                 for target in self.targets:
@@ -323,7 +324,7 @@ class Transfer:
         return applied
 
     async def _catch_up_versions(self, rest: Rest, entries_max: int) -> int:
-        """The same for the versions that were kept since: an item that was written twice has two of them."""
+        """The same for version entries: an item that was written twice has two of them."""
         applied = 0
         for source in self.sources:
             range_id = source.range.id
@@ -383,16 +384,16 @@ class Transfer:
         if len(target.paths) < PATHS_REMEMBERED_MAX:
             target.paths.update(adopter.new_paths)
 
-    # Cutting over. The parents' writers are held by now.
+    # Cutting over: the parents' writers are held.
 
     async def settle(self) -> None:
-        """What was written to the parents is durable, and readers see it."""
+        """Wait until everything written to the parents is durable and visible to readers."""
         for source in self.sources:
             await _settle(source.store)
 
     async def seal(self, range_ids: Sequence[int]) -> None:
-        """The children go on from their parents' highest lsn, number new items for themselves, and know what was
-        answered to writes: all of them, whose keys these were about."""
+        """Finish the children: they continue from their parents' highest lsn, allocate rids of their own, and get all
+        records of retryable writes."""
         heads = [
             await source.store.read(lambda view, source=source: log.load_head(view, 0, source.lsn))  # type: ignore[misc]
             for source in self.sources
@@ -421,8 +422,8 @@ class Transfer:
 
 
 def _put_events(txn: Txn, target: Target, noted: Sequence[tuple[bytes, bytes]], sinces: Sequence[int | None]) -> None:
-    """What those who watch have not read yet, of the child's keys. Where a parent was never watched, all is there from
-    the beginning of watching on, which is not known to be earlier than now."""
+    """Copy the change stream events of the child's keys. If only one parent was watched, the events are complete from
+    the later `since` on."""
     known = [each for each in sinces if each is not None]
     if not known:
         return
@@ -458,7 +459,7 @@ def _changes(view: View, start: bytes, entries_max: int) -> list[tuple[bytes, by
 
 
 def _versions(view: View, start: bytes, entries_max: int) -> tuple[list[versions.Packed], bytes]:
-    """The next entries of kept versions, and how far that is."""
+    """The next version entries, and the place after them."""
     taken = versions.entries_from(view, start, entries_max, limits.CATCH_UP_BYTES_MAX)
     if taken:
         return taken, _after(taken[-1].key)
@@ -478,19 +479,19 @@ def _after(key: bytes) -> bytes:
 
 
 async def _settle(store: Store) -> None:
-    """Answered when all that was written before is durable."""
+    """Wait until all earlier writes of a store are durable."""
     await store.write(lambda txn: None)
 
 
 async def _all(writes: Sequence[Awaitable[None]]) -> None:
-    """Wait for all, and fail as the first that failed."""
+    """Wait for all; raise the first failure."""
     for outcome in await asyncio.gather(*writes, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
 
 
 def _misplaced() -> Failure:
-    """Neither child could own the item, and what is found by its key would be lost."""
+    """No child's range contains the item, so copying would lose it."""
     return Failure(
         Kind.CORRUPT,
         "An item lies outside of the partition's range. Stop the server and run `armillary check --repair`.",

@@ -1,5 +1,6 @@
-"""Taking an item out of a partition that it does not belong to, for `armillary check --repair`. Nothing is left of it,
-not even a tombstone: it lives on where it belongs. A split of earlier versions may have lost what is found by its key.
+"""Removing an item from a partition that does not own its key, for `armillary check --repair`. No tombstone is left,
+because the item continues to exist in the right partition. Earlier versions could leave such items behind after a
+split.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ class Extractor(Adopter):
             return
         size_key = layout.size_key(unpack_header(stored).epk)
         if txn.get(size_key) is None:
-            txn.put(size_key, pack_size(LogicalSize(1, len(payload_of(stored)), "[]")))  # which goes with the item
+            txn.put(size_key, pack_size(LogicalSize(1, len(payload_of(stored)), "[]")))  # deleted with the item
         self.take_out(rid)
         _drop(txn, [entry for entry in _versions(txn) if entry.place.endswith(rid)])
 
 
 def has_stray_versions(view: View, key_range: KeyRange) -> bool:
-    """Whether versions are kept of items that do not belong into the range."""
+    """Whether there are version entries of items outside the range."""
     return any(not key_range.contains(entry.epk) for entry in _versions(view))
 
 

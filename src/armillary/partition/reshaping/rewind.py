@@ -1,8 +1,8 @@
-"""Taking a partition back to what a snapshot of it holds, by undoing what was written since: the log names the items.
+"""Rolling a partition back to a snapshot by undoing the writes since: the log names the items.
 
-What comes back has its number, lsn, etag and time; what was made since is gone without a tombstone. The partition's own
-lsn and its counter of numbers do not go back, so nothing that was ever given out is given twice. Whether the snapshot
-is of the same store under the same rules is the caller's to know; where too much was written, it copies instead.
+Restored items have their former rid, lsn, etag and timestamp; items created since are removed without a tombstone. The
+partition's lsn and rid counter do not go back, so neither is ever reused. The caller makes sure that the snapshot is of
+the same store under the same rules; if too much was written since, it copies instead.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from armillary.storage.engine import View
 
 
 class TooMuch(Exception):
-    """Undoing is not the way: too much was written, or the log has forgotten a part. Never leaves the account."""
+    """The rollback is refused: too much was written, or the log no longer has all changes. Never leaves the account."""
 
 
 class Rewinder(Adopter):
     def rewind(self, past: View, past_head: log.Head) -> None:
-        """Undo all that was written since a snapshot."""
+        """Undo everything written since a snapshot."""
         txn = self._txn
         since = list(
             islice(
@@ -42,7 +42,7 @@ class Rewinder(Adopter):
                 self.adopt(int.from_bytes(rid, "big"), stored)
             else:
                 self.take_out(rid)
-        # What was deleted so long ago that its tombstone is gone cannot be undone.
+        # A delete whose tombstone was dropped cannot be undone.
         if (self.head.item_count, self.head.size_bytes) != (past_head.item_count, past_head.size_bytes):
             raise TooMuch
         self.finish()

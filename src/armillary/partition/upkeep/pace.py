@@ -1,5 +1,5 @@
-"""How work gives way that nobody waits for: a slice of time for it, then everybody else's turn, and where there was
-much to do for the others, as much time again.
+"""Throttling of background work: it runs for a time slice, then yields to the event loop, and pauses for another slice
+if requests were waiting.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from armillary.clock import Clock
 
 
 class Pace:
-    """`share`: how many do such work at this time; they share the slice."""
+    """`share`: how many background tasks run at this time; they divide the slice among them."""
 
     def __init__(self, clock: Clock, share: Callable[[], int]) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class Pace:
         self._begun_s = clock.elapsed_s()
 
     async def rest(self) -> None:
-        """Called often; waits only when the slice is over."""
+        """Call often; waits only when the slice is used up."""
         elapsed_s = self._clock.elapsed_s
         now_s = elapsed_s()
         if now_s - self._begun_s < limits.COPY_SLICE_SECONDS / self._share():
@@ -28,6 +28,6 @@ class Pace:
         await asyncio.sleep(0)
         others_s = elapsed_s() - now_s
         if others_s > limits.COPY_SLICE_SECONDS / 8:
-            # Requests are waiting: they have come while we worked, and more of them while these were answered.
+            # Requests are waiting: some arrived during the slice, and more while these were answered.
             await asyncio.sleep(limits.COPY_SLICE_SECONDS)
         self._begun_s = elapsed_s()

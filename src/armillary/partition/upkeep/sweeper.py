@@ -1,6 +1,6 @@
-"""Removing items whose time is over, many in one transaction. Nothing is answered and nothing charged, so an item is
-loaded once, small ones have the keys of their terms made without a list of terms in between, and the sizes of logical
-partitions are written once for all items. What remains of an item is the same as after any other delete.
+"""The TTL sweep of a partition: deleting expired items, many in one transaction. Nothing is answered or charged, so
+each item is loaded once, the term keys of small items are made without an intermediate list, and the sizes of logical
+partitions are written once per transaction. The result is the same as after any other delete.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from armillary.partition.upkeep.time_slices import Slice
 from armillary.partition.writing.term_changes import delete_terms
 from armillary.partition.writing.writer import Writer
 
-_ITEM_UNITS, _KEY_UNITS = 100, 12  # of work, for a small item and for each of its keys
+_ITEM_UNITS, _KEY_UNITS = 100, 12  # units of work, for a small item and for each of its keys
 
-Gone = tuple[ItemHeader, str, bytes, bytes, int, list[bytes]]  # an item as `Writer._take_out` takes it
+Gone = tuple[ItemHeader, str, bytes, bytes, int, list[bytes]]  # the arguments of `Writer._take_out`
 
 
 class _Prefixes(dict[str, bytes]):
-    """What the term keys of paths begin with, as far as they were asked for."""
+    """Path -> term key prefix, filled on demand."""
 
     def __init__(self, prefix_of: Callable[[str], bytes]) -> None:
         self._prefix_of = prefix_of
@@ -37,12 +37,13 @@ class Sweeper(Writer):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._prefixes = _Prefixes(self._term_prefix)
-        self._sizes: dict[bytes, tuple[int, int]] = {}  # what was taken from logical partitions: items and bytes
+        self._sizes: dict[bytes, tuple[int, int]] = {}  # items and bytes removed from each logical partition
 
     def expire(self, rids: Sequence[bytes], slice_: Slice) -> tuple[int, int]:
-        """Remove items if their time is over, as many of these as the slice takes, or a portion has room for. Returns
-        how many were looked at, and how many removed."""
-        # In steps over many items and not item by item, which takes a fifth less time: each step stays in the cache.
+        """Delete those items that have expired, as many as fit the slice and a portion. Returns how many were examined
+        and how many deleted."""
+        # Step by step over many items rather than item by item, which takes a fifth less time: each step stays in the
+        # cache.
         schema, gone, looked_at = self._schema, [], 0
         for rid, stored in self._portion(rids):
             looked_at, size_bytes = looked_at + 1, 0
@@ -58,7 +59,7 @@ class Sweeper(Writer):
         return looked_at, len(gone)
 
     def _portion(self, rids: Sequence[bytes]) -> list[tuple[bytes, bytes | None]]:
-        """The first of some items as they are stored: at least one, and no more than may be read ahead of the slice."""
+        """The first items as stored: at least one, and no more than may be read ahead of the slice."""
         portion, left_bytes, get = [], limits.SWEEP_PORTION_BYTES, self._txn.get
         for rid in rids:
             stored = get(layout.ITEMS + rid)
@@ -69,7 +70,8 @@ class Sweeper(Writer):
         return portion
 
     def _without_terms(self, header: ItemHeader, rid: bytes, stored: bytes) -> Gone:
-        """What is to be taken out of an item, when its terms are. Those of a small one are among its keys."""
+        """Delete the terms of an item, and return what else is to be deleted. The term keys of a small item are among
+        these."""
         form, schema = header.format, self._schema
         indexing = schema.rules_of(header).indexing
         document = documents.loaded(form, payload_of(stored))

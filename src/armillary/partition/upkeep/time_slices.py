@@ -1,4 +1,4 @@
-"""The bound of background work: each piece takes some milliseconds and some bytes, then others have their turn."""
+"""The bound of background work: each piece takes some milliseconds and some bytes, then yields to requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from armillary.clock import Clock
 
 
 class Slice:
-    """What a piece of background work may take before the event loop, and other partitions, get their turn."""
+    """The time and bytes that a piece of background work may take before it yields to the event loop and other
+    partitions."""
 
     def __init__(self, clock: Clock) -> None:
         self._elapsed_s = clock.elapsed_s
@@ -19,7 +20,7 @@ class Slice:
         self.is_over = False
 
     def takes(self, size_bytes: int) -> bool:
-        """Count something that was done; whether more may follow."""
+        """Count the bytes of a finished step; whether there is room for more."""
         self._left_bytes -= size_bytes
         if self._left_bytes > 0 and self._elapsed_s() < self._until_s:
             return True
@@ -31,7 +32,7 @@ Entry = TypeVar("Entry", bytes, tuple[bytes, bytes])
 
 
 def portions(entries: Iterable[Entry], entries_max: int) -> Iterator[list[Entry]]:
-    """Stored items or pairs of a store in lists of some entries and some bytes: at least one in each."""
+    """Stored items or key-value pairs in lists, bounded by entries and bytes: at least one in each."""
     portion: list[Entry] = []
     left_bytes = limits.UPKEEP_BYTES
     for entry in entries:

@@ -1,6 +1,6 @@
-"""Work that a partition does by itself: sweeping expired items, forgetting old tombstones, carrying a change of rules
-through the stored items, and looking which paths all items have. Each piece is small, resumable and goes through the
-one write path.
+"""Background work of a partition: the TTL sweep, garbage collection of tombstones, records, events and versions,
+applying a change of rules to the stored items, and scanning for path coverage. Each piece is small, resumable and uses
+the one write path; `account/upkeep_rounds.py` schedules them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _LOOK_EVERY = 16  # entries of the log between two looks at the clock
 
 
 class Sweep:
-    """One pass over the expired items of a partition, in transactions of a slice each. Several may be under way at a
-    time, so that one sync makes all of them durable: each goes on where the one before it ended."""
+    """One pass over the expired items of a partition, one slice per transaction. Several transactions may be under way
+    at a time, so that one sync makes all of them durable: each continues where the one before it ended."""
 
     def __init__(self, partition: Partition, now_s: float) -> None:
         self._partition = partition
@@ -39,7 +39,7 @@ class Sweep:
         return self._is_over and not self._pending
 
     async def go_on(self, transactions: int = 1) -> int:
-        """Have so many transactions under way, and wait for the first of them. Returns how many items it deleted."""
+        """Keep so many transactions under way, and wait for the first of them. Returns how many items it deleted."""
         while len(self._pending) < transactions and not self._is_over:
             self._pending.append(asyncio.ensure_future(self._partition.transact(self._batch, Sweeper)))
         try:
@@ -64,14 +64,15 @@ class Sweep:
                 self._is_over = True
                 break
             looked_at, gone = sweeper.expire([key[-layout.RID_BYTES :] for key in keys], slice_)
-            # Not from the beginning of the space again: what was just deleted there would be passed over each time.
+            # Not from the beginning of the space: each scan would pass over the tombstones of what was just deleted
+            # there.
             self._next_key = keys[looked_at - 1] + b"\x00"
             left, removed, keys = left - looked_at, removed + gone, keys[looked_at:]
         return removed
 
 
 async def sweep_expired(partition: Partition, now_s: float) -> int:
-    """Delete all items whose time is over. Returns how many."""
+    """Delete all expired items. Returns how many."""
     sweep, deleted = Sweep(partition, now_s), 0
     while not sweep.is_over:
         deleted += await sweep.go_on()
@@ -79,14 +80,14 @@ async def sweep_expired(partition: Partition, now_s: float) -> int:
 
 
 def has_expired(view: View, now_s: float) -> bool:
-    """Whether there may be something to sweep."""
+    """Whether there may be expired items."""
     return next(iter(view.scan(layout.EXPIRY, layout.expiry_key(int(now_s) + 1, 0))), None) is not None
 
 
 async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float) -> bytes:
-    """Drop the tombstones in the next stretch of the log that no client may ask for any more. Returns where to go on,
-    which may be inside a transaction; live items' entries stay, so a stretch is passed over only once per run of the
-    server."""
+    """Drop the tombstones in the next stretch of the log that are older than their retention time. Returns the key to
+    continue from, which may be inside a transaction. Entries of existing items stay, so each stretch is scanned only
+    once per run of the server."""
     oldest_s = now_s - limits.TOMBSTONE_SECONDS
 
     def stretch(view: View) -> tuple[list[bytes], bytes]:
@@ -94,7 +95,7 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
         old, next_key, count = [], from_key, 0
         entries = view.scan(max(from_key, layout.CHANGES), layout.space_end(layout.CHANGES))
         for key, value in islice(entries, limits.SWEEP_ITEMS_MAX):
-            if value != log.WRITTEN:  # nearly all are, and each is looked at once
+            if value != log.WRITTEN:  # nearly all are, and each is examined once
                 if log.unpack_change(key, value).deleted_s >= oldest_s:
                     break
                 old.append(key)
@@ -103,7 +104,7 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
                 break
         else:
             if count < limits.SWEEP_ITEMS_MAX:
-                next_key = layout.change_key(partition.lsn_in(view) + 1)  # there is no more
+                next_key = layout.change_key(partition.lsn_in(view) + 1)  # the end of the log
         return old, next_key
 
     old, next_key = await partition.read(stretch)
@@ -113,13 +114,13 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
 
 
 async def forget_records(partition: Partition, now_s: float) -> None:
-    """Drop what was answered to writes of sessions that have ended."""
+    """Drop the records of retryable writes of sessions that have ended."""
     while keys := partition.records.ended_keys(now_s, limits.SWEEP_ITEMS_MAX):
         await partition.forget(keys)
 
 
 async def forget_events(partition: Partition, now_s: float) -> None:
-    """Drop what was noted for change streams beyond what is kept, when much was noted."""
+    """Drop change stream events beyond the limits, if many were noted since the last time."""
     if partition.events_noted < limits.MONGO_EVENTS_LOOK:
         return
     partition.events_noted = 0
@@ -129,7 +130,7 @@ async def forget_events(partition: Partition, now_s: float) -> None:
 
 
 async def forget_versions(partition: Partition, schema: Schema, now_s: float) -> None:
-    """Begin or end the keeping of all versions where that is still to be done, and drop those that are too old."""
+    """Start or stop keeping versions if that is pending, and drop those past the retention time."""
     number = schema.versions_number
     if number != partition.versions_number:
         await partition.keep_versions()
@@ -145,7 +146,7 @@ async def forget_versions(partition: Partition, schema: Schema, now_s: float) ->
 
 
 async def apply_rules(partition: Partition, schema: Schema) -> None:
-    """Bring every item under the present rules, a slice in each transaction, while reads and writes go on."""
+    """Apply the current rules to every item, a slice in each transaction, while reads and writes go on."""
     rules_number = schema.rules.number
     partition.restated_count = 0
     after = 0
@@ -158,7 +159,7 @@ async def apply_rules(partition: Partition, schema: Schema) -> None:
 
 
 class Look:
-    """A look at all items of a partition for the paths that every one has a term under, some items at a time."""
+    """A scan of all items for the paths that every one has a term under, some items at a time."""
 
     def __init__(self, partition: Partition, schema: Schema, begun: Presence) -> None:
         self._partition = partition
@@ -169,12 +170,12 @@ class Look:
 
     @classmethod
     async def begin(cls, partition: Partition, schema: Schema) -> Look | None:
-        """None: not while new rules work through the items."""
+        """None: a rules change is under way."""
         begun = await partition.begin_look()
         return cls(partition, schema, begun) if begun is not None else None
 
     async def go_on(self) -> bool:
-        """Look at some more items; whether that was all."""
+        """Scan some more items; whether that was all."""
         if await self._partition.evaluate(self._batch):
             return False
         await self._partition.end_look(self._begun, self._found)
@@ -190,7 +191,7 @@ class Look:
             terms = documents.item_terms(self._schema.rules_of(header).indexing, header, payload_of(stored)).terms
             self._found = paths_of(terms) if self._found is None else self._found.intersection(dict(terms))
             if not self._found:
-                return False  # no path is everywhere: the rest need not be looked at
+                return False  # no path is in all items: the rest need not be scanned
             if not slice_.takes(len(stored)):
                 break
         if number is None:

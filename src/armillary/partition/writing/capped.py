@@ -1,5 +1,5 @@
-"""Partitions that hold no more than so much: what is too much goes with the transaction that brings it, oldest first.
-They belong to containers without partition key, so the order of an item's number is that of all.
+"""Capped collections: each insert evicts the excess documents in the same transaction, oldest first. They are
+containers without partition key, so rids are in the order of insertion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from armillary.partition.schema import Cap
 from armillary.partition.writing.writer import Writer
 from armillary.storage.engine import View
 
-# A cap that was made smaller is reached by several transactions: one can number only so many changes.
+# A cap that was made smaller is reached in several transactions: one can number only so many changes.
 _EVICTED_MAX: Final = layout.STEPS_MAX // 4
 
 

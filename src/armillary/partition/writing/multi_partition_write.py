@@ -1,5 +1,5 @@
-"""Operations of several partitions of one engine as one transaction: all of them are done or none, whenever the power
-goes. Which operations, and what becomes of those that cannot be done so, is the caller's part.
+"""One transaction over several partitions of an engine: all operations are applied or none, also after a crash.
+Choosing the operations, and handling those that cannot be applied this way, is left to the caller.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from armillary.storage.engine import Store, Txn
 
 
 class Share(NamedTuple):
-    """What one partition does of it."""
+    """One partition's part of the transaction."""
 
     partition: Partition
     operations: Sequence[Operation]
@@ -24,8 +24,8 @@ class Share(NamedTuple):
 async def write_together(
     shares: Sequence[Share], guard: Callable[[], None], on_run: Callable[[], None]
 ) -> list[list[Outcome]]:
-    """The outcomes of each share, or what `Partition.write_all` raises. The guard looks first, and may raise; `on_run`
-    is told when all went well, before it is durable and perhaps more than once."""
+    """The outcomes of each share; raises what `Partition.write_all` raises. `guard` runs first and may raise; `on_run`
+    is called when all operations succeeded, before they are durable and perhaps more than once."""
     parts: list[tuple[Store, Callable[[Txn], Done]]] = []
     for place, (partition, operations, record) in enumerate(shares):
         store, run = partition.share(operations, record)

@@ -1,14 +1,14 @@
-"""Which index paths every item of a partition has a term under, kept by the one write path.
+"""Path coverage: the index paths under which every item of a partition has a term, maintained by the one write path.
 
-ORDER BY over a path gives items that lack it too, and those have no term. Knowing that there are none saves looking at
-all items. The set only shrinks as items are written that lack a path, so a write that changes nothing costs one
-comparison and stores nothing. It grows again by a look at all items, which `partition/upkeep/upkeep.py` takes when a
-query asked in vain and much was written since, when the rules change, and in stores whose set cannot be trusted.
+ORDER BY over a path also returns items that lack it, and those have no term. Knowing that there are none saves scanning
+all items. Writes only shrink the set, when an item lacks a path; so a write that changes nothing costs one comparison
+and stores nothing. The set grows by a scan of all items, which `partition/upkeep/upkeep.py` makes when a query needed a
+path in vain and much was written since, when the rules change, and in stores whose set is not valid.
 
-Every change of the set that is not such a shrinking write gets a new *generation*, and the partition's head names the
-generation that counts. A writer compares its item with the set that is in memory, as last acknowledged, only if the
-head of its own transaction names the same generation: then what is stored has at most these paths. A set of another
-generation than the head's says nothing; so it is in stores of format 2, whose heads name none.
+Every other change of the set gets a new *generation*, and the partition's head names the valid generation. A writer
+compares its item with the set in memory, as last acknowledged, only if the head in its own transaction names the same
+generation: then the stored set has at most these paths. A set of another generation is ignored; so are those of format
+2, whose heads name none.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ SETTLED, LOOKING, RESTATING = 0, 1, 2
 
 
 class Presence(NamedTuple):
-    generation: int  # grows with every change but the writes that take paths out of the set
+    generation: int  # grows with every change except writes that remove paths from the set
     rules_number: int  # the rules that its items follow
-    looked_lsn: int  # when all items were looked at
+    looked_lsn: int  # of the last scan of all items
     paths: frozenset[str]
-    # While all items are being looked at or brought under new rules: what all have that were written since that began.
+    # During a scan or a rules change: the paths common to all items written since it began.
     stage: int = SETTLED
     sought: frozenset[str] | None = None  # None: nothing was written yet
 
     def holds(self, rules_number: int, terms: Terms) -> bool:
-        """Whether an item with these terms changes nothing. What is stored may have fewer paths by now, if its
+        """Whether an item with these terms leaves the set unchanged. The stored set may have fewer paths if its
         generation is the same; the caller makes sure of that."""
         return self.rules_number == rules_number and self.stage == SETTLED and _found(terms).keys() >= self.paths
 
     def after_item(self, rules_number: int, terms: Terms, lsn: int) -> Presence:
-        """What is known when one more item follows these rules and has these terms."""
+        """The coverage after one more item with these rules and terms."""
         known = self
         if known.rules_number != rules_number:
-            # The first item under new rules. All others will be restated, so each is seen once.
+            # The first item under new rules. All others will be restated, so each is counted once.
             known = Presence(known.generation + 1, rules_number, lsn, frozenset(), RESTATING)
         found = _found(terms)
         sought = known.sought
@@ -57,12 +57,12 @@ class Presence(NamedTuple):
         return known._replace(paths=known.paths & found.keys(), sought=sought)
 
     def begun(self, rules_number: int) -> Presence:
-        """A look at all items begins."""
+        """The coverage when a scan of all items begins."""
         paths = self.paths if self.rules_number == rules_number else frozenset[str]()
         return Presence(self.generation + 1, rules_number, self.looked_lsn, paths, LOOKING)
 
     def ended(self, found: frozenset[str] | None, lsn: int) -> Presence:
-        """All items were looked at; None: nothing but what was written meanwhile."""
+        """The coverage after the scan; `found` None: it found no items, only new ones count."""
         sought = self.sought
         if found is not None:
             sought = found if sought is None else sought & found
@@ -79,24 +79,24 @@ NOTHING = Presence(0, 0, 0, frozenset())
 
 
 def of_first_item(generation: int, rules_number: int, terms: Terms, lsn: int) -> Presence:
-    """What is known when a partition has one item, after sets of generations up to this one."""
+    """The coverage of a partition with one item; its generation follows the given one."""
     return Presence(generation + 1, rules_number, lsn, paths_of(terms))
 
 
 def trusted_presence(view: View, head: Head) -> Presence | None:
-    """The set that a store's head stands for. None: nothing is known about paths."""
+    """The stored coverage, if the head names its generation; else None."""
     stored = load_presence(view)
     return stored if stored is not None and stored.generation == head.presence_generation else None
 
 
 def last_generation(view: View, head: Head) -> int:
-    """The highest generation that was given so far."""
+    """The highest generation used so far."""
     return max((load_presence(view) or NOTHING).generation, head.presence_generation)
 
 
 def note_item(txn: Txn, head: Head, rules_number: int, terms: Terms, lsn: int, *, is_first: bool) -> Presence | None:
-    """Store what is known with an item that is written, if that is something else than before. The caller stores the
-    head. Returns what is known; None: nothing, and only a look at all items will tell."""
+    """Update the stored coverage for a written item, if it changes. The caller stores the head. Returns the coverage;
+    None: there is none, until a scan of all items."""
     stored = trusted_presence(txn, head)
     if is_first:
         becomes = of_first_item(last_generation(txn, head), rules_number, terms, lsn)
@@ -110,7 +110,7 @@ def note_item(txn: Txn, head: Head, rules_number: int, terms: Terms, lsn: int, *
     return becomes
 
 
-# Changes that are not a write's. Each gives what it stored, with a new generation; None: nothing is changed.
+# Changes other than by writes. Each returns what it stored, with a new generation; None: nothing was changed.
 
 
 def begin_look(txn: Txn, head: Head, rules_number: int) -> Presence | None:
@@ -126,7 +126,7 @@ def end_look(txn: Txn, head: Head, begun: Presence, found: frozenset[str] | None
 
 
 def end_restating(txn: Txn, head: Head, rules_number: int) -> Presence | None:
-    """All items follow these rules."""
+    """All items follow these rules now."""
     known = trusted_presence(txn, head)
     if known is None or known.rules_number != rules_number or known.stage != RESTATING:
         return None
@@ -141,7 +141,7 @@ def _put(txn: Txn, head: Head, presence: Presence) -> Presence:
 
 
 def load_presence(view: View) -> Presence | None:
-    """As it is stored, whether it is to be trusted or not. None: there never was one."""
+    """As stored, valid or not. None: there never was one."""
     stored = view.get(PRESENCE_KEY)
     if stored is None:
         return None
@@ -157,13 +157,13 @@ def load_presence(view: View) -> Presence | None:
 
 
 def paths_of(terms: Terms) -> frozenset[str]:
-    """The paths that may be remembered: the first so many that an ORDER BY can name."""
+    """The paths that may be remembered: those that an ORDER BY can name, up to a limit."""
     paths = (path for path in _found(terms) if "/[]" not in path)
     return frozenset(islice(paths, limits.PRESENCE_PATHS_MAX))
 
 
 def _found(terms: Terms) -> dict[str, bytes]:
-    """The paths that terms are under, each once. May give way if there are many."""
+    """The paths of terms, each once. May give way if there are many."""
     if len(terms) <= limits.WORK_PORTION:
         return dict(terms)
     found: dict[str, bytes] = {}

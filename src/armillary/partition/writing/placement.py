@@ -1,5 +1,5 @@
-"""Whether an item belongs where it is about to be written: to the partition's range, and to the logical partition that
-the operation names. The account routes operations by key; these checks hold whatever it does.
+"""Checks that an item belongs where it is about to be written: to the partition's range, and to the logical partition
+that the operation names. The account routes operations by key; these checks hold independently of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def misplaced(item_id: str, key_range: KeyRange) -> Failure:
 
 
 def check_key(schema: Schema, operation: Operation, document: Document, *, is_bson: bool = False) -> None:
-    """Refuse an item made of a stored one (by a patch, a merge or an update) that has another key than that."""
+    """Refuse a patch, merge or update that would change the item's partition key."""
     definition = schema.key
     if definition is None:
         return

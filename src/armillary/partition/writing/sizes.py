@@ -1,4 +1,4 @@
-"""How large each logical partition is: count and bytes beside its key, kept with every write."""
+"""The size of each logical partition: item count and bytes besides its key, updated with every write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pack_size(size: LogicalSize) -> bytes:
 
 
 def grown(value: bytes, items_added: int, bytes_added: int) -> tuple[int, int, bytes]:
-    """A packed size with something added: the new count and bytes, and the value to store."""
+    """Add to a packed size: the new count and bytes, and the value to store."""
     item_count, size_bytes = _SIZE.unpack_from(value)
     item_count += items_added
     size_bytes += bytes_added

@@ -1,5 +1,5 @@
-"""Which index terms an item gains and loses with a write, and putting and deleting them. An item may have hundreds of
-thousands, so all loops over them count their work and may give way.
+"""The index terms that a write adds and removes. An item may have hundreds of thousands, so all loops over them count
+their work and may give way.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from armillary.storage.engine import Txn
 
 Term = tuple[str, bytes]
 Terms = list[Term]
-PrefixOf = Callable[[str], bytes]  # what the keys of a path's terms begin with
+PrefixOf = Callable[[str], bytes]  # the prefix of a path's term keys
 
-_UNITS = 12  # of work, to put or delete one with all that follows
+_UNITS = 12  # units of work, to put or delete one
 
 
 def put_terms(txn: Txn, known: Mapping[str, bytes], prefix_of: PrefixOf, terms: Terms, number: int) -> None:
-    """`known`: what `prefix_of` would answer, for nearly all of them."""
+    """`known`: prefixes already known, which is nearly all of them."""
     prefix, rid = known.get, number.to_bytes(8, "big")
     for portion in _portions(terms):
         txn.put_keys([(prefix(path) or prefix_of(path)) + term + rid for path, term in portion])

@@ -1,5 +1,5 @@
-"""The unique values that items hold: which they are, and moving them from an item's old ones to its new ones. An item
-holds those of the container's unique keys and those of unique indexes of a collection.
+"""Unique values of items: determining them, and replacing an item's old ones by its new ones. They come from the
+container's unique keys and from unique indexes of a MongoDB collection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Entries = list[tuple[int, bytes]]  # constraint and values
 
 
 def has_unique(schema: Schema) -> bool:
-    """Whether any item may hold something."""
+    """Whether items of this container have unique values."""
     return bool(schema.unique.paths or schema.rules.indexing.unique_fields or schema.older_rules)
 
 
@@ -28,7 +28,7 @@ def entries_of(schema: Schema, made: Draft) -> Entries:
 
 
 def entries_in(schema: Schema, header: ItemHeader, payload: bytes) -> Entries:
-    """What a stored item holds, by the rules that it is stored by."""
+    """The unique values of a stored item, by the rules it is stored under."""
     indexing = schema.rules_of(header).indexing
     return documents.stored_unique_entries(schema.unique, indexing, header.format, payload)
 
@@ -41,8 +41,8 @@ def move_entries(
     new: Entries,
     is_released: Callable[[bytes, int], bool],
 ) -> None:
-    """Let an item (effective key and number) hold other values. `is_released` says of whoever holds one whether it may
-    be taken, and sees to that."""
+    """Replace the unique values of an item (effective key and rid). `is_released` is asked whether the present holder
+    of a value has expired, and removes it if so."""
     epk, number = item
     rid = number.to_bytes(layout.RID_BYTES, "big")
     before, after = set(old), set(new)

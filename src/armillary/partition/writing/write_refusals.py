@@ -1,4 +1,4 @@
-"""Why a write to an item is refused, as several verbs of the writer say it."""
+"""The failures with which a Writer refuses operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model import charges
 
-TRANSACTION_TOO_LARGE = 257  # MongoDB's number for it
+TRANSACTION_TOO_LARGE = 257  # MongoDB's code for it
 
 
 def taken(item_id: str, charge_ru: float) -> Failure:

@@ -1,7 +1,8 @@
-"""One transaction on a partition: item, index terms, change entry, sizes and counters move together or not at all.
+"""One transaction on a partition: item, index terms, change entry, sizes and counters change together or not at all.
 
-A Writer lives for one run of one transaction function. It changes nothing but its Txn; what the partition remembers in
-memory (lsn, path numbers) is taken from it by the caller after the commit is durable.
+A Writer lives for one run of one transaction function. It changes only its Txn; the partition takes over the new lsn
+and path numbers after the commit is durable. Failures are made in `write_refusals.py`, index terms in
+`term_changes.py`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from armillary.partition.writing.uniqueness import Entries, entries_in, entries_
 from armillary.partition.writing.write_refusals import key_full, missing, precondition_failed, taken, too_many_changes
 from armillary.storage.engine import Txn
 
-PathPrefixes = dict[str, bytes]  # index path -> what its term keys begin with
-_OPERATION_UNITS = 600  # of work, beside the terms
+PathPrefixes = dict[str, bytes]  # index path -> prefix of its term keys
+_OPERATION_UNITS = 600  # units of work, besides the terms
 
 
 class Writer:
@@ -57,12 +58,12 @@ class Writer:
         self._txn = txn
         self._range = key_range
         self._schema = schema
-        self._paths = paths  # read only: what is known to be durable
+        self._paths = paths  # read only: as far as durable
         self._presence = presence  # likewise
         self._now_s = now_s
-        self._lsn = head.lsn + 1  # of everything that this transaction changes
+        self._lsn = head.lsn + 1  # of all changes of this transaction
         self._steps = 0
-        self.event_count = 0  # noted for those who watch
+        self.event_count = 0  # change stream events noted
         self.head = head
         self.new_paths: PathPrefixes = {}
         self.new_presence: Presence | None = None
@@ -129,7 +130,7 @@ class Writer:
         return self._overwrite(operation, number, stored, made)
 
     def _rename(self, operation: Operation, item_id: str, number: int) -> None:
-        """Give an item another id in its logical partition; it stays the same item, with the same rid."""
+        """Give an item another id in its logical partition; it keeps its rid."""
         if self._find(replace(operation, item_id=item_id), removing_expired=True) is not None:
             raise taken(item_id, charges.failed_write_ru())
         self._txn.delete(layout.id_key(operation.epk, operation.item_id))
@@ -152,8 +153,8 @@ class Writer:
         return outcome
 
     def _merge(self, operation: Operation) -> Outcome:
-        """The draft's properties over those that the item has. Whoever names no etag takes it as it comes: if there is
-        none, the draft is all of it."""
+        """The draft's properties over those of the item. Without If-Match the item need not exist: then the draft is
+        inserted."""
         if operation.if_match is None and self._find(operation, removing_expired=True) is None:
             return self._insert(operation, self._current_draft(operation))
         assert operation.draft is not None
@@ -165,7 +166,7 @@ class Writer:
         return self._overwrite(operation, number, stored, made)
 
     def _change(self, operation: Operation) -> Outcome:
-        """A document as another one that is made of it here, so that nobody comes in between."""
+        """Compute a document's new state inside the transaction, so that no other write can come between."""
         assert operation.change is not None
         number, stored = self._existing(operation)
         before, document = documents.bson_bytes(stored), documents.bson_document(stored)
@@ -238,14 +239,14 @@ class Writer:
         made = operation.draft
         assert made is not None
         if made.rules.number != self._schema.rules.number:
-            # The container's policy changed between the request's arrival and its turn.
+            # The container's policy changed between the request's arrival and its transaction.
             if made.format == FORMAT_BSON:
                 return bson_draft(self._schema, made.document, made.text, made.ts, operation.directive)
             made = draft(self._schema, made.document, made.ts, operation.directive)
         return made
 
     def _as_stored(self, operation: Operation, stored: bytes, made: Draft) -> Draft:
-        """What the SQL door writes over a document of MongoDB's stays one, if it can."""
+        """A BSON document that is written through the SQL door stays BSON if it can."""
         if made.format == FORMAT_BSON or stored[0] == FORMAT_JSON:
             return made
         rebuilt = documents.rebuilt_bson(made.document, stored)
@@ -285,7 +286,7 @@ class Writer:
     def _overwrite(
         self, operation: Operation, number: int, stored: bytes, made: Draft, document: Document | None = None
     ) -> Outcome:
-        """`document`: what a stored document is, if that is known."""
+        """`document`: the stored document, if it was decoded already."""
         self._check_etag(operation, number, stored)
         txn, epk = self._txn, operation.epk
         before, before_payload = unpack_header(stored), payload_of(stored)
@@ -323,7 +324,7 @@ class Writer:
         return Outcome(Result.REPLACED, answered, etag, header.lsn, charge_ru, len(before_payload), changed)
 
     def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
-        """Take an item out of every space, leaving a tombstone. Returns how many terms are charged for."""
+        """Remove an item from every key space, leaving a tombstone. Returns the number of charged terms."""
         work.spend(_OPERATION_UNITS)
         header, payload = unpack_header(stored), payload_of(stored)
         terms = self._terms_of(header, payload)
@@ -337,8 +338,8 @@ class Writer:
     def _take_out(
         self, header: ItemHeader, item_id: str, rid: bytes, stored: bytes, kind: int, keys: list[bytes]
     ) -> None:
-        """Take an item out of the spaces that all items are in, and the tombstone's entry in the log; `keys`: what else
-        of it is to be deleted."""
+        """Remove an item from the key spaces that all items are in, and write its tombstone; `keys`: what else to
+        delete."""
         txn, epk, name = self._txn, header.epk, item_id.encode()
         place = layout.CHANGES + place_of(stored) + rid
         keys += (layout.ITEMS + rid, layout.IDS + epk + name, layout.MEMBERS + epk + rid, place)
@@ -357,7 +358,7 @@ class Writer:
             self._note_version(deleted, epk, number, stored)
 
     def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
-        """Give a draft its lsn, etag and system properties, and enter it in the log."""
+        """Give a draft its lsn, etag and system properties, and write its change entry."""
         if not self._range.contains(epk):
             raise misplaced(made.item_id, self._range)
         lsn, step = self._lsn, self._next_step()
@@ -376,13 +377,13 @@ class Writer:
         return header, payload, etag
 
     def _note_event(self, kind: str, epk: bytes, number: int, before: Document | None, after: Document | None) -> None:
-        """For those who watch, at the place of the change that was entered last."""
+        """Note a change stream event at the place of the last change entry."""
         noted = document_events.noted(self._schema, kind, epk, before, after, self._now_s)
         document_events.put_event(self._txn, self._lsn, self._steps - 1, number, noted)
         self.event_count += 1
 
     def _note_version(self, kind: int, epk: bytes, number: int, stored: bytes | None) -> None:
-        """The same where all versions are kept; `stored` is the item as it was before."""
+        """Note a version entry where all versions are kept; `stored` is the item before the change."""
         place = (self._lsn, self._steps - 1, number)
         versions.put_version(self._txn, kind, int(self._now_s), place, epk, stored)
 
@@ -393,20 +394,20 @@ class Writer:
         self._steps += 1
         return self._steps - 1
 
-    # The spaces beside the item.
+    # The key spaces besides the item.
 
     def _terms_of(self, header: ItemHeader, payload: bytes) -> ItemTerms:
         return documents.item_terms(self._schema.rules_of(header).indexing, header, payload)
 
     def _move_terms(self, number: int, before: ItemTerms, after: ItemTerms) -> int:
-        """Replace one set of terms by another. Returns how many of those removed or added are charged for."""
+        """Replace one set of terms by another. Returns the number of charged terms removed or added."""
         removed, added = differences(before.terms, after.terms)
         delete_terms(self._txn, self._term_prefix, removed, number)
         put_terms(self._txn, self._paths, self._term_prefix, added, number)
         return count_charged(removed) + count_charged(added)
 
     def _term_prefix(self, path: str) -> bytes:
-        """What the term keys of a path begin with. A path that is new to the partition gets a number here."""
+        """The prefix of a path's term keys. A path that is new to the partition gets a number here."""
         prefix = self._paths.get(path) or self.new_paths.get(path)
         if prefix is None:
             key = layout.path_key(path)
@@ -419,7 +420,7 @@ class Writer:
         return prefix
 
     def _note_paths(self, terms: ItemTerms, *, is_first: bool = False) -> None:
-        """Keep what is known about paths that every item has."""
+        """Update the path coverage."""
         known, rules_number = self._presence, self._schema.rules.number
         if (
             known is not None
@@ -435,7 +436,7 @@ class Writer:
         move_entries(self._txn, self._schema, (epk, number), old, new, self._release_if_expired)
 
     def _release_if_expired(self, epk: bytes, number: int) -> bool:
-        """An expired item no longer holds its unique values, even if it has not been swept away yet."""
+        """An expired item no longer holds its unique values, even if it has not been swept yet."""
         stored = self._txn.get(layout.item_key(number))
         assert stored is not None, "a unique value without its item"
         if self._schema.is_live(unpack_header(stored), self._now_s):
@@ -462,7 +463,7 @@ class Writer:
             assert writing is not None, "removing from an empty logical partition"
             stored = pack_size(LogicalSize(0, 0, to_header(writing.key)))
         item_count, size_bytes, value = grown(stored, items_added, bytes_added)
-        # Reads, deletes and updates that shrink go on; only growth is refused.
+        # Reads, deletes and updates that shrink are allowed; only growth is refused.
         if writing is not None and bytes_added > 0 and size_bytes > self._schema.logical_partition_bytes_max:
             raise key_full(self._schema.logical_partition_bytes_max)
         if item_count == 0:
@@ -472,10 +473,10 @@ class Writer:
         self.head.item_count += items_added
         self.head.size_bytes += bytes_added
 
-    # A change of rules (index policy or default time to live) working through the stored items.
+    # Applying a change of rules (indexing policy or default TTL) to the stored items.
 
     def restate(self, number: int, stored: bytes) -> None:
-        """Store an item's terms and expiry by the present rules. Neither its lsn nor its text changes."""
+        """Store an item's terms and expiry by the current rules. Neither its lsn nor its text changes."""
         before = unpack_header(stored)
         rules = self._schema.rules
         if before.policy == rules.number:
