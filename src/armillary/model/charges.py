@@ -82,8 +82,8 @@ class Part:
 
     what: str
     ru: float
-    count: int = 0  # of what it was, where that can be counted
-    size_bytes: int = 0  # of what it was, where that matters
+    count: int = 0  # how many units of work it covers, where they can be counted
+    size_bytes: int = 0  # their size, where it matters
 
 
 def _steps(anchors: tuple[tuple[int, float], ...]) -> tuple[list[int], list[tuple[float, float]]]:
@@ -152,7 +152,7 @@ def replace_ru(old_bytes: int, new_bytes: int, terms_changed: int) -> float:
 
 
 def failed_read_ru(factor: int = 1) -> float:
-    """Not found, or not modified, or a precondition that does not hold."""
+    """Not found, not modified, or a failed precondition."""
     return float(factor)
 
 
@@ -175,7 +175,7 @@ class QueryWork:
     precise_scans: int = 0
     expanded_scans: int = 0
     index_scans: int = 0
-    index_scan_values: int = 0  # distinct values looked at by full index scans
+    index_scan_values: int = 0  # distinct values read by full index scans
     returned_ru: float = 0.0  # sum of read_ru over the returned items or projections
     loaded_bytes: int = 0  # of items loaded and not returned
     joined_tuples: int = 0
@@ -200,12 +200,12 @@ def query_page_ru(work: QueryWork, factor: int = 1) -> float:
 
 
 def render_charge(charge_ru: float) -> bytes:
-    """`x-ms-request-charge`: at most two decimals, none that say nothing."""
+    """`x-ms-request-charge`: at most two decimals, no trailing zeros."""
     return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")
 
 
 def apportion(total: int, weights: Sequence[float]) -> list[int]:
-    """A whole number in whole parts that add up to it, as near to the weights as they can be."""
+    """Divide a whole number into whole parts that add up to it, as near to the weights as possible."""
     weight = sum(weights)
     if weight <= 0:
         return [total, *[0] * (len(weights) - 1)]
@@ -217,7 +217,7 @@ def apportion(total: int, weights: Sequence[float]) -> list[int]:
     return parts
 
 
-# The same sums, itemised: for whoever asks why. Each adds up to its plain form.
+# The same sums, itemised for explanations. Each adds up to its plain form.
 
 
 def read_parts(size_bytes: int, factor: int = 1) -> tuple[Part, ...]:
@@ -276,7 +276,7 @@ def query_page_parts(work: QueryWork, factor: int = 1) -> tuple[Part, ...]:
 
 
 def added_up(parts: Iterable[Part]) -> list[Part]:
-    """Lines of the same kind as one: for batches."""
+    """Lines of the same kind added up: for batches."""
     by_what: dict[str, Part] = {}
     for part in parts:
         present = by_what.get(part.what)

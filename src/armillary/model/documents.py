@@ -1,8 +1,8 @@
-"""A stored item as a document, whatever door wrote it: as JSON for queries and answers, as BSON for MongoDB's clients.
+"""A stored item as a document, whichever door wrote it: as JSON for queries and answers, as BSON for MongoDB clients.
 
 Items of the SQL and Table doors are stored as the JSON text that is answered. Those of the MongoDB door are stored as
-the exact BSON that came, behind their number; what the server knows of them (rid, etag, time) is made of the header.
-Nobody else looks at how an item is written.
+the exact BSON received, after the item's rid; their system properties (`_rid`, `_etag`, `_ts`) are made from the
+header. Only this module interprets the stored payload of an item.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_TERMS = ItemTerms([], 0)
 
 
 class Owner(Protocol):
-    """The container that items belong to, as far as their system properties name it."""
+    """The parts of a container that its items' system properties contain."""
 
     @property
     def rid(self) -> bytes: ...
@@ -47,8 +47,8 @@ class Form(NamedTuple):
     """How a query reads items and writes rows."""
 
     is_json: bool
-    text: Callable[[bytes], bytes]  # of a stored item
-    load: Callable[[bytes], Any]  # the document that a text is
+    text: Callable[[bytes], bytes]  # the text of a stored item
+    load: Callable[[bytes], Any]  # parses such a text
     dump: Callable[[Any], bytes]  # the text of a row
 
 
@@ -56,11 +56,11 @@ def json_form(owner: Owner) -> Form:
     return Form(True, lambda stored: json_text(stored, owner), orjson.loads, orjson.dumps)
 
 
-class _Nobody:
+class _NoOwner:
     rid, self_link = b"", ""
 
 
-PLAIN_JSON = json_form(_Nobody())  # where nobody asks whose the items are
+PLAIN_JSON = json_form(_NoOwner())  # for reading items without the system properties of their container
 
 
 # Reading.
@@ -74,12 +74,12 @@ def json_document(stored: bytes, owner: Owner) -> dict[str, Any]:
 
 
 def json_text(stored: bytes, owner: Owner) -> bytes:
-    """An item as it is answered."""
+    """An item as answered."""
     return payload_of(stored) if stored[0] == FORMAT_JSON else _text_of_bson(stored, owner)
 
 
 def plain_json(stored: bytes) -> dict[str, Any]:
-    """An item as JSON, perhaps without its system properties: for whoever looks at what it was written with."""
+    """An item as JSON, perhaps without its system properties: for reading what the client wrote."""
     if stored[0] == FORMAT_JSON:
         return orjson.loads(payload_of(stored))  # type: ignore[no-any-return]
     return json_of(bson_document(stored))
@@ -119,7 +119,7 @@ def etag_of(stored: bytes) -> str:
 
 
 def _number_of(stored: bytes) -> int:
-    """Of an item that is stored as BSON."""
+    """The rid of an item that is stored as BSON."""
     return int.from_bytes(payload_of(stored)[:_NUMBER_BYTES], "big")
 
 
@@ -135,7 +135,7 @@ BSON = Form(False, bson_bytes, bson_values.decode, bson_values.encode)
 
 
 def bson_form(names: frozenset[str]) -> Form:
-    """For whoever looks at these fields only, and answers with what is stored or with something else."""
+    """The form for queries that need only these fields of a document."""
     return Form(False, bson_bytes, FieldDecoder(names), bson_values.encode)
 
 
@@ -143,13 +143,13 @@ def bson_form(names: frozenset[str]) -> Form:
 
 
 def bson_payload(number: int, encoded: bytes) -> bytes:
-    """What is stored of a BSON document behind the header."""
+    """The stored payload of a BSON document, after the header."""
     return number.to_bytes(_NUMBER_BYTES, "big") + encoded
 
 
 def rebuilt_bson(item: dict[str, Any], before: bytes) -> tuple[bytes, Document] | None:
-    """An item that the SQL door wrote over one that is stored as BSON, as BSON: numbers keep their types where they
-    did not change. None: BSON has no place for it as it is."""
+    """An item stored as BSON that was overwritten through the SQL door, as BSON again: unchanged numbers keep their
+    types. None: it has no BSON form."""
     item = items.strip_system_properties(item)
     document = document_of(item, bson_document(before))
     seen = json_of(document)
@@ -168,7 +168,7 @@ def check_bson_size(size_bytes: int) -> None:
 
 
 def bson_ttl(document: Mapping[str, Any]) -> int:
-    """Seconds to live after the last write, of a document's field `ttl`; 0: not said."""
+    """Seconds to live after the last write, from a document's field `ttl`; 0: not given."""
     ttl: Any = document.get("ttl")
     kind = type(ttl)
     is_whole = kind is int or kind is Int64 or (kind is float and ttl.is_integer())
@@ -176,7 +176,7 @@ def bson_ttl(document: Mapping[str, Any]) -> int:
 
 
 def key_of_bson(definition: PartitionKeyDefinition, document: Mapping[str, Any]) -> Key:
-    """The partition key of a document: that of the item which it is as JSON."""
+    """The partition key of a document: the same as of its JSON form."""
     item: dict[str, Any] = {}
     for steps in definition.steps:
         member = steps[0]
@@ -188,7 +188,7 @@ def key_of_bson(definition: PartitionKeyDefinition, document: Mapping[str, Any])
 
 
 def document_key(definition: PartitionKeyDefinition | None, document: Document) -> Document:
-    """What tells a document from all others: its shard key and its `_id`."""
+    """The shard key and `_id` of a document, as change streams and commands identify it."""
     key: Document = {}
     for steps in definition.steps if definition is not None else ():
         names = [field_name(steps[0]) or ID, *steps[1:]]
@@ -207,7 +207,7 @@ def item_terms(indexing: IndexingPolicy, header: ItemHeader, payload: bytes) -> 
 
 
 def loaded_terms(indexing: IndexingPolicy, header: ItemHeader, document: Document) -> ItemTerms:
-    """The same of an item that is in the index and was loaded, as its format has it."""
+    """The same for an indexed item whose payload was loaded."""
     if header.format == FORMAT_JSON:
         return indexing.terms(document, header.ts)
     return bson_terms(indexing, document, header.ts)
@@ -218,13 +218,13 @@ def loaded_id(form: int, document: Document) -> str:
 
 
 def document_terms(indexing: IndexingPolicy, header: ItemHeader, document: Document) -> ItemTerms:
-    """The same of a stored document that has been decoded."""
+    """The same for a stored document that was decoded."""
     return bson_terms(indexing, document, header.ts) if header.flags & FLAG_INDEXED else _NO_TERMS
 
 
 def bson_terms(indexing: IndexingPolicy, document: Document, ts: int, item_id: str | None = None) -> ItemTerms:
-    """Those of the item that a document is as JSON; of which only what the policy speaks of is made. `item_id`: its id,
-    if that is known."""
+    """The index terms of a BSON document, those of its JSON form; only the fields that the policy concerns are
+    converted. `item_id`: its id, if known."""
     named = indexing.named_fields
     if named is None:
         item = json_of(document)
@@ -240,7 +240,7 @@ def bson_terms(indexing: IndexingPolicy, document: Document, ts: int, item_id: s
 def unique_entries(
     policy: UniqueKeyPolicy, indexing: IndexingPolicy, form: int, document: Mapping[str, Any]
 ) -> list[tuple[int, bytes]]:
-    """What no other item of the logical partition may have: constraint and values. `form` says what the document is."""
+    """The unique values of an item: constraint and values. `form` is the format of the document."""
     entries: list[tuple[int, bytes]] = []
     if policy.paths:
         entries += enumerate(policy.values(document if form == FORMAT_JSON else json_of(dict(document))))
@@ -259,10 +259,10 @@ def stored_unique_entries(
 
 
 def loaded(form: int, payload: bytes) -> dict[str, Any]:
-    """What is stored behind a header, as its format has it."""
+    """Parse a payload by its format."""
     if form == FORMAT_JSON:
         document: dict[str, Any] = orjson.loads(payload)
         if len(payload) > limits.WORK_AT_ONCE_BYTES:
-            spend(len(payload) // _LOADED_UNIT_BYTES)  # afterwards: it cannot be divided, and others wait already
+            spend(len(payload) // _LOADED_UNIT_BYTES)  # afterwards: parsing cannot be divided
         return document
     return _decoded(payload)

@@ -1,8 +1,8 @@
-"""The values of table entities (EDM) as they lie in an item: `{"$t": type number, "$v": value}`, the form that Cosmos
-keeps them in, so that the SQL door reads what the Table door wrote and the other way round.
+"""The values of table entities (EDM) as stored in an item: `{"$t": type number, "$v": value}`, the form that Cosmos DB
+uses, so that the SQL door reads what the Table door wrote and the other way round.
 
-Here are the type numbers, what text and number stands for which value, and times as ticks (100 ns since the year 1).
-Reading and writing them on the wire is `doors/table`'s part, filtering by them `languages/odata`'s.
+Here are the type numbers, the conversions between texts, numbers and values, and times as ticks (100 ns since the year
+1). The wire format is in `doors/table`, filtering in `languages/odata`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 TICKS_PER_S: Final = 10_000_000
 _TICKS_DIGITS: Final = 20
 _TICKS_OF_EPOCH: Final = 621_355_968_000_000_000
-_TICKS_MAX: Final = 3_155_378_975_999_999_999  # the last of the year 9999
+_TICKS_MAX: Final = 3_155_378_975_999_999_999  # the last tick of the year 9999
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-# What JSON has no number for.
+# Doubles without a JSON form.
 SPECIAL_DOUBLES: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 _MOMENT = re.compile(
@@ -54,21 +54,22 @@ _CANONICAL_INT = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _CANONICAL_TICKS = re.compile(rf"[0-9]{{{_TICKS_DIGITS}}}", re.ASCII)
 
 
-# Names that mean something else in an item. The properties that have them are kept behind a mark, which no property's
+# Property names that have another meaning in an item. They are stored with a prefix that no property name can begin
+# with.
 # name can begin with.
 _TAKEN: Final = SYSTEM_PROPERTIES | {"id", "ttl"}
 _MARK: Final = "$_"
 _EMPTY_ROW_KEY: Final = "\x01"
-PARTITION_KEY, ROW_KEY = "$pk", "$id"  # an entity's keys, as an item has them
+PARTITION_KEY, ROW_KEY = "$pk", "$id"  # an entity's keys, as properties of the item
 
 
 def member_name(property_name: str) -> str:
-    """Where an item keeps a property."""
+    """The name under which an item stores a property."""
     return _MARK + property_name if property_name in _TAKEN else property_name
 
 
 def property_name(member: str) -> str | None:
-    """The property that a member of an item is; None: it is none."""
+    """The property stored under a name of the item; None: the name is the item's own."""
     if member.startswith("$"):
         return member[len(_MARK) :] if member.startswith(_MARK) else None
     return None if member in _TAKEN else member
@@ -80,14 +81,14 @@ def written_ticks(document: Mapping[str, Any]) -> int:
 
 
 def ticks_of_etag(etag: str) -> int:
-    """When the write was that an item's etag stands for. The seconds are its `_ts`; what is below them only tells the
-    writes of one second apart, by the count of writes that is in the etag too, and is the same for every reader."""
+    """The time of the write that an etag identifies. The seconds are the item's `_ts`; the fraction is derived from the
+    write counter in the etag, so that it tells apart the writes of one second and is the same for every reader."""
     lsn = int(etag[1:9], 16) | int(etag[10:14], 16) << 32
     return ticks_of_s(int(etag[25:33], 16)) + lsn % TICKS_PER_S
 
 
 def item_id(row_key: str) -> str:
-    """The id of the item with a row key. Ids are not empty, and control characters are not in row keys."""
+    """The id of the item with a row key. Ids are not empty, and row keys have no control characters."""
     return row_key or _EMPTY_ROW_KEY
 
 
@@ -115,12 +116,12 @@ def ticks_of_s(seconds: int) -> int:
 
 
 def stored_ticks(ticks: int) -> str:
-    """Ticks as they are stored: of one length, so that the order of texts is that of times."""
+    """Ticks as stored: of fixed length, so that texts sort as times do."""
     return f"{ticks:0{_TICKS_DIGITS}d}"
 
 
 def ticks_in(stored: Any) -> int | None:
-    """The ticks that a stored text stands for; None if it is none."""
+    """The ticks in a stored text; None if it has another form."""
     if type(stored) is not str or not _CANONICAL_TICKS.fullmatch(stored):
         return None
     ticks = int(stored)
@@ -128,21 +129,21 @@ def ticks_in(stored: Any) -> int | None:
 
 
 def moment_text(ticks: int) -> str:
-    """The ISO form, with as many of seven digits after the point as say something."""
+    """The ISO form, with up to seven decimals and no trailing zeros."""
     whole, _, fraction = full_moment_text(ticks)[:-1].partition(".")
     said = fraction.rstrip("0")
     return f"{whole}.{said}Z" if said else f"{whole}Z"
 
 
 def full_moment_text(ticks: int) -> str:
-    """The ISO form, always with seven digits after the point."""
+    """The ISO form, always with seven decimals."""
     seconds, fraction = divmod(ticks - _TICKS_OF_EPOCH, TICKS_PER_S)
     return f"{_second_text(seconds)}.{fraction:07d}Z"
 
 
 @lru_cache(maxsize=1024)
 def _second_text(seconds: int) -> str:
-    """Entities are written many in a second, and often for the same day: most of these have been made before."""
+    """Cached: entities are often written many in a second, or for the same day."""
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
@@ -174,7 +175,7 @@ def encode_binary(content: bytes) -> str:
 
 
 def number_of(member: Any) -> int | float | None:
-    """The number that a stored member is, exactly: Int32, Int64 or Double. None: it is none."""
+    """The exact number in a stored value: Int32, Int64 or Double. None: it is not a number."""
     if member.__class__ is not dict:
         return None
     value = member.get("$v")
@@ -193,7 +194,7 @@ def is_stored_int64(value: Any) -> TypeGuard[str]:
 
 
 def text_of(member: Any, kind: int) -> str | None:
-    """The text of a stored member of a type that is kept as text."""
+    """The text of a stored value of a type that is stored as text."""
     if member.__class__ is dict and member.get("$t") == kind:
         value = member.get("$v")
         return value if value.__class__ is str else None
@@ -215,5 +216,5 @@ def bytes_of(member: Any) -> bytes | None:
         content = decode_binary(text)
     except ValueError:
         return None
-    # The same bytes have several spellings in base64; the index knows one.
+    # The same bytes have several spellings in base64; the index has one.
     return content if encode_binary(content) == text else None

@@ -43,7 +43,7 @@ _pack_number = struct.Struct(">cd").pack
 _unpack_double = struct.Struct(">d").unpack
 _INVERTED = bytes(255 - byte for byte in range(256))
 _NAN = TAG_NUMBER + bytes(8)
-# Between the tag and the last byte, which says whether the string ends here or was cut.
+# Between the tag and the last byte, which says whether the string is complete or was cut.
 _TERM_BODY_MAX = TERM_BYTES_MAX - 2
 _LONG = 4_096  # characters of strings that take time to encode
 _CHUNK = 256  # elements that are encoded before the event loop may have its turn
@@ -94,7 +94,7 @@ def encode_term(value: Value) -> bytes:
 
 
 def is_cut(term: bytes) -> bool:
-    """Whether a term stands for more than one value, so that whoever uses it must look at the item itself."""
+    """Whether a term stands for more than one value, so that the filter must check the item itself."""
     return len(term) == TERM_BYTES_MAX and term[-1:] == _CUT
 
 
@@ -237,7 +237,7 @@ class ItemHeader(NamedTuple):
 
 _HEADER = struct.Struct(">BBHQIiHB")
 _HEADER_BYTES = _HEADER.size
-FIXED_HEADER_BYTES = _HEADER_BYTES  # in front of the effective key, behind which the item begins
+FIXED_HEADER_BYTES = _HEADER_BYTES  # precede the effective key, which the item follows
 _EPK_LENGTH_AT = _HEADER_BYTES - 1
 _LSN_AT, _STEP_AT = 4, 20
 
@@ -253,12 +253,12 @@ def unpack_header(stored: bytes) -> ItemHeader:
 
 
 def lsn_of(stored: bytes) -> int:
-    """The header's lsn alone, for those who need nothing else of it."""
+    """The header's lsn alone."""
     return int.from_bytes(stored[_LSN_AT : _LSN_AT + 8], "big")
 
 
 def place_of(stored: bytes) -> bytes:
-    """The header's lsn and step as they are: where the item's change is in the log."""
+    """The packed lsn and step of the header: the place of the item's change in the log."""
     return stored[_LSN_AT : _LSN_AT + 8] + stored[_STEP_AT : _STEP_AT + 2]
 
 

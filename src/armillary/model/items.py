@@ -1,6 +1,5 @@
-"""What an item is: reading it from bytes, the rules for its id, ttl, depth and size, and the text it is stored and
-answered as. Partition keys are in `keys.py`, patching in `patch.py`; when an item expires and whether its id is taken
-is for `partition` to know.
+"""The rules of items: parsing, id, ttl, depth and size, and the text that is stored and answered. Partition keys are in
+`keys.py`, patching in `patch.py`; expiry and conflicts of ids are checked in `partition`.
 
 Numbers: integers are kept exactly up to 64 bits (-2**63 .. 2**64-1); a longer one becomes the nearest double, as every
 number does in the service. Numbers outside the range of a double are refused. `1.0` stays `1.0`, `-0` becomes `0`. Of
@@ -24,8 +23,8 @@ from armillary.model.json_members import shown
 SYSTEM_PROPERTIES = frozenset(("_rid", "_self", "_etag", "_ts", "_attachments", "_lsn"))
 
 _pack_etag = struct.Struct(">IHHHIH").pack
-# The service takes more in the ids of items than in names: the tests of its JavaScript client store question marks,
-# tabs, line ends and blanks at the end, whatever the documentation advises.
+# The service accepts more in item ids than in names: its JavaScript client's tests store question marks, tabs, line
+# ends and trailing blanks, against the documentation's advice.
 find_illegal_in_name = re.compile(r"[/\\?#\t\r\n]").search
 find_illegal_in_item_id = re.compile(r"[/\\#]").search
 _MISSING_ID = "The input content is invalid because the required properties - 'id; ' - are missing"
@@ -40,7 +39,7 @@ def parse_json(body: bytes) -> Any:
             f"The request body is not valid JSON: {error}. Send one JSON document in UTF-8, without a byte order mark; "
             "NaN, Infinity, lone surrogates and numbers beyond a double have no place in it."
         ) from None
-    # A text with so few brackets cannot be too deep, whatever it says; this spares nearly every item the walk.
+    # A text with so few brackets cannot be too deep; this spares nearly every item the walk.
     if body.count(b"{") + body.count(b"[") > limits.ITEM_DEPTH_MAX:
         check_depth(value)
     return value
@@ -55,7 +54,7 @@ def parse_document(body: bytes) -> dict[str, Any]:
 
 
 def check_depth(value: Any) -> None:
-    """Refuse what is nested deeper than 128 levels; the outermost object or array is the first."""
+    """Refuse values nested deeper than 128 levels; the outermost object or array is the first."""
     level: list[Any] = [value]
     for _ in range(limits.ITEM_DEPTH_MAX + 1):
         level = [node for node in level if type(node) is dict or type(node) is list]
@@ -117,7 +116,7 @@ def _illegal_character(name: str, found: re.Match[str], forbidden: str) -> Failu
 
 
 def item_ttl(document: Mapping[str, Any]) -> int:
-    """Seconds to live after the last write; -1 never expires, 0 stands for "not said"."""
+    """Seconds to live after the last write; -1 never expires, 0: not given."""
     if "ttl" not in document:
         return 0
     ttl = document["ttl"]
@@ -131,7 +130,7 @@ def item_ttl(document: Mapping[str, Any]) -> int:
 
 
 def strip_system_properties(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without what the server sets itself; the same object when there is nothing to take away."""
+    """The document without system properties; the same object if it has none."""
     if SYSTEM_PROPERTIES.isdisjoint(document):
         return document
     return {name: value for name, value in document.items() if name not in SYSTEM_PROPERTIES}
@@ -159,7 +158,7 @@ def etag(rid: int, lsn: int, step: int, ts: int) -> str:
     return f'"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"'
 
 
-# Where the etag stands in a stored item, counted from its end: `close_text` always ends with the same characters,
+# The position of the etag in a stored item, counted from its end: `close_text` always ends with the same characters,
 # and the time in seconds has ten digits until the year 2286.
 _ETAG_END = len('\\"","_attachments":"attachments/","_ts":1700000000}')
 _ETAG_DIGITS = 36

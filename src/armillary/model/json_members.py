@@ -1,5 +1,5 @@
-"""The shape of JSON that a client gave: members by name, and how much of the input a message repeats. What the members
-mean is for those who ask.
+"""Checks of JSON objects that clients send: known members only, and values shortened for messages. Interpreting the
+members is left to the callers.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Any
 
 from armillary.errors import bad_request
 
-# The service's words for anything of the wrong shape.
+# The service's words for input of the wrong form.
 INVALID_INPUT = "One of the specified inputs is invalid"
 
 _SHOWN_CHARACTERS_MAX = 100
 
 
 def members(given: Any, what: str, known: Set[str]) -> dict[str, Any]:
-    """The given object, refused if it is none or has a member that is not known."""
+    """The given value, refused if it is not an object or has an unknown member."""
     if type(given) is not dict:
         raise bad_request(f"{INVALID_INPUT}: {what} must be made of JSON objects with {', '.join(sorted(known))}.")
     for name in given:
@@ -28,6 +28,6 @@ def members(given: Any, what: str, known: Set[str]) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """A given value in a message: never more of it than helps."""
+    """A client's value as quoted in a message, shortened."""
     text = value if type(value) is str else repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"

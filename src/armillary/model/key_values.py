@@ -1,8 +1,8 @@
 """The value of a partition key. `Key` compares as the hash space does, so that two keys are equal exactly when they are
 one logical partition of a container with hash V2: true is not 1, -0.0 is not 0, 1 is 1.0.
 
-Python's tuples say otherwise, and so does every dict, set and `in` over them. All code that holds a key holds a `Key`;
-mypy refuses a plain tuple in its place.
+Plain tuples compare differently, and so does every dict, set and `in` over them. All code therefore uses `Key` for
+keys; mypy refuses a plain tuple in its place.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NO_KEY: Final = Key()  # of containers without partition key, and of items that 
 
 
 def key_forms(values: Iterable[Any]) -> list[Key]:
-    """The keys whose values a filter takes for these: 0 and -0.0 are equal in a filter, and two keys."""
+    """The keys that are equal to this one in a filter: 0 and -0.0 are equal in a filter, and two keys."""
     forms = [(value, -as_double(value)) if _is_zero(value) else (value,) for value in values]
     return [Key(each) for each in product(*forms)]
 
@@ -65,8 +65,8 @@ def _is_zero(value: Any) -> bool:
 
 
 def same_component(first: object, second: object) -> bool:
-    """Equality of two components, as they are hashed: numbers by the bits of their doubles, all else by type and
-    value. Subclasses count as what they are made of: Gremlin's `Long` is a number."""
+    """Equality of two components as they are hashed: numbers by the bits of their doubles, all else by type and value.
+    Subclasses count as their base type: Gremlin's `Long` is a number."""
     if isinstance(first, str):
         return isinstance(second, str) and first == second
     if isinstance(first, bool) or isinstance(second, bool):

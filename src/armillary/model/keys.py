@@ -1,8 +1,9 @@
 """Partition keys: their definition, their value in a header or an item, and the effective key (epk) they hash to.
 
-What a key is, and when two are equal, is in `key_values.py`. An epk is bytes here and upper-case hex only on the wire;
-the whole space is [b"", b"\\xff"). Hash V1, V2 and MultiHash give what the released clients compute, since they route
-by it. Which partition owns an epk is left to `ranges.py`.
+The value type and its equality are in `key_values.py`. An epk is bytes here and upper-case hex only on the wire; the
+whole space is [b"", b"\\xff"). Hash V1, V2 and MultiHash give what the released clients compute, since they route by
+it.
+Which partition owns an epk is left to `ranges.py`.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ KEY_MISSING: Final = "PartitionKey value must be supplied for this operation."
 
 @dataclass(frozen=True, slots=True)
 class PartitionKeyDefinition:
-    """What a container is partitioned by. Made by `parse`, which validates."""
+    """A container's partition key definition. Made by `parse`, which validates."""
 
     paths: tuple[str, ...]
     kind: str = HASH
     version: int = 2
-    is_system: bool = False  # a migrated container: items may have no key at all, whose value is ()
-    takes_objects: bool = False  # a collection of MongoDB's: an object is a key too, as its JSON text
+    is_system: bool = False  # a migrated container: items may lack the key, whose value is then ()
+    takes_objects: bool = False  # a MongoDB collection: an object is a key too, as its JSON text
     steps: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     # The property of a single one-step path, by far the commonest definition.
     _property: str | None = field(init=False, repr=False, compare=False)
@@ -68,7 +69,7 @@ class PartitionKeyDefinition:
 
     @classmethod
     def parse(cls, definition: Any, *, default_version: int = 2) -> PartitionKeyDefinition:
-        """From a container's `partitionKey`; `default_version` is that of a key of kind Hash which says none."""
+        """From a container's `partitionKey`; `default_version` applies to kind Hash without a version."""
         if not isinstance(definition, dict):
             raise bad_request("The partitionKey of a container must be an object with paths, kind and version.")
         for name in definition:
@@ -104,7 +105,7 @@ class PartitionKeyDefinition:
         return definition
 
     def extract(self, document: Mapping[str, Any]) -> Key:
-        """The key of an item. What is missing, an object or an array counts as undefined."""
+        """The key of an item. A missing value, an object or an array counts as undefined."""
         if self._property is not None:
             value = document.get(self._property, UNDEFINED)
             if type(value) is str and len(value) <= _SHORT:
@@ -115,10 +116,10 @@ class PartitionKeyDefinition:
         return NO_KEY if self.is_system and len(key) == 1 and key[0] is UNDEFINED else key
 
     def parse_header(self, text: str | bytes) -> Key:
-        """The key in a request's header: a JSON array. How many components are needed is for the caller to check.
+        """Parse a key from a request header: a JSON array. The caller checks the number of components.
 
-        `{}` is undefined. `[]` and `[[]]` are the key without components: the empty key of a migrated container, no
-        key at all elsewhere.
+        `{}` is undefined. `[]` and `[[]]` are the key without components: the empty key of a migrated container, no key
+        at all elsewhere.
         """
         try:
             parts = orjson.loads(text)
@@ -141,11 +142,11 @@ class PartitionKeyDefinition:
         return Key([self._component(part) for part in parts])
 
     def key_of_parts(self, parts: Iterable[Any]) -> Key:
-        """A key, or a prefix of one, of the values at its paths. Whatever is no scalar counts as undefined."""
+        """A key, or a prefix of one, from the values at its paths. A value that is not a scalar counts as undefined."""
         return Key([self._component(part) for part in parts])
 
     def check_full(self, key: Key) -> None:
-        """Refuse a key that has not one component for each path."""
+        """Refuse a key that lacks a component of its paths, or has too many."""
         if len(key) != len(self.paths) and not (self.is_system and not key):
             raise Failure(Kind.KEY_MISMATCH, WRONG_COUNT)
 
@@ -160,8 +161,8 @@ class PartitionKeyDefinition:
             raise bad_request("A partition key cannot hold half of a surrogate pair; send valid Unicode.") from None
 
     def stored_key(self, key: Key) -> bytes:
-        """What items with a full key are stored under: its effective key. The empty key of a migrated container has no
-        hash; a place of full length keeps stored keys prefix-free."""
+        """The epk under which items with a full key are stored. The empty key of a migrated container has no hash; it
+        gets a value of full length, to keep stored keys prefix-free."""
         return self.effective_key(key) if key else EMPTY_KEY
 
     def prefix_range(self, key: Key) -> tuple[bytes, bytes]:
@@ -175,18 +176,18 @@ class PartitionKeyDefinition:
         return low, low + SPACE_HIGH
 
     def is_one_key(self, low: bytes, high: bytes) -> bool:
-        """Whether a range of effective keys is that of one full key as clients write it: from its hash to the next."""
+        """Whether a range of effective keys is that of one full key as SDKs write it: from its hash to the next."""
         if self.version != 2 or len(low) != KEY_BYTES_PER_LEVEL * len(self.paths) or len(high) != len(low):
             return False
         return int.from_bytes(high, "big") == int.from_bytes(low, "big") + 1
 
     def is_unsure_of(self, pinned: Iterable[Key]) -> bool:
-        """Whether values of a filter may stand for other keys than these: an object is none to a filter, and one in a
-        collection of MongoDB's."""
+        """Whether a filter on these keys may match others too: an object counts as undefined in a filter, and is a
+        key of its own in a MongoDB collection."""
         return self.takes_objects and any(UNDEFINED in key for key in pinned)
 
     def component(self, value: Any) -> KeyComponent:
-        """What a value at a path counts as in a key."""
+        """The key component of a value."""
         return self._component(value)
 
     def _component(self, value: Any) -> KeyComponent:
@@ -214,7 +215,7 @@ def to_header(key: Key) -> str:
 
 
 class Step(NamedTuple):
-    """One step of a path. An unquoted `*`, `?` or `[]` is a wildcard to those who allow one."""
+    """One step of a path. An unquoted `*`, `?` or `[]` is a wildcard where the caller allows one."""
 
     name: str
     is_quoted: bool
@@ -338,7 +339,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _excerpt(text: str | bytes) -> str:
-    """What came in a header, fit to be part of a message."""
+    """An excerpt of a header for a message."""
     shown = ascii(text[:100].decode("utf-8", "replace") if isinstance(text, bytes) else text[:100])
     return shown if len(text) <= 100 else shown + "..."
 

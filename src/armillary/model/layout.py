@@ -33,7 +33,7 @@ VERSIONS, IMAGES = b"w", b"x"
 
 RID_BYTES = 8
 PATH_BYTES = 4
-STEPS_MAX = limits.TRANSACTION_CHANGES_MAX  # in two bytes of a key
+STEPS_MAX = limits.TRANSACTION_CHANGES_MAX  # two bytes of a key
 
 
 def space_end(space: bytes) -> bytes:
@@ -89,7 +89,7 @@ HEAD_KEY = META + b"head"
 
 
 def path_key(path: str) -> bytes:
-    """Where the number of an index path is kept."""
+    """The key that holds the number of an index path."""
     return META + b"path/" + path.encode()
 
 

@@ -1,5 +1,5 @@
-"""Partial document updates: reading a patch document and applying it. All operations succeed or none counts; the given
-document is never changed. The condition is text for the query language to judge, the new document's size and ttl are
+"""Partial document updates: parsing a patch and applying it. All operations succeed or none is applied; the given
+document is not modified. The condition is text, evaluated by the query language; size and ttl of the new document are
 checked where every write checks them.
 
 Paths are JSON pointers (`/a/b/0`, `~1` for a slash, `~0` for a tilde). What each operation does:
@@ -76,7 +76,7 @@ class Patch:
         return document
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written in requests."""
+        """As in requests."""
         body: dict[str, Any] = {"condition": self.condition} if self.condition is not None else {}
         body["operations"] = [operation.to_json() for operation in self.operations]
         return body
@@ -137,7 +137,7 @@ def _parse_pointer(text: Any, what: str) -> Steps:
 
 
 def _check_allowed(path: Steps, protected: list[Steps]) -> None:
-    """Neither a protected property, nor one that it lies in, nor a part of it."""
+    """Refuse a path to a protected property, to an ancestor of one, or into one."""
     for steps in protected:
         shared = min(len(path), len(steps))
         if path[:shared] == steps[:shared]:
@@ -189,8 +189,8 @@ def _placed(document: dict[str, Any], path: Steps, value: Any, op: str) -> dict[
 
 
 def _opened(document: dict[str, Any], path: Steps) -> tuple[dict[str, Any], Any]:
-    """A copy of the document in which everything on the way to the path's parent is new, and that parent. What lies
-    beside the way is shared with the original."""
+    """A copy of the document in which everything on the path is new, and the path's parent in it. The rest is shared
+    with the original."""
     root = parent = dict(document)
     node: Any = parent
     for depth, step in enumerate(path[:-1], start=1):

@@ -1,6 +1,7 @@
-"""The policies of a container other than its partition key, index and unique keys: validated, kept and echoed. Also
-what replacing a container may not change. Vector and full-text policies are in `model/indexes/search_policies.py`; what
-a policy does is elsewhere: expiry in `partition`, computed properties in the query language.
+"""The policies of a container other than its partition key, index and unique keys: validated, stored and answered. Also
+the properties that a replacement of the container may not change. Vector and full-text policies are in
+`model/indexes/search_policies.py`; policies are put into effect elsewhere: expiry in `partition`, computed properties
+in the query language.
 
 Texts in the service's words are those that the clients' own tests look for.
 """
@@ -48,7 +49,7 @@ _COMPUTED_QUERY = re.compile(r"\s*select\s+value\s", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ContainerPolicies:
-    """Everything optional in a container's definition, as it is answered."""
+    """All optional parts of a container's definition, as answered."""
 
     default_ttl: int | None
     analytical_ttl: int | None
@@ -85,7 +86,7 @@ class ContainerPolicies:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What of it stands in a container's answer."""
+        """The members of these policies in a container's answer."""
         answer: dict[str, Any] = {}
         if self.default_ttl is not None:
             answer["defaultTtl"] = self.default_ttl
@@ -107,7 +108,7 @@ class ContainerPolicies:
 
 
 def check_replacement(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse to change what is fixed at a container's creation. Both are definitions as they are answered."""
+    """Refuse to change what is fixed at a container's creation. Both are definitions as answered."""
     if new["id"] != old["id"]:
         raise bad_request(f"The id of a container cannot be changed: '{shown(old['id'])}' is not '{shown(new['id'])}'.")
     for name, what in (
@@ -125,7 +126,7 @@ def check_replacement(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
 
 
 def _check_kept(old: Mapping[str, Any], new: Mapping[str, Any], policy: str, entries: str, what: str) -> None:
-    """Entries may come and go, but one that stays must stay as it was."""
+    """Entries may be added and removed, but not changed."""
     before = {entry["path"]: entry for entry in (old.get(policy) or {}).get(entries) or ()}
     for entry in (new.get(policy) or {}).get(entries) or ():
         if before.get(entry["path"], entry) != entry:

@@ -1,7 +1,7 @@
 """The physical partitions of a container as ranges of effective keys that tile the whole space.
 
-A `PartitionMap` never changes: splitting or merging makes a new one. Here is which range owns a key and where a range
-is divided; copying what is in it, and when, is left to `partition/` and `account/`.
+A `PartitionMap` is immutable: splitting or merging makes a new one. This module finds the range that owns a key and
+computes boundaries; copying data is left to `partition/reshaping`, deciding when to `account/reshaping`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PartitionMap:
         return self._by_id.get(range_id)
 
     def overlapping(self, low: bytes, high: bytes) -> list[KeyRange]:
-        """The ranges that own a part of [low, high), in order. As the clients have it, [low, low] is the one point."""
+        """The ranges that own a part of [low, high), in order. As the SDKs write it, [low, low] is the one point."""
         if high < low:
             return []
         first = bisect_right(self._lows, low) - 1
@@ -81,11 +81,11 @@ class PartitionMap:
         return list(self.ranges[first:last])
 
     def descendants(self, range_id: int) -> list[KeyRange]:
-        """The live ranges that hold what a range held: itself, or those it was split or merged into."""
+        """The live ranges that hold the data of a range: itself, or those it was split or merged into."""
         return [key_range for key_range in self.ranges if key_range.id == range_id or range_id in key_range.parents]
 
     def next_id(self) -> int:
-        """Ids are never reused. Every id there ever was is that of a live range or of an ancestor of one."""
+        """Ids are never reused. Every id ever used is that of a live range or of an ancestor of one."""
         return 1 + max(max((key_range.id, *key_range.parents)) for key_range in self.ranges)
 
     def split(self, range_id: int, boundary: bytes, low_store: int, high_store: int) -> PartitionMap:

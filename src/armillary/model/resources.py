@@ -1,8 +1,9 @@
-"""What the resources of an account are called: their types, resource ids (rids) and links.
+"""The types, resource ids (rids) and links of an account's resources.
 
 A rid is a path of numbers, readable from its bytes alone: a container's begins with its database's, an item's with its
 container's. SDKs rely on the lengths and on the marker bits (they tell name links from rid links by them), so the
-layout follows the service exactly. Rids are never reused, also not after delete and re-create.
+layout follows the service exactly. Rids are never reused, not even after delete and re-create. Inside the engine an
+item's rid is only its last part, the storage key of 8 bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from enum import Enum
 
 
 class ResourceType(Enum):
-    """The value is the word that stands in links; `feed` is the key of its lists."""
+    """The value is the word used in links; `feed` is the property that holds a list of them."""
 
     DATABASE = "dbs"
     CONTAINER = "colls"
@@ -58,18 +59,18 @@ _CHILD_NIBBLE = {
     ResourceType.PROCEDURE: 0x8,
 }
 
-# An item's number: the partition it was created in, then a counter of that partition.
+# An item's rid in storage: the id of the partition that created it, then a counter of that partition.
 ITEM_COUNTER_BITS = 40
 ITEM_PARTITIONS_MAX = 1 << 20
 
 
 def rid_text(rid: bytes) -> str:
-    """A rid as it stands on the wire: base64 with `/` replaced, so that it fits a path."""
+    """A rid on the wire: base64 with `/` replaced, so that it fits a path."""
     return b2a_base64(rid, newline=False).decode("ascii").replace("/", "-")
 
 
 def rid_bytes(text: str) -> bytes | None:
-    """The rid behind its wire form, or None if the text is not one."""
+    """The rid in wire form as bytes, or None if the text is not one."""
     try:
         rid = a2b_base64(text.replace("-", "/").encode("ascii"), strict_mode=True)
     except (Base64Error, ValueError):
@@ -78,7 +79,7 @@ def rid_bytes(text: str) -> bytes | None:
 
 
 def child_rid(owner: bytes, resource_type: ResourceType, number: int) -> bytes:
-    """The rid of the `number`-th resource of a type below an owner (b"" for databases and offers)."""
+    """The rid of a resource of a type, by its number below an owner (b"" for databases and offers)."""
     match resource_type:
         case ResourceType.DATABASE:
             return number.to_bytes(4, "big")
@@ -101,19 +102,19 @@ def item_rid_text(container_rid: bytes, number: int) -> str:
 
 
 def item_number(rid: bytes) -> int | None:
-    """The number inside an item's rid, or None if it is not an item's."""
+    """The storage rid inside an item's wire rid, or None if it is not an item's."""
     if len(rid) != 16 or rid[15] & 0xF0:
         return None
     return int.from_bytes(rid[8:], "little")
 
 
 def first_item_number(partition_number: int) -> int:
-    """Where a partition starts counting its items, so that numbers never collide when partitions split. None is 0:
-    there is always a number before an item's."""
+    """The first rid that a partition gives out, so that rids never collide when partitions split. It is above 0, so
+    that every rid has a predecessor."""
     assert partition_number < ITEM_PARTITIONS_MAX
     return (partition_number << ITEM_COUNTER_BITS) + 1
 
 
 def self_link(owner_self: str, resource_type: ResourceType, rid: bytes) -> str:
-    """`_self`: rids all the way, with a trailing slash and without a leading one."""
+    """`_self`: rids at every level, with a trailing slash and without a leading one."""
     return f"{owner_self}{resource_type.value}/{rid_text(rid)}/"

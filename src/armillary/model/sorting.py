@@ -1,5 +1,5 @@
-"""Sorting that gives way: long lists are sorted in short runs, which are then merged. One call of the interpreter's own
-sort cannot be interrupted, and takes a second for a million values.
+"""Sorting that gives way to the event loop: long lists are sorted in short runs, which are then merged. One call of
+Python's own sort cannot be interrupted, and takes a second for a million values.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from armillary import work
 
 T = TypeVar("T")
 
-_RUN = 2_048  # values that are sorted at once: about 2 ms
-_RUN_UNITS = 10  # to sort one of them
+_RUN = 2_048  # values sorted at once: about 2 ms
+_RUN_UNITS = 10  # units of work to sort one of them
 _MERGE_UNITS = 15
 _STRIDE = 256
 _FIRST = itemgetter(0)
 
 
 def sorted_values(values: Iterable[T], key: Callable[[T], Any] | None = None, *, is_reversed: bool = False) -> list[T]:
-    """As `sorted`: equal values stay in the order in which they came."""
+    """Like `sorted`, and stable like it."""
     given = values if isinstance(values, list) else list(values)
     if len(given) <= _RUN:
         work.spend(len(given) * _RUN_UNITS)

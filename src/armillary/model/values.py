@@ -1,8 +1,8 @@
-"""The values that items are made of: JSON as plain Python objects, plus `UNDEFINED` for what is not there.
+"""The values that items consist of: JSON as plain Python objects, plus `UNDEFINED` for absent ones.
 
 Here are their total order and their equality, which every language and the index share. Numbers are IEEE doubles
-whatever their Python type, so an int beyond 2**53 equals the double nearest to it. How values become bytes is left to
-`encoding.py`.
+whatever their Python type, so an int beyond 2**53 equals the double nearest to it. `encoding.py` converts values to
+bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNDEFINED: Final = Undefined()
 
 Value: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | Undefined | None
 
-# Ints up to here are doubles without rounding; orjson, BSON and literals may bring larger ones.
+# Ints up to here are exact as doubles; orjson, BSON and literals may yield larger ones.
 EXACT_INT_MAX: Final = 2**53
 
 RANK_UNDEFINED, RANK_NULL, RANK_FALSE, RANK_TRUE, RANK_NUMBER, RANK_STRING, RANK_ARRAY, RANK_OBJECT = range(8)
@@ -49,7 +49,7 @@ _RANKS: dict[type, int] = {
 
 
 def type_rank(value: Value) -> int:
-    """Where a value's type stands in the order: undefined, null, false, true, numbers, strings, arrays, objects."""
+    """The position of a value's type in the order: undefined, null, false, true, numbers, strings, arrays, objects."""
     if value is True:
         return RANK_TRUE
     if value is False:
@@ -58,15 +58,15 @@ def type_rank(value: Value) -> int:
 
 
 def as_double(number: int | float) -> float:
-    """The double that a number stands for. What is beyond the largest double becomes an infinity."""
+    """A number as a double. Beyond the largest double it is infinite."""
     try:
         return float(number)
     except OverflowError:
         return float("inf") if number > 0 else float("-inf")
 
 
-_CHUNK = 256  # elements that are compared before the event loop may have its turn
-_LONG = 4_096  # characters of strings that take time to compare
+_CHUNK = 256  # elements compared before the event loop may have its turn
+_LONG = 4_096  # strings of more characters take time to compare
 _LONG_SHIFT = 10  # characters for one unit of work, as a power of two
 
 
@@ -169,7 +169,7 @@ def _equal_objects(first: dict[str, Any], second: dict[str, Any]) -> bool:
         return False
     if size <= _CHUNK:
         spend(size)
-    # A property that is there and UNDEFINED differs from one that is not there, as in `compare`.
+    # A property that is UNDEFINED differs from one that is absent, as in `compare`.
     for place, (name, left) in enumerate(first.items()):
         if size > _CHUNK and place % _CHUNK == 0:
             spend(_CHUNK)
@@ -179,7 +179,8 @@ def _equal_objects(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 
 def hash_key(value: Any) -> Any:
-    """A stand-in that can be hashed, for values other than arrays and objects, whose Python equality is `equal`."""
+    """A hashable substitute for values other than arrays and objects; substitutes are equal exactly when the values
+    are."""
     kind = value.__class__
     if kind is bool:
         return (value,)  # true is not 1
@@ -200,8 +201,8 @@ _ELEMENT_BYTES, _PROPERTY_BYTES, _NUMBER_BYTES = 8, 104, 32
 
 
 def weight(value: Any) -> int:
-    """About how many bytes of memory a value takes, all that is in it included and what is in it twice counted twice.
-    It is the size of its JSON or more, but for characters that JSON writes as escapes."""
+    """About how many bytes of memory a value takes, including everything in it; shared parts count each time. It is at
+    least the size of its JSON, except for characters that JSON escapes."""
     kind = value.__class__
     if kind is str:
         return _STRING_BYTES + (len(value) if value.isascii() else 3 * len(value))
@@ -224,4 +225,4 @@ def weight(value: Any) -> int:
     return _NUMBER_BYTES
 
 
-WEIGHT_MAX: Final = 2 * limits.WORK_BYTES_MAX  # nothing needs to be known about larger values
+WEIGHT_MAX: Final = 2 * limits.WORK_BYTES_MAX  # the weight of larger values is not computed

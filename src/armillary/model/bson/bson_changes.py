@@ -1,6 +1,5 @@
-"""What an update has changed of a document, as change streams tell it: fields that are new or other, by their dotted
-paths, fields that are gone, and arrays that got shorter. Where a path can be read in more than one way, its parts are
-told too.
+"""The `updateDescription` of change streams: fields that an update set, by their dotted paths, fields that it removed,
+and arrays that it truncated. `disambiguatedPaths` lists the parts of ambiguous paths.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from typing import Any
 
 from armillary.model.bson.bson_values import Document, is_identical
 
-Path = tuple[str | int, ...]  # names of fields, and places in arrays
+Path = tuple[str | int, ...]  # field names and array indexes
 
 
 def update_description(before: Document, after: Document) -> Document:
-    """`disambiguatedPaths` is there only where it says something."""
+    """`disambiguatedPaths` is included only where a path is ambiguous."""
     found = _Found()
     found.compare(before, after, ())
     described: Document = {
@@ -64,7 +63,7 @@ class _Found:
 
 
 def _is_alike(old: list[Any], new: list[Any]) -> bool:
-    """Whether so much of an array is the same that its changes are shorter than the array."""
+    """Whether enough of an array is unchanged that listing the changes is shorter than the array."""
     same = sum(
         1
         for left, right in zip(old, new, strict=False)

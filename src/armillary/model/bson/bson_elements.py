@@ -1,5 +1,5 @@
-"""BSON documents as bytes: where each element is, and documents with some of their fields, without decoding the rest.
-Only for documents that were decoded before, or are stored: what is no BSON is not found out here.
+"""BSON documents as bytes: locating elements, and decoding only some fields. For documents that were decoded before or
+are stored: the bytes are not validated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIXED: Final = {
     0xFF: 0,
     0x7F: 0,
 }
-_WORTH_BYTES: Final = 128  # of a field on average, for skipping it to be quicker than decoding it (measured)
+_WORTH_BYTES: Final = 128  # average size of a field above which skipping it is faster than decoding it (measured)
 _PAUSE: Final = 100
 _TEXTS: Final = (0x02, 0x0D, 0x0E)
 _DOCUMENTS: Final = (0x03, 0x04, 0x0F)
@@ -61,12 +61,12 @@ def elements(document: bytes) -> Iterator[tuple[int, bytes, int, int]]:
 
 
 class FieldDecoder:
-    """Decodes documents with these of their fields at least. Small ones, and those of many small fields, are decoded
-    as they are: that takes no longer."""
+    """Decodes documents with at least these fields. Small documents, and those of many small fields, are decoded whole,
+    which takes no longer."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset([each.encode() for each in names])
-        self._pause = 0  # documents that are not tried, after one that was in vain
+        self._pause = 0  # documents to decode whole, after one where skipping was no gain
 
     def __call__(self, document: bytes) -> Document:
         size_bytes = len(document)

@@ -36,7 +36,7 @@ _EXACT = Context(prec=800, traps=[Inexact])  # a double has up to 767 digits
 
 
 def id_text(value: Any) -> str:
-    """The id of the item that a document with this `_id` is."""
+    """The item id of a document with this `_id`."""
     kind = type(value)
     if kind is ObjectId:
         return f"oid:{value}"
@@ -52,7 +52,7 @@ def id_text(value: Any) -> str:
 
 
 def id_value(text: str) -> Any:
-    """The `_id` of an item that has none: what its id is the text of, if not of itself."""
+    """The `_id` that an item id stands for: the decoded value, or the text itself."""
     if not _TAGGED(text):
         return text
     tag, _, rest = text.partition(":")
@@ -66,7 +66,7 @@ def id_value(text: str) -> Any:
         value = _double(rest)
     elif tag == "b64":
         value = _element(rest)
-    # Of several texts that would read alike only one is an id's; the others are strings.
+    # Of several texts that parse alike only one is canonical; the others are plain strings.
     return value if value is not text and id_text(value) == text else text
 
 
@@ -111,7 +111,7 @@ def _decimal_text(value: Decimal128) -> str:
 
 
 def _canonical(value: Any) -> Any:
-    """A value whose BSON is the same for all that equal it: numbers of one type wherever they stand."""
+    """A value whose BSON is the same for all equal values: numbers get one type at every level."""
     kind = type(value)
     if kind is dict:
         return {name: _canonical(each) for name, each in value.items()}

@@ -1,9 +1,9 @@
-"""MongoDB documents as JSON and JSON items as MongoDB documents, so that one container can be used through both doors.
+"""Conversion between MongoDB documents and JSON items, so that one container can be used through both doors.
 
-JSON carries strings, booleans, null and numbers as they are, everything else in canonical Extended JSON (v2):
-`{"$oid": "…"}`, `{"$date": {"$numberLong": "…"}}`. The item's id is the text of `_id` (see `bson_ids.py`); fields that
-are called as an item's own properties are kept behind a mark. The way back restores what is tagged; numbers get the
-type that they had before, if they are still the same.
+JSON carries strings, booleans, null and numbers as they are, everything else in canonical Extended JSON (v2): `{"$oid":
+"…"}`, `{"$date": {"$numberLong": "…"}}`. The item's id is the text of `_id` (see `bson_ids.py`); fields that have the
+name of an item's own property are stored with a prefix. The way back restores tagged values; unchanged numbers get
+their former type.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _SPECIAL_DOUBLES: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -
 
 
 def member_name(field: str) -> str:
-    """What a field of a document is called in an item."""
+    """The name of a document's field in an item."""
     return _MARK + field if field in _TAKEN or field.startswith(_MARK) else field
 
 
 def field_name(member: str) -> str | None:
-    """The field that a member of an item is; None: it is the item's own."""
+    """The document field of an item's member; None: it is the item's own."""
     if member in _TAKEN:
         return None
     if member.startswith(_MARK):
@@ -69,8 +69,8 @@ def json_of(document: Document) -> dict[str, Any]:
 
 
 def document_of(item: Mapping[str, Any], before: Document | None = None) -> Document:
-    """The JSON of an item as a document. `before`: what it was, for the types of numbers that stay the same. Its `_id`
-    counts if it is what the id is the text of; otherwise the id says what `_id` is."""
+    """The JSON of an item as a document. `before`: the previous document, for the types of unchanged numbers. Its `_id`
+    is kept if the item's id is its text; otherwise `_id` is derived from the id."""
     document: Document = {ID: _id_of(item, before)}
     for name, value in item.items():
         field = field_name(name)
@@ -172,12 +172,12 @@ def _whole(number: int) -> int | float:
 
 
 def _legal(name: str) -> str:
-    """BSON ends names with NUL, so none can hold one."""
+    """BSON ends names with NUL, so none can contain one."""
     return name.replace("\x00", "\ufffd") if "\x00" in name else name
 
 
 def _restored(value: dict[str, Any]) -> Any:
-    """What a tagged object stands for; None: it is an object."""
+    """The value of a tagged object; None: it is a plain object."""
     for name in value:
         restore = _TAGS.get(name)
         if restore is None:
@@ -186,7 +186,7 @@ def _restored(value: dict[str, Any]) -> Any:
             made = restore(value)
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, BSONError, binascii.Error):
             return None
-        # Only what would be written so again: anything else is an object that happens to look alike.
+        # Only the canonical form: anything else is an object that happens to look alike.
         return made if made is not None and to_json(made) == value else None
     return None
 

@@ -1,8 +1,8 @@
-"""BSON values as bytes whose order is MongoDB's order of values: what indexes of collections are made of.
+"""BSON values as bytes that sort in MongoDB's order of values, for the indexes of collections.
 
-Each value is the class of its type and a body; none is the beginning of another, so values may be put one after the
-other, and inverted where the order descends. Equal values have equal bytes whatever their numeric type: a number is the
-double nearest to it and, where that is not all, on which side of it the number lies and the number itself.
+Each value is the class of its type and a body; none is a prefix of another, so values may be concatenated, and inverted
+for descending order. Equal values have equal bytes whatever their numeric type: a number is the nearest double and, if
+that is not exact, the side on which the number lies and the number itself.
 
     numbers    8 bytes: the double, its bits turned; 02; or 01 or 03 and 19 bytes: exponent and 34 digits
     strings    UTF-8 with 00 written as 01 01 and 01 as 01 02, then 00
@@ -79,12 +79,12 @@ def order_class(value: Any) -> int:
 
 
 def class_bounds(first_byte: int) -> tuple[bytes, bytes]:
-    """All values of a class: from the first to before the second."""
+    """All values of a class: [first, second)."""
     return bytes([first_byte]), bytes([first_byte + 1])
 
 
 def order_bytes(value: Any) -> bytes:
-    """What is missing counts as null."""
+    """A missing value counts as null."""
     kind = type(value)
     if kind is str:
         return b"%c%b\x00" % (STRING, _body(value))
@@ -106,7 +106,7 @@ def order_bytes(value: Any) -> bytes:
 
 
 def inverted(encoded: bytes) -> bytes:
-    """The bytes of the opposite order."""
+    """The bytes for descending order."""
     return encoded.translate(_INVERTED)
 
 

@@ -1,7 +1,7 @@
 """Decoding of large BSON documents in portions. The C decoder holds the interpreter for 20 ms a megabyte, so a message
-of 16 MB would stop every other request for a third of a second. Here a run of neighbouring elements is cut out of the
-document, decoded by it as a document of its own, and work is counted before the next; embedded documents and arrays
-that are themselves large are gone through in the same way. What is decoded, and what is refused, is the same.
+of 16 MB would stop every other request for a third of a second. Here a run of adjacent elements is cut out of the
+document and decoded as a document of its own, and work is counted before the next; large embedded documents and arrays
+are decoded recursively. The result, and the errors, are the same.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _UNIT_BYTES: Final = 5  # of small numbers, the slowest; about 100 ns
 _INT32: Final = struct.Struct("<i")
 _EMPTY_BYTES: Final = 5
 _DOCUMENT, _ARRAY = 3, 4
-# Elements whose size is told by their type, many at a time: the expression goes through them faster than a loop does.
+# Elements whose type determines their size, many at a time: the regular expression is faster than a loop.
 _FIXED: Final = re.compile(
     rb"(?:[\x01\x09\x11\x12][^\0]*+\0.{8}|\x10[^\0]*+\0.{4}|[\x06\x0a\x7f\xff][^\0]*+\0|\x08[^\0]*+\0."
     rb"|\x07[^\0]*+\0.{12}|\x13[^\0]*+\0.{16}){1,500}+",
     re.DOTALL,
 )
-# What is added to the length that other elements begin their value with.
+# Bytes to add to the length that begins the value of other elements.
 _BEYOND_LENGTH: Final = {2: 4, 3: 0, 4: 0, 5: 5, 12: 16, 13: 4, 14: 4, 15: 0}
 
 
 class _Piece(NamedTuple):
-    """Bytes [begin, end) of neighbouring elements; `name` of the one element, if it is a large document or array."""
+    """Bytes [begin, end) of adjacent elements; `name` of the single element, if it is a large document or array."""
 
     begin: int
     end: int
@@ -43,9 +43,9 @@ class _Piece(NamedTuple):
 
 
 def decode_in_portions(encoded: bytes, codec: CodecOptions[dict[str, Any]]) -> dict[str, Any]:
-    """What `bson.decode` gives. May give way."""
+    """The result of `bson.decode`. May give way."""
     if _INT32.unpack_from(encoded)[0] != len(encoded) or encoded[-1]:
-        return bson.decode(encoded, codec)  # which refuses it, before it reads any element
+        return bson.decode(encoded, codec)  # which raises before it reads any element
     return _document(encoded, 0, len(encoded), codec)
 
 
@@ -71,7 +71,7 @@ def _array(encoded: bytes, begin: int, end: int, codec: CodecOptions[dict[str, A
 
 
 def _elements(elements: bytes, codec: CodecOptions[dict[str, Any]]) -> list[Any]:
-    """As an array inside a document: names in arrays mean nothing, and may be there twice."""
+    """As an array inside a document: names in arrays are ignored, and may repeat."""
     size_bytes = len(elements) + _EMPTY_BYTES
     whole = _INT32.pack(size_bytes + 8) + b"\4a\0" + _INT32.pack(size_bytes) + elements + b"\0\0"
     found = bson.decode(whole, codec)["a"]
@@ -83,14 +83,14 @@ def _large(encoded: bytes, piece: _Piece, codec: CodecOptions[dict[str, Any]]) -
     if encoded[piece.begin] == _ARRAY:
         return _array(encoded, piece.value_at, piece.end, codec)
     if encoded.find(b"$ref\0", piece.value_at, piece.value_at + 32) >= 0:
-        # A reference to a document of another collection becomes an object of its own.
+        # A DBRef becomes an object of its own.
         return _elements(encoded[piece.begin : piece.end], codec)[0]
     return _document(encoded, piece.value_at, piece.end, codec)
 
 
 def _pieces(encoded: bytes, begin: int, end: int) -> Iterator[_Piece]:
-    """The elements of a document that stands at [begin, end), cut into runs. A run with something wrong in it goes up
-    to the end, for the decoder to refuse."""
+    """The elements of the document at [begin, end), cut into runs. A run with invalid bytes extends to the end, for the
+    decoder to refuse."""
     if encoded[end - 1]:
         raise InvalidBSON("bad eoo")
     last = end - 1

@@ -1,7 +1,7 @@
-"""BSON values: how they are decoded, what type each has, their total order and equality, and how they print.
+"""BSON values: decoding options, types, total order and equality, and printing.
 
-The MongoDB door's items keep their exact BSON; here is what its values mean, wherever that is needed: in the language,
-in index terms and in error texts. Decoding and encoding themselves are `bson`'s part.
+Items of the MongoDB door keep their exact BSON; this module gives its values their meaning for the language, index
+terms and error texts. Encoding and decoding is done by the `bson` package.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from armillary.model.bson.bson_portions import decode_in_portions
 from armillary.work import spend
 
 Document = dict[str, Any]
-_LARGE_BYTES: Final = 4_096  # smaller documents are not worth counting
-_DECODED_UNIT_BYTES: Final = 64  # that take about 100 ns to decode or encode
+_LARGE_BYTES: Final = 4_096  # decoding smaller documents is not counted
+_DECODED_UNIT_BYTES: Final = 64  # bytes that take about 100 ns to decode or encode
 
 # Dates as milliseconds: datetime ends at the year 9999 and BSON does not. int64 arrives as Int64, int32 as int.
 CODEC: Final[CodecOptions[Document]] = CodecOptions(
@@ -43,7 +43,7 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Missing:
-    """No value at all; null is a value."""
+    """The absence of a value; null is a value."""
 
     _the_one: Missing | None = None
 
@@ -127,7 +127,7 @@ _NUMBERS: Final[dict[type, int]] = {
 
 
 def type_number(value: Any) -> int:
-    """As `$type` counts them."""
+    """The number of a type in `$type`."""
     number = _NUMBERS.get(type(value))
     if number is not None:
         return number
@@ -154,13 +154,13 @@ CLASS_CODE, CLASS_CODE_WITH_SCOPE, CLASS_MAX_KEY = range(14, 17)
 
 Key = tuple[Any, ...]
 
-_STRIDE: Final = 512  # elements between two turns of the meter
+_STRIDE: Final = 512  # elements between two calls of `work.spend`
 _NULL_KEY: Final[Key] = (CLASS_NULL,)
 _NAN_KEY: Final[Key] = (CLASS_NUMBER, 0)
 
 
 def order_key(value: Any) -> Key:
-    """Compares as MongoDB orders values of all types. Missing comes before null, as aggregation has it."""
+    """A key that sorts in MongoDB's order of all types. Missing sorts before null, as in aggregation."""
     kind = type(value)
     if kind is str:
         return (CLASS_STRING, value)
@@ -174,7 +174,7 @@ def order_key(value: Any) -> Key:
         return (CLASS_BOOL, value)
     if kind is dict:
         spend(3 + 6 * len(value))
-        # Each key once: made again for its class, it would be made twice as often with every level.
+        # Computed once: computing it again for the class would double the work with every level.
         return (CLASS_OBJECT, tuple([((key := order_key(each))[0], name, key) for name, each in value.items()]))
     if kind is list:
         return (CLASS_ARRAY, tuple(list_keys(value, order_key)))
@@ -226,7 +226,7 @@ def _rare_key(value: Any) -> Key:
 
 
 def type_class(value: Any) -> int:
-    """Which values it is compared with by $lt and the like: all numbers are one class."""
+    """The class of types that $lt and the like compare: all numbers are one class."""
     kind = type(value)
     if kind is dict or kind is list:
         return CLASS_OBJECT if kind is dict else CLASS_ARRAY
@@ -239,7 +239,7 @@ def compare(left: Any, right: Any) -> int:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Numbers by value whatever their type, objects with their order of fields; true is not 1."""
+    """Numbers by value whatever their type, objects including their field order; true is not 1."""
     return order_key(left) == order_key(right)
 
 
@@ -252,18 +252,18 @@ def is_identical(left: Any, right: Any) -> bool:
 
 
 def whole(number: int, *, is_long: bool = False) -> int:
-    """An integer of the smaller type that holds it, or of int64 if one of the operands was."""
+    """An integer as int32 if it fits, or as int64 if one of the operands was."""
     if not is_long and INT32_MIN <= number <= INT32_MAX:
         return int(number)
     return Int64(number)
 
 
 def to_decimal(value: Any) -> Decimal:
-    """Any number as a decimal; doubles with their first 15 digits, zeros included, as the server has it."""
+    """Any number as a decimal; doubles with their first 15 digits, zeros included, as MongoDB does."""
     match value:
         case Decimal128():
             number = value.to_decimal()
-            return Decimal("NaN") if number.is_snan() else number  # one that signals would raise in comparisons
+            return Decimal("NaN") if number.is_snan() else number  # a signalling NaN would raise in comparisons
         case float():
             if math.isnan(value) or math.isinf(value):
                 return Decimal(repr(value))
@@ -321,7 +321,7 @@ _REGEX_FLAGS: Final = (("i", 2), ("l", 4), ("m", 8), ("s", 16), ("u", 32), ("x",
 
 
 def regex_options(value: Regex[Any]) -> str:
-    """In the order of the alphabet, as BSON has them."""
+    """In alphabetical order, as in BSON."""
     return "".join(letter for letter, flag in _REGEX_FLAGS if value.flags & flag)
 
 

@@ -33,7 +33,7 @@ from armillary.model.json_members import INVALID_INPUT, members, shown
 from armillary.model.values import UNDEFINED
 
 _INVERTED = bytes(255 - byte for byte in range(256))
-TUPLE_NAME = "tuple:"  # begins what stands in place of a path
+TUPLE_NAME = "tuple:"  # begins the index name, which stands in place of a path
 _ORDERS = ("ascending", "descending")
 
 
@@ -43,7 +43,7 @@ class CompositeIndex:
     paths: tuple[Steps, ...]
     is_descending: tuple[bool, ...]
     keys: tuple[tuple[str, bool], ...]  # the same as text, path by path
-    array: Steps  # up to and with the last array step that the paths share; () when none goes through an array
+    array: Steps  # up to and including the last array step that the paths share; () when none goes through an array
     # For each path: whether it continues `array`, and the property names from there (or from the item).
     _ways: tuple[tuple[bool, tuple[str, ...]], ...]
     _absent: bytes = b""  # of a tuple: the term of an element that has none of its members
@@ -64,7 +64,7 @@ class CompositeIndex:
                 raise bad_request(f"{INVALID_INPUT}: every entry of a composite index needs a 'path', a string.")
             parsed = parse_index_path(text, allows_bare=True)
             if parsed.ending != BARE:
-                # A composite path is a scalar's, so `/?` goes without saying and `/*` makes no sense.
+                # A composite path always names a scalar: `/?` is implied and `/*` is refused.
                 raise bad_index_path(text, len(text) - 1)
             if parsed.steps in paths:
                 raise bad_request(f"The path '{shown(text)}' stands twice in one composite index. Remove one.")
@@ -95,7 +95,7 @@ class CompositeIndex:
         return terms
 
     def _elements(self, document: Any) -> Iterator[Any]:
-        """What the paths through the array start from, each in turn; UNDEFINED once when there is none."""
+        """The elements of the array that the paths go through; UNDEFINED once if there is none."""
         if not self.array:
             yield UNDEFINED
             return
@@ -141,7 +141,7 @@ def _way(steps: Steps, array: Steps) -> tuple[bool, tuple[str, ...]]:
 
 def _value(node: Any, names: tuple[str, ...], ts: int, *, is_top: bool) -> Any:
     if is_top and names[0] in SYSTEM_PROPERTIES:
-        # The document may or may not carry them yet; the time is known, the others are not to be sorted by.
+        # The document may or may not have its system properties yet: `_ts` is known, the others cannot be sorted by.
         return ts if names == ("_ts",) else UNDEFINED
     for name in names:
         if type(node) is not dict or name not in node:

@@ -1,10 +1,10 @@
-"""Indexes of MongoDB collections: the keys that a document has in each, as bytes in the order of BSON values. They are
-terms of an item like those of an indexing policy, under the name of the index in place of a path; which index serves a
-filter or a sort is for `query` to choose, what a definition may say for `languages/mongo`.
+"""Indexes of MongoDB collections: the keys of a document in each, as bytes in the order of BSON values. They are terms
+of an item like those of an indexing policy, with the index's name in place of a path. `query` chooses an index for a
+filter or sort, `languages/mongo` validates definitions.
 
-Where a path goes through an array a document has a key for each element, and a term beside them says that it has
-several; of two paths that go through different arrays no index can be made. What is missing counts as null. Keys are
-cut where they get long, so whoever uses one looks at the document.
+Where a path goes through an array a document has a key for each element, and a further term marks it as multikey; paths
+through two different arrays cannot be indexed together. A missing field counts as null. Long keys are truncated, so a
+filter must check the document too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from armillary.errors import Failure, Kind
 from armillary.model.bson.bson_order import EMPTY_BYTES, NULL_BYTES, inverted, order_bytes
 from armillary.model.bson.bson_values import MISSING, Document, is_number, to_decimal
 
-KEYS_NAME: Final = "keys:"  # begins what stands in place of a path
+KEYS_NAME: Final = "keys:"  # begins the index name, which stands in place of a path
 SEVERAL_NAME: Final = "several:"
 SEVERAL_TERM: Final = b"\x01"
 WILDCARD: Final = "$**"
@@ -39,20 +39,20 @@ Requirements = tuple[tuple[str, tuple[tuple[bytes, bytes], ...]], ...]
 @dataclass(frozen=True, slots=True)
 class FieldIndex:
     name: str
-    fields: tuple[tuple[str, bool], ...]  # dotted paths, and whether each descends; none: it has no keys
-    wildcard: str | None = None  # the path below which everything is indexed; "" for all
+    fields: tuple[tuple[str, bool], ...]  # dotted paths, and whether each descends; empty: it has no keys
+    wildcard: str | None = None  # a wildcard index on everything below this path; "" for all
     is_unique: bool = False
     is_sparse: bool = False
-    slot: int = 0  # of a unique index: what its values are kept under
-    keeps: Callable[[Document], bool] | None = None  # of a partial index
+    slot: int = 0  # of a unique index: the constraint number of its values
+    keeps: Callable[[Document], bool] | None = None  # the filter of a partial index
     expires_after_s: int | None = None
-    # Of a partial index: documents that have a key in one of these stretches of each of these fields are in it. None:
-    # that cannot be told by keys.
+    # Of a partial index: a document with a key in one of these ranges of each of these fields is in the index. None:
+    # keys cannot decide it.
     requires: Requirements | None = None
-    special: SpecialKeys | None = None  # the keys of an index of words or places
-    # Of a unique index with a collation: the document with strings that are alike made the same.
+    special: SpecialKeys | None = None  # the keys of a text or geospatial index
+    # Of a unique index with a collation: the document with equal strings made identical.
     folds: Callable[[Document], Document] | None = None
-    is_hashed: bool = False  # one of its fields is: then it holds no arrays
+    is_hashed: bool = False  # a hashed index: it refuses arrays
 
     @classmethod
     def parse(
@@ -64,8 +64,8 @@ class FieldIndex:
         special: tuple[str, SpecialKeys] | None = None,
         folds: Callable[[Document], Document] | None = None,
     ) -> FieldIndex:
-        """Of a definition that has been checked. What is special about an index of words or places is told: the name
-        that stands for them, and the keys of documents."""
+        """From a validated definition. For text and geospatial indexes the caller passes their name and key
+        function."""
         key: Mapping[str, Any] = definition["key"]
         fields: tuple[tuple[str, bool], ...] = ()
         wildcard = None
@@ -110,18 +110,18 @@ class FieldIndex:
         terms = [(self.term_name, _cut(key)) for key in keys]
         if len(keys) > 1 and self.wildcard is None:
             terms.append((self.several_name, SEVERAL_TERM))
-            return work.unique(terms)  # long ones may be cut alike
+            return work.unique(terms)  # long ones may be truncated alike
         return terms
 
     def unique_values(self, document: Document) -> list[bytes]:
-        """What no other document of the logical partition may have."""
+        """The values that must be unique within the logical partition."""
         if not self.is_unique:
             return []
         keys = self._keys(document, self.folds)
         return [key if len(key) <= limits.FIELD_KEY_BYTES_MAX else _DIGEST_MARK + sha256(key).digest() for key in keys]
 
     def expires_s(self, document: Document) -> int | None:
-        """When a document ends its life by the date in it, the earliest if there are several; None: never."""
+        """When a document expires by its TTL field, at the earliest of several dates; None: never."""
         if self.expires_after_s is None:
             return None
         dates = [int(value) for value in _values(document, tuple(self.fields[0][0].split("."))) if _is_date(value)]
@@ -167,7 +167,7 @@ class FieldIndex:
 
 
 class _Empty:
-    """An array without elements, where its elements are asked for."""
+    """The value of an empty array."""
 
 
 EMPTY: Final = _Empty()
@@ -180,7 +180,7 @@ def _direction(given: Any) -> Any:
 
 
 def _cut(key: bytes) -> bytes:
-    """No key is the beginning of another, so what is cut lies where all of it lies."""
+    """Truncate a key. No key is a prefix of another, so a truncated key sorts where the whole key does."""
     return key if len(key) < limits.FIELD_KEY_BYTES_MAX else key[: limits.FIELD_KEY_BYTES_MAX - 1] + b"\x01"
 
 
@@ -230,7 +230,7 @@ def _expanded(pending: list[tuple[int, Parts, Any]], found: list[Any]) -> list[t
         deeper: list[tuple[int, Parts, Any]] = []
         for place, rest, _ in waiting:
             if rest:
-                # An array inside the array is not gone through.
+                # Nested arrays are not unwound.
                 deeper.append((place, rest, MISSING if type(element) is list else element))
             else:
                 inner[place] = element
@@ -239,7 +239,7 @@ def _expanded(pending: list[tuple[int, Parts, Any]], found: list[Any]) -> list[t
 
 
 def _followed(rest: Parts, value: Any) -> tuple[Parts, Any]:
-    """As far as a path goes without choosing among the elements of an array."""
+    """Follow a path up to the first array whose elements it would have to choose among."""
     while rest:
         if type(value) is DBRef:
             value = dict(value.as_doc())
@@ -276,7 +276,7 @@ def _is_index(part: str) -> bool:
 
 
 def wildcard_prefix(path: str) -> bytes:
-    """What the keys of a path begin with in an index of everything."""
+    """The prefix of a path's keys in a wildcard index."""
     return order_bytes(path)
 
 

@@ -124,7 +124,7 @@ def bad_index_path(text: str, position: int) -> Failure:
 
 
 def values_at(document: Any, steps: Steps) -> list[Any]:
-    """Everything that an item has at a path; several values where it goes through an array."""
+    """All values of an item at a path; several where it goes through an array."""
     found = [document]
     for step in steps:
         if step is None:

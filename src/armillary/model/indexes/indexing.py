@@ -1,7 +1,7 @@
-"""Indexing policy: which paths of an item are in the index, and the terms that an item has there. Storing and finding
-terms is for `partition` and `query`; the grammar of paths is in `index_paths.py`, the walk over an item in `terms.py`.
+"""Indexing policies: which paths of an item are indexed, and the index terms of an item. Storing and finding terms is
+left to `partition` and `query`; the grammar of paths is in `index_paths.py`, the walk over an item in `terms.py`.
 
-Of the paths that match a node the deepest counts, at equal depth `/?` before `/*`. In consistent mode `id`, `_ts` and
+Of the paths that match a node the deepest applies, at equal depth `/?` before `/*`. In consistent mode `id`, `_ts` and
 the partition key are always indexed, whatever the policy says; other system properties never are.
 """
 
@@ -60,7 +60,7 @@ _OLD_TYPES = ("String", "Number", *SHAPE_KINDS)
 
 
 class IndexingPolicy:
-    """What `parse` made of a policy: the text to echo and the rules to walk items by."""
+    """A parsed policy: the text to answer and the rules for walking items."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class IndexingPolicy:
         self.mode: str = echo["indexingMode"]
         self.is_automatic: bool = echo["automatic"]
         self.composites = composites
-        self.tuples = tuples  # of members of the elements of arrays
+        self.tuples = tuples  # over members of array elements
         self._echo = echo
         spatial = [
             SpatialIndex(parse_index_path(entry["path"]).steps, frozenset(entry["types"]), entry.get("boundingBox"))
@@ -83,13 +83,13 @@ class IndexingPolicy:
         self.spatial = {index.path: index for index in spatial}
         self._walk = TermWalk(rules, explicit, (*composites, *tuples), tuple(self.spatial.values()))
         self._explicit = frozenset(explicit)
-        # The fields of documents that it speaks of, beside their ids, each with its name in an item; None: all.
+        # The document fields that the policy concerns besides their ids, each with its name in an item; None: all.
         names = self._walk.names if self.mode != NONE else frozenset[str]()
         self.named_fields: tuple[tuple[str, str], ...] | None = None
         if names is not None:
             pairs = [(field_name(name), name) for name in sorted(names)]
             self.named_fields = tuple([(field, name) for field, name in pairs if field is not None])
-        self.fields = fields  # of a collection of MongoDB's
+        self.fields = fields  # indexes of a MongoDB collection
         self.unique_fields = tuple([index for index in fields if index.is_unique])
         self.dated_fields = tuple([index for index in fields if index.expires_after_s is not None])
 
@@ -105,8 +105,8 @@ class IndexingPolicy:
         geospatial: str | None = None,
         fields: tuple[FieldIndex, ...] = (),
     ) -> IndexingPolicy:
-        """From a container's `indexingPolicy` (None: the default), with the policies beside it as they are written.
-        Without `geospatial` (Geography or Geometry) bounding boxes pass: for policies that were accepted before."""
+        """From a container's `indexingPolicy` (None: the default) and the related policies as sent. Without
+        `geospatial` (Geography or Geometry) bounding boxes are accepted, for policies accepted earlier."""
         policy = members({} if given is None else given, "indexingPolicy", _MEMBERS)
         policy = {name: value for name, value in policy.items() if value is not None}
         vectors = VectorPolicy.parse(vector_policy)
@@ -127,7 +127,7 @@ class IndexingPolicy:
         for path in excluded:
             rules.add(path.steps, path.ending, False)
         for path in included:
-            # A tuple path asks for the members together and not for each.
+            # A tuple path indexes the members together, not each by itself.
             if not path.members:
                 rules.add(path.steps, path.ending, True)
         always = [("id",), *(key_definition.steps if key_definition is not None else ())]
@@ -155,23 +155,23 @@ class IndexingPolicy:
             if _list(policy, name):
                 raise bad_request(f"The indexing mode 'none' allows no {name}. Leave them out, or use 'consistent'.")
         excluded = _path_set(_list(policy, "excludedPaths"), "excludedPaths")
-        # Nothing is indexed automatically when nothing is indexed.
+        # Without indexing there is no automatic indexing.
         echo |= {"automatic": False, "includedPaths": [], "excludedPaths": list(excluded.values())}
         return cls(echo, PathRule(), (), (), (), fields)
 
     def to_json(self) -> dict[str, Any]:
-        """The policy as it is stored and answered. Reading it again gives the same policy."""
+        """The policy as stored and answered. Parsing it gives the same policy."""
         return self._echo
 
     def applies(self, directive: str = "Default") -> bool:
-        """Whether an item written with this indexing directive goes into the index."""
+        """Whether an item written with this indexing directive is indexed."""
         if self.mode == NONE or directive == "Exclude":
             return False
         return self.is_automatic or directive == "Include"
 
     def terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
-        """The index terms of an item that goes into the index; see `terms.py`. System properties in the document do not
-        count, so that an item as sent and as stored has the same terms."""
+        """The index terms of an indexed item; see `terms.py`. System properties in the document are ignored, so that an
+        item as sent and as stored has the same terms."""
         made = ItemTerms([], 0) if self.mode == NONE else self._walk.terms(document, ts)
         return self.with_fields(made, document_of(document)) if self.fields else made
 
@@ -180,13 +180,13 @@ class IndexingPolicy:
         return ItemTerms([], 0) if self.mode == NONE else self._walk.terms(document, ts)
 
     def term_keys(self, document: Mapping[str, Any], ts: int, prefixes: Prefixes, rid: bytes) -> list[bytes] | None:
-        """The keys that the terms of a small item are stored under, for deleting them; None: ask for the terms."""
+        """The term keys of a small item, for deleting them; None: use `terms`."""
         if self.mode == NONE or self.fields:
             return None
         return self._walk.keys(document, ts, prefixes, rid)
 
     def with_fields(self, made: ItemTerms, document: Document) -> ItemTerms:
-        """With those of a collection's indexes, which see the item as a document."""
+        """Add the terms of a collection's indexes, which are made from the BSON document."""
         terms, charged = made
         for index in self.fields:
             found = index.terms(document)
@@ -228,8 +228,8 @@ def _list(policy: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _paths(policy: Mapping[str, Any]) -> tuple[dict[IndexPath, Any], dict[IndexPath, Any]]:
-    """Both sets of paths with the entries to echo. A policy that names no included paths includes everything that it
-    does not exclude."""
+    """Both sets of paths with the entries to answer. A policy without included paths includes everything that it does
+    not exclude."""
     excluded = _path_set(_list(policy, "excludedPaths"), "excludedPaths")
     root = IndexPath((), SUBTREE)
     if "includedPaths" not in policy and root not in excluded:
@@ -273,7 +273,7 @@ def _path_of(entry: Mapping[str, Any], what: str) -> str:
 
 
 def _check_old_indexes(indexes: Any) -> None:
-    """The form before 2018: kind, type and precision per path. All are served by the one index of today."""
+    """The form before 2018: kind, type and precision per path. The one index serves all of them."""
     if type(indexes) is not list:
         raise bad_request(f"{INVALID_INPUT}: indexes of an included path must be a list.")
     for index in indexes:
@@ -291,8 +291,8 @@ def _check_old_indexes(indexes: Any) -> None:
 def _add_default_exclusions(
     included: Mapping[IndexPath, Any], excluded: dict[IndexPath, Any], vectors: VectorPolicy | None
 ) -> set[IndexPath]:
-    """Vectors, of which no range index can make use, and the etag; unless the policy names them itself. Returns the
-    paths that do not count as explicit, named or added, so that a policy can be read again as it was answered."""
+    """Exclude vectors, which a range index cannot use, and the etag, unless the policy names them itself. Returns the
+    paths that do not count as explicit, named or added, so that an answered policy parses to the same one."""
     free = {IndexPath((), SUBTREE)}
     for text in vectors.embeddings if vectors is not None else ():
         steps = parse_index_path(text, allows_bare=True).steps
@@ -334,7 +334,7 @@ def _spatial(policy: Mapping[str, Any], echo: dict[str, Any], geospatial: str | 
         path = parse_index_path(text)
         if path.is_root or path.steps in seen:
             raise bad_index_path(text, 0)
-        seen.add(path.steps)  # however it ends, it is the shapes there that are indexed
+        seen.add(path.steps)  # however it ends, the shapes at this path are indexed
         types = entry.get("types", list(SHAPE_KINDS))
         if type(types) is not list or not types or not all(kind in SHAPE_KINDS for kind in types):
             raise bad_request(f"{INVALID_INPUT}: types of a spatial index are some of {', '.join(SHAPE_KINDS)}.")

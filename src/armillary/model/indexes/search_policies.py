@@ -1,5 +1,5 @@
-"""Vector embedding and full-text policies of a container, and the checks of the indexes that build on them. Searching
-with them is for the query language; here is only what may be asked for.
+"""Vector embedding and full-text policies of a container, and the checks of the indexes that build on them. This module
+validates; searching is left to the query language.
 
 Texts in the service's words are those that the clients' own tests look for.
 """
@@ -16,7 +16,7 @@ from armillary.model.indexes.index_paths import is_plain_path
 from armillary.model.json_members import INVALID_INPUT, members, shown
 
 FULL_TEXT_LANGUAGES = ("en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT")
-_ENGLISH_BY_NUMBER = "1033"  # how Windows counts en-US; JavaScript's tests write it so
+_ENGLISH_BY_NUMBER = "1033"  # the Windows code of en-US, which the JavaScript tests use
 _DATA_TYPES = ("float32", "float16", "uint8", "int8")
 _DISTANCE_FUNCTIONS = ("cosine", "dotproduct", "euclidean")
 _VECTOR_INDEX_TYPES = ("flat", "quantizedFlat", "diskANN")

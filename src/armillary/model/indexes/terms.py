@@ -1,7 +1,7 @@
-"""From an item to its index terms: one walk over the document, by rules that are worked out once for each path and
-remembered. Which rules is for `indexing.py` to say.
+"""The index terms of an item: one walk over the document, by rules that are resolved once for each path and cached.
+`indexing.py` makes the rules from the policy.
 
-An item has, for every indexed path: a term for each scalar; a mark where an array or object stands (so that the index
+For every indexed path an item has a term for each scalar; a mark where an array or object stands (so that the index
 knows what is defined); the term of UNDEFINED where a path that the policy names explicitly is missing. Scalars,
 composite entries and shapes are charged for; marks, UNDEFINED and `_ts`, which changes with every write, are free.
 """
@@ -26,17 +26,17 @@ SPATIAL_TERMS = 4  # a shape in a spatial index is charged like four terms
 
 _UNDEFINED_TERM = encode_term(UNDEFINED)
 _FREE_TERMS = frozenset((ARRAY_MARK, OBJECT_MARK, _UNDEFINED_TERM))
-_TERM_UNITS = 8  # of work, for a term that is made
+_TERM_UNITS = 8  # units of work for a term
 _PORTION = limits.WORK_PORTION
-_NODE_BYTES = 300  # what remembering a path takes beside its text
+_NODE_BYTES = 300  # memory of a cached path besides its text
 
 
-# What an entity of a table says about the type of a value (`model/edm.py`). Nobody asks for it alone, and it would be a
-# third of the index of a table; a policy that names such a path has it.
+# The type of a table entity's value (`model/edm.py`). Queries never filter by it alone, and it would be a third of a
+# table's index; a policy that names such a path indexes it.
 _TYPE_MARK = "/$t"
 
 
-Prefixes = Mapping[str, bytes]  # what the keys of a path's terms begin with
+Prefixes = Mapping[str, bytes]  # path -> prefix of its term keys
 
 
 class ItemTerms(NamedTuple):
@@ -45,8 +45,8 @@ class ItemTerms(NamedTuple):
 
 
 def count_charged(terms: Collection[tuple[str, bytes]]) -> int:
-    """How many of these terms are charged for; for those that a replace removes and adds. The cells of one index count
-    like one shape, however many they are."""
+    """How many of these terms are charged; for those that a replace removes and adds. All cells of one spatial index
+    count as one shape."""
     if len(terms) <= _PORTION:
         cells = [(path, term) for path, term in terms if path.startswith(SPATIAL_NAME)]
     else:
@@ -58,7 +58,7 @@ def count_charged(terms: Collection[tuple[str, bytes]]) -> int:
 
 @lru_cache(64)
 def _ts_term(ts: int) -> tuple[str, bytes]:
-    """Many items are written within a second."""
+    """Cached: many items are written within a second."""
     return TS_PATH, encode_term(ts)
 
 
@@ -70,7 +70,7 @@ def _count_values(terms: Collection[tuple[str, bytes]]) -> int:
 
 
 class _Rest:
-    """What is left of an object or array with many members: it is gone through in pieces, to give way between them."""
+    """The rest of an object or array with many members, walked in pieces to give way between them."""
 
     def __init__(self, value: dict[str, Any] | list[Any]) -> None:
         self._is_array = type(value) is list
@@ -78,7 +78,7 @@ class _Rest:
         self._left = len(value)
 
     def __len__(self) -> int:
-        """Longer than a portion until nothing is left, so that the walk takes the next piece of it."""
+        """Longer than a portion until nothing is left, so that the walk takes the next piece."""
         return self._left + _PORTION if self._left else 0
 
     def next_piece(self) -> dict[str, Any] | list[Any]:
@@ -88,7 +88,7 @@ class _Rest:
 
 
 class PathRule:
-    """What the policy says at a path, and below. None: nothing, the rule further up counts."""
+    """The policy's rule for a path and everything below. None: the rule of an ancestor applies."""
 
     __slots__ = ("below", "scalar", "subtree")
 
@@ -108,7 +108,7 @@ class PathRule:
 
 
 class _Node:
-    """A path that items have, with everything decided. `below` fills as paths are seen."""
+    """A path of items, with its resolved rule. `below` fills as paths are seen."""
 
     __slots__ = ("below", "inherited", "is_dead", "is_indexed", "path", "rule")
 
@@ -147,7 +147,7 @@ class TermWalk:
         paths = [steps for composite in composites for steps in composite.paths]
         paths += [text_steps(index.path) for index in spatial]
         self._composed_names = frozenset([steps[0] for steps in paths])
-        # The properties that a policy speaks of, where it names them all; None: it may be about any.
+        # The properties that the policy names, if it names all it indexes; None: it may concern any.
         self.names: frozenset[str] | None = None
         if not rules.subtree:
             named = [name for name in rules.below if name is not None and not self._root.child(name).is_dead]
@@ -169,7 +169,7 @@ class TermWalk:
         terms = [_ts_term(ts)]
         free = 1
         has_array = False
-        size = 0  # of what was gone through and not counted yet
+        size = 0  # of what was walked and not counted yet
         waiting: list[tuple[_Node, Any]] = [(self._root, document)]
         while waiting:
             node, value = waiting.pop()
@@ -221,8 +221,8 @@ class TermWalk:
         return ItemTerms(terms, charged)
 
     def keys(self, document: Mapping[str, Any], ts: int, prefixes: Prefixes, rid: bytes) -> list[bytes] | None:
-        """The keys of an item's terms, some perhaps twice: what `terms` gives, without the list in between and without
-        a count. For small items, since it does not give way. None: the policy asks for more than a walk finds."""
+        """The keys of an item's terms, some perhaps twice: as `terms`, without the intermediate list and without
+        counting. It does not give way, so it is for small items. None: the policy needs more than the walk."""
         if self._has_more:
             return None
         if self._memo_bytes > limits.INDEX_MEMO_BYTES_MAX:
@@ -252,7 +252,7 @@ class TermWalk:
         return keys
 
     def _add_more(self, terms: list[tuple[str, bytes]], document: Mapping[str, Any], ts: int) -> int:
-        """What only some policies ask for. Returns how many terms are charged for it."""
+        """Terms that only some policies ask for. Returns how many of them are charged."""
         if self._explicit:
             present = {path for path, _ in terms}
             terms.extend([(path, _UNDEFINED_TERM) for path in self._explicit if path not in present])
@@ -270,7 +270,7 @@ class TermWalk:
     def _see(self, node: _Node, step: str | None) -> _Node:
         child = node.child(step)
         self._memo_bytes += len(child.path) + _NODE_BYTES
-        # Over the limit nothing more is kept; the next item starts with an empty memory.
+        # Over the limit nothing more is cached; the next item starts with an empty cache.
         if self._memo_bytes <= limits.INDEX_MEMO_BYTES_MAX:
             node.below[step] = child
         return child

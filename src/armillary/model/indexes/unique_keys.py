@@ -1,5 +1,6 @@
-"""Unique keys: which values no two items of one logical partition may share. Made when a container is created and never
-changed; who already holds a value is for `partition` to look up under `layout.unique_key`."""
+"""Unique keys: values that no two items of one logical partition may share. Set when a container is created and never
+changed; `partition` looks up the holder of a value under `layout.unique_key`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from armillary.errors import bad_request
 from armillary.model.encoding import encode_value
 from armillary.model.indexes.index_paths import BARE, parse_index_path
 
-# Longer values are kept as their digest, so that a key stays a key. No encoded value begins with this byte.
+# Longer values are stored as their digest, to bound the length of keys. No encoded value begins with this byte.
 _VALUES_BYTES_MAX = 512
 _DIGEST_MARK = b"\xff"
 
@@ -52,8 +53,8 @@ class UniqueKeyPolicy:
         return len(self.paths)
 
     def values(self, document: Mapping[str, Any]) -> list[bytes]:
-        """For each constraint the bytes that no other item of the logical partition may have. A missing path counts as
-        null, so that two items that lack it collide."""
+        """For each constraint the bytes that must be unique within the logical partition. A missing path counts as
+        null, so that two items that lack it conflict."""
         return [_encoded(document, steps) for steps in self.steps]
 
 

@@ -1,13 +1,13 @@
-"""Where shapes are, as terms of a spatial index: cells of a grid that is divided four by four, again and again. A shape
-is in a few cells of one size, a point in one of the smallest; so is what a query asks about, and two shapes that meet
-are in cells of which one holds the other. That two cells do says little: the filter looks at the shapes themselves.
+"""Spatial index terms: cells of a grid that is divided four by four, repeatedly. A shape is covered by a few cells of
+one size, a point by one of the smallest, and so is the region of a query; if two shapes intersect, a cell of one
+contains a cell of the other. The converse does not hold: the filter compares the shapes themselves.
 
-On the earth the grid lies over longitude and geocentric latitude, in which edges are great circles. What is near a pole
-or wide is held by a cap first, which knows neither poles nor date line, and then by boxes around that. In a plane the
-grid lies over the bounding box of the index; what is outside counts to the nearest cell.
+On the earth the grid lies over longitude and geocentric latitude, in which edges are great circles. Shapes that are
+near a pole or wide are first bounded by a spherical cap, for which poles and date line are not special, and then by
+boxes around that. In a plane the grid covers the bounding box of the index; points outside belong to the nearest cell.
 
-A cell is written as its way from the whole grid, a byte (1 to 16) for each division; its term ends with a zero, so that
-the cells in a cell are a range of terms.
+A cell is written as its path from the whole grid, a byte (1 to 16) for each division; its term ends with a zero, so
+that the cells within a cell are a range of terms.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from armillary.model.spatial.geometries import InvalidShape, Shape, angle_betwee
 Box: TypeAlias = tuple[float, float, float, float]  # west, south, east, north
 
 SHAPE_KINDS: Final = ("Point", "LineString", "Polygon", "MultiPolygon")
-SPATIAL_NAME: Final = "cells:"  # begins what stands in place of a path; paths begin with a slash
-WHOLE_TERM: Final = b"\x00"  # of the grid as one cell
+SPATIAL_NAME: Final = "cells:"  # begins the index name, which stands in place of a path; paths begin with a slash
+WHOLE_TERM: Final = b"\x00"  # the whole grid as one cell
 
 _DIVISIONS: Final = 10  # 2**20 cells along each side: 38 m at the equator
 _SIDE: Final = 1 << 2 * _DIVISIONS
-_CAP_MAX: Final = math.radians(75)  # a larger cap is taken for the whole earth; from 90 on it is not convex
+_CAP_MAX: Final = math.radians(75)  # a larger cap is treated as the whole earth; from 90 degrees on it is not convex
 _STEP_MAX: Final = 3.0  # radians; edges nearly over a pole may go either way
 _SINE_MAX: Final = 0.999  # of a latitude that is not near a pole
 _WHOLE_EARTH: Final[Box] = (-math.pi, -math.pi / 2, math.pi, math.pi / 2)
-# What relations take for the same place (`geometries.py`) and then some: radians, or parts of a coordinate.
+# The tolerance of relations for equal places (`geometries.py`) plus a margin: radians, or parts of a coordinate.
 _NEAR: Final = 1e-8
 
 
 class Region(NamedTuple):
-    """Boxes that together hold everything that is asked for; in radians, or in the units of a plane."""
+    """Boxes that together cover a query's region; in radians, or in the units of a plane."""
 
     is_planar: bool
     boxes: tuple[Box, ...]
@@ -50,14 +50,14 @@ class Region(NamedTuple):
 
 
 def region_around(given: Any, reach: float, *, is_planar: bool) -> Region | None:
-    """What lies no farther from a shape than `reach`, in metres or in the units of the plane; None: it is no shape."""
+    """Everything within `reach` of a shape, in metres or in the units of the plane; None: not a valid shape."""
     shape = _shape(given, is_planar)
     if shape is None:
         return None
     if is_planar:
         reach += _NEAR * max(1.0, *[abs(each) for place in shape.places for each in place])
     else:
-        # However it runs, a way over the ellipsoid is no longer than at the poles, seen from the centre.
+        # Seen from the centre, a path over the ellipsoid spans the largest angle at the poles.
         reach = reach / POLAR_RADIUS_M * (1 + _NEAR) + _NEAR
     return Region(is_planar, tuple(_boxes(shape, reach)))
 
@@ -77,8 +77,8 @@ class SpatialIndex:
             self._bounds = (xmin, ymin, xmax, ymax)
 
     def terms(self, document: Mapping[str, Any]) -> tuple[set[bytes], int]:
-        """The terms of the shapes in an item, and of how many shapes they are. Shapes of types that the index does not
-        name are in no cell but the whole grid, where every query finds them; they do not count."""
+        """The terms of the shapes in an item, and the number of shapes. Shapes of types that the index does not name
+        are covered by the whole grid only, where every query finds them; they are not counted."""
         terms: set[bytes] = set()
         count = 0
         for given in values_at(document, self._steps):
@@ -95,7 +95,7 @@ class SpatialIndex:
         return terms, count
 
     def ranges(self, region: Region) -> list[tuple[bytes, bytes]]:
-        """Where the terms are of all shapes that may reach into a region: from the first to before the second."""
+        """The term ranges [first, second) of all shapes that may intersect a region."""
         cells = self.cells(region.boxes, limits.REGION_CELLS_MAX)
         around = {cell[:length] for cell in cells for length in range(len(cell))}
         return [
@@ -104,7 +104,7 @@ class SpatialIndex:
         ]
 
     def cells(self, boxes: Sequence[Box], cells_max: int) -> set[bytes]:
-        """The smallest cells of one size that hold all boxes and are not too many."""
+        """The smallest cells of one size that cover all boxes, within the limit of cells."""
         placed = [self._placed(box) for box in boxes]
         for division in range(_DIVISIONS, -1, -1):
             shift = 2 * (_DIVISIONS - division)
@@ -138,7 +138,7 @@ def earth_terms(shapes: Iterable[Shape]) -> set[bytes]:
 
 
 def earth_ranges(shapes: Iterable[Shape], reach_m: float) -> list[tuple[bytes, bytes]]:
-    """Where the terms are of everything that may lie no farther from shapes than so many metres."""
+    """The term ranges of everything that may lie within so many metres of shapes."""
     reach = reach_m / POLAR_RADIUS_M * (1 + _NEAR) + _NEAR
     return _EARTH.ranges(Region(False, tuple([box for shape in shapes for box in _boxes(shape, reach)])))
 
@@ -173,7 +173,7 @@ def _boxes(shape: Shape, reach: float) -> list[Box]:
 
 
 def _groups(shape: Shape) -> list[Sequence[tuple[float, float]]]:
-    """The positions of a shape such that its parts lie between those of one group each."""
+    """The positions of a shape in groups, such that each part of the shape lies within one group."""
     if shape.points:
         return [shape.points]
     parts: list[Sequence[tuple[float, float]]] = [polygon[0].places for polygon in shape.polygons]
@@ -191,8 +191,8 @@ def _plane_box(places: Sequence[tuple[float, float]], reach: float) -> Box:
 
 
 def _earth_boxes(places: Sequence[tuple[float, float]], reach: float) -> list[Box]:
-    """Boxes around the edges from each position to the next, or around the smaller side of the ring that they make. A
-    cap of less than half the earth is convex: it holds the edges between positions in it, and that side."""
+    """Boxes around the edges between successive positions, or around the smaller side of the ring that they form. A cap
+    of less than half the earth is convex: it contains the edges between its positions, and that side."""
     vectors = [vector(place, False) for place in places]
     centre = _centre(vectors)
     if centre is None:
@@ -213,7 +213,8 @@ def _earth_boxes(places: Sequence[tuple[float, float]], reach: float) -> list[Bo
 
 
 def _close_box(places: Sequence[tuple[float, float]], vectors: Sequence[Vector], reach: float) -> Box | None:
-    """A box that follows the edges: along one, longitude goes one way. None if they come near a pole or go round it."""
+    """A box that follows the edges, along each of which longitude is monotonic. None if they come near a pole or
+    enclose it."""
     longitude = west = east = math.radians(places[0][0])
     low, high = 1.0, -1.0
     for (first, last), (one, other) in zip(pairwise(places), pairwise(vectors), strict=True):
@@ -225,7 +226,7 @@ def _close_box(places: Sequence[tuple[float, float]], vectors: Sequence[Vector],
         low, high = min(low, one[2] - bulge, other[2] - bulge), max(high, one[2] + bulge, other[2] + bulge)
         if abs(step) > _STEP_MAX or max(-low, high) > _SINE_MAX:
             return None
-    if east - west > _STEP_MAX:  # so is every ring around a pole
+    if east - west > _STEP_MAX:  # as has every ring around a pole
         return None
     south, north = math.asin(low) - reach, math.asin(high) + reach
     farthest = max(-south, north)
@@ -236,7 +237,7 @@ def _close_box(places: Sequence[tuple[float, float]], vectors: Sequence[Vector],
 
 
 def _unwrapped(west: float, south: float, east: float, north: float) -> list[Box]:
-    """A box on one side of the date line or on both, as one or two."""
+    """A box as one or two boxes that do not cross the date line."""
     turn = 2 * math.pi * math.floor((west + math.pi) / (2 * math.pi))
     west, east = west - turn, east - turn
     if east <= math.pi:

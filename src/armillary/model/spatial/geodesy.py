@@ -1,6 +1,6 @@
-"""Lengths and areas on the WGS-84 ellipsoid. Distances are T. Vincenty's, and where his iteration does not converge,
-near the antipodes, the shortest of the ways over a point halfway. Areas are those of the sphere of equal area, with
-edges as great circles on it: the documented area of a box of 0.2 by 0.3 degrees comes out within 1e-10 of itself.
+"""Lengths and areas on the WGS-84 ellipsoid. Distances use Vincenty's formula; where its iteration does not converge,
+near the antipodes, the shortest of the paths through a halfway point. Areas are those of the sphere of equal area, with
+great-circle edges: the documented area of a box of 0.2 by 0.3 degrees is reproduced within 1e-10.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _destination(start: Coordinates, azimuth: float, length_m: float) -> Coordin
 
 
 def _nearly_antipodal(first: Coordinates, second: Coordinates) -> float:
-    """A quarter of the way round in the best direction, then the rest: both parts are far from antipodal."""
+    """A quarter of the circumference in the best direction, then the rest: both parts are far from antipodal."""
 
     def way_m(azimuth: float) -> float:
         rest = _inverse(_destination(first, azimuth, _QUARTER_M), second)
@@ -136,7 +136,7 @@ def _nearly_antipodal(first: Coordinates, second: Coordinates) -> float:
 
 
 def least(measure: Callable[[float], float], low: float, high: float) -> float:
-    """The least value of a function that falls and then rises, to the precision that doubles allow it."""
+    """The minimum of a function that falls and then rises, to the precision of doubles."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = measure(left), measure(right)
     for _ in range(_ROUNDS_MAX):

@@ -1,9 +1,9 @@
-"""GeoJSON to shapes: points, lines and polygons with what the relations between them need, made once. A text says what
-is wrong with an invalid one.
+"""GeoJSON to shapes: points, lines and polygons with what the relations between them need, computed once.
+`InvalidShape` explains what is wrong with an invalid one.
 
-Geography (longitude and latitude on the earth) and geometry (a plane) share everything here by one trick: a position is
-a vector, in the plane (x, y, 1), and on which side of an edge a point lies is the sign of a determinant in both. Edges
-on the earth are great circles.
+Geography (longitude and latitude on the earth) and geometry (a plane) share this code: a position is a vector, in the
+plane (x, y, 1), and in both the side of an edge on which a point lies is the sign of a determinant. Edges on the earth
+are great circles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EDGE_UNITS: Final = 30
 _AREA_UNITS: Final = 20
 _NEAR_UNITS: Final = 10
 _MEET_UNITS: Final = 30
-_CHUNK: Final = 64  # edges that are looked at before the event loop may have its turn
+_CHUNK: Final = 64  # edges compared before the event loop may have its turn
 
 _NEAR: Final = 1e-11  # radians on the earth (a tenth of a millimetre), parts of a coordinate in the plane
 _ANTIPODAL: Final = 1e-9 - 1
@@ -37,14 +37,14 @@ _NUMBERS: Final = frozenset([int, float])
 
 
 class InvalidShape(Exception):
-    """The reason stands in the message."""
+    """The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
     first: Vector
     last: Vector
-    low: Vector  # the corners of a box around it
+    low: Vector  # the corners of its bounding box
     high: Vector
 
 
@@ -52,7 +52,7 @@ class Edge:
 class Ring:
     places: tuple[Coordinates, ...]
     edges: tuple[Edge, ...]
-    is_turned: bool  # clockwise: what is inside lies around it
+    is_turned: bool  # clockwise: the inside is the area around it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Shape:
 
 
 def parse_shape(given: dict[str, Any], is_planar: bool, *, is_trusted: bool = False) -> Shape:
-    """Trusted rings are not looked through for crossings, which takes longest: for whoever needs to know only where
-    a shape is, if it is one."""
+    """`is_trusted` rings are not checked for crossings, which takes longest: enough where only the position of a valid
+    shape is needed."""
     kind, coordinates = given.get("type"), given.get("coordinates")
     if kind.__class__ is not str or kind not in _PARSERS:
         raise InvalidShape("The type must be one of Point, LineString, Polygon and MultiPolygon.")
@@ -206,7 +206,7 @@ def angle_between(first: Vector, second: Vector) -> float:
 
 
 def side(first: Vector, last: Vector, point: Vector, is_planar: bool) -> int:
-    """1: the point lies to the left of the way from first to last, -1: to the right, 0: on it or ahead or behind."""
+    """1: the point lies to the left of the line from first to last, -1: to the right, 0: on the line."""
     if is_planar:
         run, rise = last[0] - first[0], last[1] - first[1]
         area = run * (point[1] - first[1]) - rise * (point[0] - first[0])
@@ -219,7 +219,7 @@ def side(first: Vector, last: Vector, point: Vector, is_planar: bool) -> int:
 
 
 def is_between(first: Vector, last: Vector, point: Vector, is_planar: bool) -> bool:
-    """Whether a point that is on the line through two others is not ahead of them or behind."""
+    """Whether a point on the line through two others lies between them."""
     if is_planar:
         run, rise = last[0] - first[0], last[1] - first[1]
         along = run * (point[0] - first[0]) + rise * (point[1] - first[1])
@@ -250,7 +250,7 @@ def meet(one: Edge, other: Edge, is_planar: bool) -> bool:
 
 
 def near_pairs(ones: Sequence[Edge], others: Sequence[Edge]) -> Iterator[tuple[int, int]]:
-    """The places of edges whose boxes overlap. What is looked at is bounded; see `limits.SHAPE_PAIRS_MAX`."""
+    """The indexes of edges whose boxes overlap. The number of comparisons is bounded; see `limits.SHAPE_PAIRS_MAX`."""
     if not ones or not others:
         return
     order = sorted_values(range(len(others)), lambda index: others[index].low[0])
@@ -278,7 +278,7 @@ def near_pairs(ones: Sequence[Edge], others: Sequence[Edge]) -> Iterator[tuple[i
 
 
 def paced(edges: Iterable[T], units: int) -> Iterator[T]:
-    """Edges to be looked at one by one, each for so many units of work."""
+    """Edges one by one, spending so many units of work for each."""
     for place, each in enumerate(edges):
         if place % _CHUNK == 0:
             spend(_CHUNK * units if place else units)
@@ -286,7 +286,7 @@ def paced(edges: Iterable[T], units: int) -> Iterator[T]:
 
 
 class TooComplex(Exception):
-    """Two shapes have more edges side by side than can be compared while others wait."""
+    """Two shapes have more neighbouring edges than may be compared in one request."""
 
 
 def _is_crossed(edges: Sequence[Edge], is_planar: bool) -> bool:
@@ -297,12 +297,12 @@ def _is_crossed(edges: Sequence[Edge], is_planar: bool) -> bool:
                 continue
             is_next = other == index + 1
             if is_next or (index == 0 and other == last):
-                # Neighbours share a position; they must not go back over one another.
+                # Neighbours share a position; they must not overlap.
                 before, after = (edges[index], edges[other]) if is_next else (edges[other], edges[index])
                 if is_on(before, after.last, is_planar) or is_on(after, before.first, is_planar):
                     return True
             elif meet(edges[index], edges[other], is_planar):
                 return True
     except TooComplex:
-        return False  # taken as it is: nobody waits for the proof
+        return False  # accepted: proving it would take too long
     return False

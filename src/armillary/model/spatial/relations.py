@@ -1,6 +1,5 @@
-"""What two shapes are to one another: apart by how much, meeting, one within the other. Within is meant as in the
-OGC's standard: the inner shape has nothing outside and is not on the border alone, so a point on a polygon's border is
-not within it.
+"""Relations between two shapes: distance, intersects, within. Within is as in the OGC standard: no part of the inner
+shape is outside, and it is not on the border only, so a point on a polygon's border is not within it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from armillary.model.spatial.geometries import (
 from armillary.work import spend
 
 _OUTSIDE, _BORDER, _INSIDE = -1, 0, 1
-_ON_UNITS: Final = 4  # of work for an edge that a point may be on
-_POINT_UNITS: Final = 15  # for one that it is held against
+_ON_UNITS: Final = 4  # units of work for an edge that a point may be on
+_POINT_UNITS: Final = 15  # for an edge that a point is compared with
 _AROUND_UNITS: Final = 4  # for an edge that may be near a corner
 _ANTIPODAL: Final = 1e-14 - 1
-_CANDIDATES_MAX: Final = 8  # edges that may be the nearest, looked at closely
+_CANDIDATES_MAX: Final = 8  # candidates for the nearest edge, computed exactly
 _TOLERANCE: Final = 1.01  # by how much a sphere and the ellipsoid may disagree which is nearer
 
 
@@ -76,12 +75,12 @@ def _is_around(ring: Ring, point: Vector, planar: bool) -> bool:
             if (y1 > y) != (y2 > y) and x < x1 + (y - y1) / (y2 - y1) * (x2 - x1):
                 is_odd = not is_odd
         return is_odd
-    # The angles under which the point sees the edges, one after the other, add up to one turn or to none; to one turn
-    # the other way if the ring goes around the point's antipode.
+    # The angles under which the point sees the edges add up to one turn or to none; to one turn in the other direction
+    # if the ring encloses the point's antipode.
     total = 0.0
     for edge in paced(ring.edges, _ON_UNITS):
         if dot(edge.first, point) < _ANTIPODAL:
-            # From the antipode of a corner its edges are seen in any direction: some metres aside they are not.
+            # From the antipode of a corner its edges are seen in any direction, but not from some metres aside.
             point = _moved(point, cross(point, edge.last), 1e-6, False)
     for edge in paced(ring.edges, _POINT_UNITS):
         first, last = edge.first, edge.last
@@ -99,7 +98,7 @@ def _is_same(first: Vector, second: Vector, planar: bool) -> bool:
 
 
 def _locations(shape: Shape, points: Sequence[Vector]) -> Iterator[int]:
-    """Where many points lie. Each is held against every edge, so there is a limit."""
+    """The locations of many points. Each is compared with every edge, so there is a limit."""
     if len(points) * len(shape.edges) > limits.SHAPE_STEPS_MAX:
         raise TooComplex
     return (location(shape, point) for point in points)
@@ -147,8 +146,8 @@ def is_within(first: Shape, second: Shape) -> bool:
 
 
 def _pieces(edges: Sequence[Edge], others: Sequence[Edge], planar: bool) -> Iterator[Vector]:
-    """The middles of the pieces into which others cut the edges: each piece lies on one side of them. Of edges in a
-    row that nothing cuts or touches, one stands for all."""
+    """The midpoints of the pieces into which other edges cut these: each piece lies on one side of them. Of successive
+    edges that are neither cut nor touched, one represents all."""
     cuts: dict[int, list[float]] = {}
     for one, other in near_pairs(edges, others):
         edge, cutting = edges[one], others[other]
@@ -223,7 +222,7 @@ def _inner_point(shape: Shape, polygon: Sequence[Ring]) -> Vector:
             moved = _moved(middle, sideways, size, planar)
             if _location_in(polygon, moved, planar) == _INSIDE:
                 return moved
-    return polygon[0].edges[0].first  # a sliver: its border stands for it
+    return polygon[0].edges[0].first  # a sliver: represented by its border
 
 
 def _moved(point: Vector, sideways: Vector, size: float, planar: bool) -> Vector:
@@ -243,7 +242,7 @@ def distance(first: Shape, second: Shape) -> float:
         return math.dist(one, other) if first.is_planar else distance_m(one, other)
     if do_intersect(first, second):
         return 0.0
-    # Two shapes that do not meet are nearest where one of them has a corner.
+    # Two shapes that do not meet are nearest at a corner of one of them.
     candidates = [*_nearest(first, second), *_nearest(second, first)]
     if first.is_planar:
         return min(apart for apart, _, _ in candidates)
@@ -258,7 +257,7 @@ _Candidate = tuple[float, Coordinates, Edge]
 
 def _nearest(corners: Shape, edges: Shape) -> list[_Candidate]:
     """The corners of a shape and the edges of another that may be nearest, with distances on a sphere or in the plane.
-    Most pairs are passed over: a ball around the edge is already too far away."""
+    Most pairs are skipped because a ball around the edge is too far away."""
     places, planar = corners.places, corners.is_planar
     others = edges.edges
     if len(places) * len(others) > limits.SHAPE_PAIRS_MAX:
@@ -270,7 +269,7 @@ def _nearest(corners: Shape, edges: Shape) -> list[_Candidate]:
     for place in places:
         point = vector(place, planar)
         for middle, radius, edge in paced(around, _AROUND_UNITS):
-            # Through the earth it is not farther than over it.
+            # The chord is never longer than the arc.
             if math.dist(point, middle) - radius > reach:
                 continue
             spend(_POINT_UNITS)
