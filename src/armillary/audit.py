@@ -1,8 +1,8 @@
-"""The security log: sign-ins that were granted and refused, and changes of what the account consists of, one line an
-event on the logger `armillary.security`. Doors report sign-ins, the account reports changes.
+"""The security log: granted and refused sign-ins, and changes to the account's resources, one line per event on the
+logger `armillary.security`. Doors report sign-ins, the account reports changes.
 
-No secret can be in it: an event has names, addresses and counts, never a header, a target, a user name that a stranger
-gave, or the text of an error. How lines look and where they go is set up in `tools/logs.py`.
+It contains no secrets: an event has names, addresses and counts, never a header, a target, a user name of an
+unauthenticated client, or the text of an error. Formatting and destinations are set up in `tools/logs.py`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Actor(NamedTuple):
     address: str
 
 
-# Of the request that runs in this context. None: the server acts by itself.
+# The actor of the request in this context. None: the server itself.
 ACTOR: ContextVar[Actor | None] = ContextVar("armillary.actor", default=None)
 
 
 def record(event: str, **fields: Field) -> None:
-    """Log a change that is done and durable. `event` reads noun.verb, such as database.deleted."""
+    """Log a change that is durable. `event` reads noun.verb, such as database.deleted."""
     if log.isEnabledFor(logging.INFO):
         actor = ACTOR.get()
         _write(logging.INFO, event, {**fields, **(actor._asdict() if actor is not None else {})})
@@ -49,26 +49,26 @@ def _write(level: int, event: str, fields: dict[str, Field]) -> None:
 
 
 def _text(value: Field) -> str:
-    """As it is if it is a word, else quoted: a name with a line end must not look like another line."""
+    """A word as it is, anything else quoted: a name with a line break must not look like another line."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 class SignInLog:
-    """The sign-ins of one door. Where every request is signed, each is one.
+    """The sign-ins of one door. Where every request is signed, each counts as one.
 
-    The first that an address is refused is logged at once; further ones are counted, and logged as a number once a
-    minute, so that a flood costs a look into a dictionary for each. A granted one is logged once an hour for each
-    address and kind of credential.
+    The first refusal of an address is logged at once; further ones are counted, and logged as a number once a minute,
+    so that a flood costs one dictionary lookup per refusal. A granted sign-in is logged once an hour for each address
+    and kind of credential.
     """
 
     def __init__(self, door: str) -> None:
         self._door = door
-        self._refused: dict[str, int] = {}  # by address: how many since the line about the first
-        self._refused_elsewhere = 0  # from addresses beyond the number that are told apart
+        self._refused: dict[str, int] = {}  # by address: refusals since the first was logged
+        self._refused_elsewhere = 0  # from addresses beyond the limit
         self._granted: set[tuple[str, str]] = set()
-        # For doors where every request is signed: who was last granted a request from an address. While it is the
-        # same one, `granted` need not be called.
+        # For doors where every request is signed: the last granted credential by address. While it is the same,
+        # `granted` need not be called.
         self.last_granted: dict[str, object] = {}
 
     def refused(self, address: str, credential: str) -> None:
@@ -97,7 +97,7 @@ class SignInLog:
         self._write(logging.INFO, "signin.granted", address, credential=credential)
 
     def tell_refused(self) -> None:
-        """Log what was counted since the first line about each address, and begin anew."""
+        """Log the counts since the first line about each address, and reset them."""
         for address, count in self._refused.items():
             if count:
                 self._write(logging.WARNING, "signin.refused", address, count=count)

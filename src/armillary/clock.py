@@ -17,10 +17,10 @@ class Clock(Protocol):
         """Seconds since the epoch."""
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back, for rates: budgets and what else a test may want to hurry or to hold."""
+        """Seconds that never go back, for rates: budgets and other things that a test may advance or freeze."""
 
     def elapsed_s(self) -> float:
-        """Seconds of real work that never go back, for slices of time and deadlines: nobody can stop them."""
+        """Seconds of real time that never go back, for time slices and deadlines: tests cannot freeze them."""
 
     def random_bytes(self, count: int) -> bytes:
         """Unpredictable bytes, fit for keys and tokens."""
@@ -43,8 +43,8 @@ class SystemClock:
 
 
 class MovableClock:
-    """The machine's time with something added, which can be stopped, moved on and set going again: for tests of
-    applications. It never goes back; after a stop it goes on from where it stood."""
+    """The machine's time with an offset, which can be stopped, advanced and resumed: for tests of applications. It
+    never goes back; after a stop it continues from where it stood."""
 
     elapsed_s = staticmethod(time.monotonic)
     random_bytes = staticmethod(secrets.token_bytes)
@@ -53,7 +53,7 @@ class MovableClock:
     def __init__(self) -> None:
         self._ahead_s = 0.0  # of the machine's time; less than 0 after a stop
         self._stopped_s: float | None = None  # the machine's monotonic time at the stop
-        # Both times stem from one reading, so that moving the machine's own clock does not tear them apart.
+        # Both times are derived from one reading, so that setting the machine's own clock does not make them diverge.
         self._epoch_s = time.time() - time.monotonic()
 
     def now_s(self) -> float:
@@ -68,7 +68,7 @@ class MovableClock:
 
     @property
     def ahead_s(self) -> float:
-        """Of the machine's time; less than 0 when it has been frozen."""
+        """The offset to the machine's time; less than 0 after it was frozen."""
         return self.monotonic_s() - time.monotonic()
 
     def freeze(self) -> None:
@@ -86,7 +86,7 @@ class MovableClock:
 
 
 class Dice:
-    """Chances from a seed: the same seed gives the same row of outcomes."""
+    """Random outcomes from a seed: the same seed gives the same sequence."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -100,7 +100,7 @@ class Dice:
 
 
 class VirtualClock:
-    """Time that moves only when told to, and dice from a seed: for tests and simulation."""
+    """Time that moves only when told to, and randomness from a seed: for tests and simulation."""
 
     def __init__(self, start_s: float = 1_700_000_000.0, seed: int = 0) -> None:
         self._now_s = start_s

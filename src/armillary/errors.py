@@ -21,12 +21,12 @@ class Kind(Enum):
     STALE_CONTAINER = auto()  # the request was meant for another incarnation of the container
     TOO_LARGE = auto()  # item, body or batch over its limit
     UNSUPPORTED = auto()  # understood and not (yet) offered
-    UNSUPPORTED_MEDIA = auto()  # a body in a form that this door does not read
+    UNSUPPORTED_MEDIA = auto()  # a body in a format that this door does not read
     # The requester may not.
     UNAUTHORIZED = auto()  # no or wrong credentials
     FORBIDDEN = auto()  # right credentials, not allowed
     KEY_FULL = auto()  # the logical partition has reached its maximum size
-    # The thing is not there, or not in the state asked for.
+    # The thing is missing, or not in the required state.
     NOT_FOUND = auto()
     OWNER_NOT_FOUND = auto()  # the database or container of the addressed thing does not exist
     SESSION_BEHIND = auto()  # the session token is ahead of what is stored here
@@ -44,7 +44,7 @@ class Kind(Enum):
     TIMED_OUT = auto()
     UNAVAILABLE = auto()
     STORAGE_FULL = auto()
-    DROPPED = auto()  # the connection ends without an answer; only rules of faults (account/faults.py) ask for it
+    DROPPED = auto()  # the connection ends without an answer; only fault rules (account/faults.py) ask for it
     # Our own fault.
     SCRIPT_FAILED = auto()
     CORRUPT = auto()
@@ -77,10 +77,10 @@ class Failure(Exception):
 
 
 def bad_request(message: str, **details: Any) -> Failure:
-    """The commonest failure, short to raise."""
+    """A BAD_REQUEST Failure."""
     return Failure(Kind.BAD_REQUEST, message, details=details)
 
 
 def computed_too_large(message: str, **details: Any) -> Failure:
-    """What a request computes is too large, not the request: doors leave out the service's words about its size."""
+    """A computed result is too large, not the request: doors omit the service's words about request size."""
     return Failure(Kind.TOO_LARGE, message, details={**details, "is_computed": True})

@@ -1,4 +1,7 @@
-"""Every number of the product, with where it comes from. "Service" means Azure Cosmos DB's published limits."""
+"""The limits of the product, each with its origin: "service" means Azure Cosmos DB's published limits, "ours" a choice
+whose reason is given. Numbers that are a detail of one algorithm (chunk sizes, units of work for a step) stay in its
+module.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ PATCH_OPERATIONS_MAX = 10
 KEY_BYTES_MAX = 2048  # hash V1 tells keys apart by their first 101 bytes only, yet takes longer ones
 KEY_LEVELS_MAX = 3
 LOGICAL_PARTITION_BYTES_MAX = 20 * GB
-FIXED_CONTAINER_BYTES_MAX = 10 * GB  # the articles' fixed containers
+FIXED_CONTAINER_BYTES_MAX = 10 * GB  # of fixed containers, which have no partition key
 PARTITION_STORAGE_BYTES = 50 * GB
-PARTITION_QUOTA_BYTES = 10 * GB  # what the service tells clients that ask for a container's quota; enforces the others
-PARTITION_THROUGHPUT_RU = 10_000  # t of the articles
+PARTITION_QUOTA_BYTES = 10 * GB  # reported to clients that ask for a container's quota; the limits above are enforced
+PARTITION_THROUGHPUT_RU = 10_000  # t in the rule of partition counts, T/t
 # The service keeps headroom for manual throughput at creation: 11,000 RU/s make 2 partitions, 30,000 make 5.
 INITIAL_PARTITION_SHARE = 0.6
 
@@ -35,65 +38,65 @@ FIXED_CONTAINER_THROUGHPUT_MAX_RU = 10_000
 SHARED_DATABASE_CONTAINERS_MAX = 25
 SERVERLESS_PARTITION_RU = 5_000
 METADATA_RU = 240  # a second, of an account
-BURST_THROUGHPUT_RU = 3_000  # partitions below it may save up what they do not use, and spend it at this rate
+BURST_THROUGHPUT_RU = 3_000  # partitions with less throughput may save unused units and spend them at this rate
 BURST_SECONDS_MAX = 300
 MINUTE_POOL_FACTOR = 10  # historical: 1,000 request units per minute for every 100 a second
 MINUTE_POOL_PARTITION_RU_MAX = 5_000
 THROUGHPUT_BUCKETS = 5
-# Ours: what is remembered of charges.
+# Ours: the memory of charges.
 METERED_SECONDS = 15
-METERED_KEYS_MAX = 1_024  # logical partitions of a partition that are told apart
+METERED_KEYS_MAX = 1_024  # logical partitions counted separately, per partition
 
 # Requests.
-BODY_BYTES_MAX = 4 * MB  # one read off the socket; operations have their own, smaller limits
+BODY_BYTES_MAX = 4 * MB  # of one request; operations have their own, smaller limits
 BATCH_BYTES_MAX = 2 * MB
 BATCH_OPERATIONS_MAX = 100
 TRANSACTION_CHANGES_MAX = 1 << 16  # ours: the log numbers the changes of one transaction in two bytes (layout.py)
 PAGE_ITEMS_DEFAULT = 100
 PAGE_ITEMS_MAX = 1000
 PAGE_BYTES_MAX = 4 * MB
-PAGE_SECONDS_MAX = 5.0  # service: a query answers what it has by then, with a continuation
-SLICE_SECONDS = 0.01  # ours: how long one scan keeps the event loop
+PAGE_SECONDS_MAX = 5.0  # service: a query page ends then, with a continuation
+SLICE_SECONDS = 0.01  # ours: how long one scan holds the event loop
 SAMPLED_KEYS_MAX = 10_000  # ours: partition keys counted for the statistics of a partition
 QUERY_TEXT_BYTES_MAX = 512 * KB
 CLOCK_SKEW_S = 15 * 60
-ACCOUNT_KEY_BYTES_MIN = 16  # of an account's keys, decoded (ours; the service makes keys of 64)
-ROUTES_REMEMBERED_MAX = 4096  # parsed feed paths (ours: bounds memory at 4096 x 1 KB)
+ACCOUNT_KEY_BYTES_MIN = 16  # decoded (ours; the service makes keys of 64)
+ROUTES_REMEMBERED_MAX = 4096  # cached feed paths (ours: bounds memory at 4096 x 1 KB)
 ROUTE_REMEMBERED_BYTES_MAX = KB
-ACTIVITY_ID_BYTES_MAX = 64  # of the client's that we echo (ours; a GUID has 36)
+ACTIVITY_ID_BYTES_MAX = 64  # of the client's, which is echoed (ours; a GUID has 36)
 RESOURCE_TOKEN_SECONDS_DEFAULT = 3600
 RESOURCE_TOKEN_SECONDS_MIN = 10
 RESOURCE_TOKEN_SECONDS_MAX = 86_400
 
 # The MongoDB wire (the protocol's own limits unless said otherwise).
-MANY_OPERATIONS_MAX = 64  # ours: writes of one command that go into one transaction, some 2 ms
+MANY_OPERATIONS_MAX = 64  # ours: writes of one command in one transaction, some 2 ms
 MANY_BYTES_MAX = MB
-MONGO_PARTIAL_BYTES_MIN = 2 * KB  # ours: smaller documents are decoded whole, whatever is wanted of them
-MANY_AHEAD_MAX = 256  # ours: operations of one command that are under way at a time, some 10 ms for whoever comes next
+MONGO_PARTIAL_BYTES_MIN = 2 * KB  # ours: smaller documents are always decoded whole
+MANY_AHEAD_MAX = 256  # ours: operations of one command under way at a time: delays other requests by some 10 ms
 MONGO_MESSAGE_BYTES_MAX = 48_000_000
 MONGO_DOCUMENT_BYTES_MAX = 16 * MB
 MONGO_REPLY_BYTES_MAX = 16 * MB  # documents of one batch
 MONGO_BATCH_OPERATIONS_MAX = 100_000
 MONGO_STATEMENT_NUMBER_MAX = (1 << 31) - 1  # stmtId is an int32
 MONGO_FIRST_BATCH = 101
-MONGO_STRANGER_BYTES_MAX = 64 * KB  # ours: of a message before its sender is known; handshakes have some hundreds
-MONGO_METADATA_BYTES_MAX = 512  # that a client says about itself in its first hello
-MONGO_CHECKED_BYTES_MAX = 256 * KB  # ours: longer messages' checksums are not looked at; some 20 ms
+MONGO_STRANGER_BYTES_MAX = 64 * KB  # ours: of a message before authentication; handshakes have some hundreds
+MONGO_METADATA_BYTES_MAX = 512  # of client metadata in the first hello
+MONGO_CHECKED_BYTES_MAX = 256 * KB  # ours: checksums of longer messages are not verified, which would take some 20 ms
 MONGO_SESSION_SECONDS = 30 * 60
 MONGO_SESSIONS_MAX = 1_000_000
 MONGO_CURSOR_SECONDS = 10 * 60
 MONGO_CURSORS_MAX = 10_000  # ours
-MONGO_AWAIT_SECONDS = 1.0  # how long a getMore that may wait does so unless it says otherwise
+MONGO_AWAIT_SECONDS = 1.0  # how long an awaitData getMore waits by default
 MONGO_HELLO_SECONDS_MAX = 60.0  # ours: how long an awaitable hello is held at most
 MONGO_TRANSACTION_SECONDS = 60.0
-MONGO_SNAPSHOT_SECONDS = 300  # that a snapshot can be read after it was taken
-MONGO_SNAPSHOTS_MAX = 32  # ours: of which there are
+MONGO_SNAPSHOT_SECONDS = 300  # how long a snapshot can be read
+MONGO_SNAPSHOTS_MAX = 32  # ours: snapshots held at a time
 MONGO_FAIL_POINTS_MAX = 100
-MONGO_EVENTS_MAX = 10_000  # ours: changes of a partition that change streams can go back to
+MONGO_EVENTS_MAX = 10_000  # ours: events kept per partition for change streams to resume from
 MONGO_EVENTS_BYTES_MAX = 64 * MB
 MONGO_EVENT_SECONDS = 86_400
-MONGO_EVENTS_LOOK = 1_000  # noted between two looks at how many there are
-MONGO_STREAM_POLL_SECONDS = 0.02  # how soon a change stream that waits sees a change
+MONGO_EVENTS_LOOK = 1_000  # events written between two checks of their number
+MONGO_STREAM_POLL_SECONDS = 0.02  # how soon a waiting change stream sees a change
 MONGO_SCRAM_256_ITERATIONS = 15_000
 MONGO_SCRAM_1_ITERATIONS = 10_000
 
@@ -107,7 +110,7 @@ TABLE_POLICIES_MAX = 5  # stored access policies of a table
 TABLE_POLICY_ID_CHARACTERS_MAX = 64
 TABLE_CORS_RULES_MAX = 5
 TABLE_RETENTION_DAYS_MAX = 365
-TABLE_RENDERED_BYTES_MAX = 16 * MB  # ours: entities that are kept as they were shown
+TABLE_RENDERED_BYTES_MAX = 16 * MB  # ours: cache of rendered entities
 # Of the storage flavour alone.
 STORAGE_TABLE_NAME_MIN, STORAGE_TABLE_NAME_MAX = 3, 63
 STORAGE_KEY_BYTES_MAX = KB  # as UTF-16, of each key
@@ -115,78 +118,78 @@ STORAGE_PROPERTIES_MAX = 252
 STORAGE_VALUE_BYTES_MAX = 64 * KB
 STORAGE_ENTITY_BYTES_MAX = MB
 
-# Index (ours): a term longer than this is cut; the cut is remembered and the filter looks at the item itself.
+# Index (ours): longer terms are cut; the cut is marked and the filter checks the item itself.
 TERM_BYTES_MAX = 128
 INDEXES_MAX = 500  # of a collection (service)
 INDEX_FIELDS_MAX = 32
-FIELD_KEY_BYTES_MAX = 512  # the same of keys in the indexes of collections, all fields together
+FIELD_KEY_BYTES_MAX = 512  # the same for keys in the indexes of collections, all fields together
 INDEX_PATHS_MAX = 1500
 COMPOSITE_PATHS_MIN, COMPOSITE_PATHS_MAX = 2, 8
 UNIQUE_KEYS_MAX, UNIQUE_KEY_PATHS_MAX = 10, 16
 
 # The control door (ours).
 CONTROL_BODY_BYTES_MAX = 256 * KB
-CLOCK_ADVANCE_S_MAX = 10 * 366 * 86_400  # of a movable clock, at once
+CLOCK_ADVANCE_S_MAX = 10 * 366 * 86_400  # of a movable clock, in one step
 CLOCK_NOW_S_MAX = 4_102_444_800  # the year 2100: item timestamps and tombstones have 32 bits
-OVERVIEW_SECONDS = 10  # how far back the spending of a partition is shown
-OVERVIEW_TOP_DEFAULT, OVERVIEW_TOP_MAX = 10, 1000  # logical partitions that stand out
-OVERVIEW_KEYS_MAX = 1_000_000  # logical partitions looked at for that: some seconds
+OVERVIEW_SECONDS = 10  # how far back the charges of a partition are shown
+OVERVIEW_TOP_DEFAULT, OVERVIEW_TOP_MAX = 10, 1000  # logical partitions listed with the highest charges
+OVERVIEW_KEYS_MAX = 1_000_000  # logical partitions examined for that: some seconds
 
 # Faults on request, for tests of applications (ours).
 FAULT_RULES_MAX = 100
 FAULT_DELAY_MS_MAX = 60_000
 
 # Upkeep (ours).
-UPKEEP_SECONDS = 0.003  # of a piece of background work, and of one transaction of it
-UPKEEP_BYTES = 256 * KB  # of items or entries that it is about
-UPKEEP_AT_ONCE = 8  # transactions of it under way, made durable by one sync; a writer waits for no more than these
-SWEEP_ITEMS_MAX = 1_000  # expired items or log entries looked at in one go, whatever the time
-SWEEP_SMALL_BYTES = 4 * KB  # of an expired item whose terms need not be counted and may not give way: 0.1 ms
-SWEEP_PORTION_ITEMS = 50  # of expired items that are read before the first of them is removed
-SWEEP_PORTION_BYTES = 64 * KB  # likewise; at least one is
+UPKEEP_SECONDS = 0.003  # time slice of background work, and of one transaction of it
+UPKEEP_BYTES = 256 * KB  # of the items or entries of one slice
+UPKEEP_AT_ONCE = 8  # its transactions under way, made durable by one sync; a writer waits for no more than these
+SWEEP_ITEMS_MAX = 1_000  # expired items or log entries examined in one pass
+SWEEP_SMALL_BYTES = 4 * KB  # smaller expired items are deleted without counting their terms: 0.1 ms
+SWEEP_PORTION_ITEMS = 50  # expired items read before the first of them is deleted
+SWEEP_PORTION_BYTES = 64 * KB  # likewise; at least one is read
 SWEEP_EVERY_S = 1.0
-TOMBSTONE_SECONDS = 7 * 86_400  # how long a delete stays visible in a partition's log
-FORGET_VERSIONS_MAX = 1_000  # of all versions that are kept for a time: dropped in one go
-CHANGES_BY_KEY_ITEMS = 1_000  # a change feed of no more items looks at all of them rather than at the log
-EMPTY_PAGE_SECONDS_MAX = 30.0  # how long a change feed goes on while it has found nothing; clients wait 65 s
-CHANGE_STRETCHES_MAX = 200  # partitions in one change feed position: they must fit a header
-LOG_TIMES_EVERY = 1_000  # lsns between two places of a log whose time is remembered
+TOMBSTONE_SECONDS = 7 * 86_400  # how long a tombstone stays in a partition's log
+FORGET_VERSIONS_MAX = 1_000  # version entries past their retention, dropped in one transaction
+CHANGES_BY_KEY_ITEMS = 1_000  # a change feed of fewer items reads all of them rather than the log
+EMPTY_PAGE_SECONDS_MAX = 30.0  # how long a change feed keeps searching without a result; clients wait 65 s
+CHANGE_STRETCHES_MAX = 200  # partitions in one change feed position: it must fit a header
+LOG_TIMES_EVERY = 1_000  # lsns between two noted times of a log
 LOG_TIMES_MAX = 4_096
 RESTATE_ITEMS = 200  # items restated in one transaction when a container's policy changes
-PRESENCE_PATHS_MAX = 256  # that a partition remembers as being in all its items
+PRESENCE_PATHS_MAX = 256  # paths in the path coverage of a partition
 
 # Queries (ours unless said otherwise).
-QUERY_LONG_BODY_BYTES = 2 * KB  # of requests whose query takes long to read: they give way to others meanwhile
-QUERY_TOKENS_MAX = 30_000  # words and symbols: a list of 15,000 constants; bounds what a text takes of the event loop
+QUERY_LONG_BODY_BYTES = 2 * KB  # of requests; longer queries are parsed in slices
+QUERY_TOKENS_MAX = 30_000  # words and symbols: a list of 15,000 constants; bounds the time of parsing
 QUERY_DEPTH_MAX = 128  # nested expressions; keeps the parser far from the interpreter's own limit
 QUERY_NESTING_MAX = 32  # subqueries in one another; Python compiles some fifty
-QUERY_OPERATORS_MAX = 3_000  # as written; constants, and equalities of paths with constants, are not counted
-QUERY_SOURCE_CHARACTERS_MAX = 200 * KB  # of Python that is made of it: compiling cannot give way, and takes some 80 ms
-QUERY_EMITTED_MAX = 20_000  # as compiled, with the computed properties put in their places
+QUERY_OPERATORS_MAX = 3_000  # as written, without constants and equalities of paths with constants
+QUERY_SOURCE_CHARACTERS_MAX = 200 * KB  # of the generated Python: compiling cannot give way, and takes some 80 ms
+QUERY_EMITTED_MAX = 20_000  # as compiled, with computed properties inlined
 QUERY_PARAMETER_DEPTH_MAX = 128  # as deep as an item may be
 QUERY_CACHE_ENTRIES = 500
 QUERY_CACHE_CHARACTERS = 2 * MB  # a compiled query takes some twenty times its text
 QUERY_VARIANTS_MAX = 8  # compiled forms of one text, by the types of its parameters
 QUERY_JOINS_MAX = 10  # service
 QUERY_COUNT_MAX = 2**31 - 1  # TOP, OFFSET, LIMIT (service)
-# Matches of IN, OR and range filters are gathered and sorted up to this number; beyond it a scan is the better way.
+# Matches of IN, OR and range filters are collected and sorted up to this number; beyond it a scan is faster.
 QUERY_GATHER_MAX = 10_000
-# What may be held in memory for one query in one partition; more is refused with a message that says so.
+# Memory of one query in one partition; more is refused with a message that says so.
 QUERY_GROUPS_MAX = 100_000
-QUERY_MERGED_AGGREGATES_MAX = 21  # in a query that a client puts together (service)
+QUERY_MERGED_AGGREGATES_MAX = 21  # in a query whose partial results the client merges (service)
 QUERY_DISTINCT_MAX = 100_000
 QUERY_COLLECTED_MAX = 100_000  # values of one MAKELIST or MAKESET
-QUERY_SORTED_MAX = 100_000  # items, by key and rid, where no index gives their order
+QUERY_SORTED_MAX = 100_000  # items, by key and rid, if no index gives their order
 QUERY_HELD_BYTES_MAX = 64 * MB  # of keys, values or rows held
-QUERY_TUPLES_MAX = 500_000_000  # of one item that JOIN and subqueries make: more than QUERY_SECONDS_MAX is enough for
+QUERY_TUPLES_MAX = 500_000_000  # that JOIN and subqueries make of one item: more than QUERY_SECONDS_MAX is enough for
 QUERY_TUPLES_PAUSE = 5_000  # tuples between two looks at the clock
 QUERY_ORDER_BYTES_MAX = 1 * KB  # of each ORDER BY key; strings that agree so far are in the order of their items
-QUERY_ROW_BYTES_MAX = 32 * MB  # of one row; it is held twice while it is answered
+QUERY_ROW_BYTES_MAX = 32 * MB  # of one row; answering holds it twice
 QUERY_STATE_BYTES_MAX = 6 * KB  # of half-made aggregates that a continuation may carry
-QUERY_SECONDS_MAX = 60.0  # of a query that can be answered in one piece only
+QUERY_SECONDS_MAX = 60.0  # of a query that must be answered in one page
 QUERY_USER_FUNCTIONS_MAX = 10  # calls of user-defined functions in one text (service)
-QUERY_PROBE_ENTRIES = 256  # how far each of several possible index scans is read to choose among them
-QUERY_FEW_ITEMS = 1_000  # sorted in memory rather than found by a walk over an index in order
+QUERY_PROBE_ENTRIES = 256  # how far each candidate index scan is read to choose among them
+QUERY_FEW_ITEMS = 1_000  # sorted in memory rather than read from an index in order
 CONTINUATION_BYTES_MAX = 16 * KB
 REPLICATED_CHARACTERS_MAX = 10_000  # of REPLICATE (service)
 DATE_FORMAT_CHARACTERS_MAX = 1_000
@@ -195,13 +198,13 @@ DATE_FORMAT_CHARACTERS_MAX = 1_000
 PATTERN_CHARACTERS_MAX = 10_000
 PATTERN_DEPTH_MAX = 64
 PATTERN_SIZE_MAX = 5_000  # with repetitions written out
-PATTERN_STEPS_CHEAP = 100_000  # up to here Python's `re` is used, which may go back over its steps
+PATTERN_STEPS_CHEAP = 100_000  # up to here Python's `re` is used, which may backtrack
 PATTERN_STEPS_MAX = 1_000_000  # in `re`, for patterns that need it
-PATTERN_STEPS_FOUND_MAX = 25_000_000  # where it is asked what was found, which only `re` can tell
+PATTERN_STEPS_FOUND_MAX = 25_000_000  # where the match itself is needed, which only `re` can give
 PATTERN_MOVES_MAX = 200_000  # steps in making the automaton's states for one text
-PATTERN_MEMORY_MAX = 20_000  # transitions that one automaton remembers
+PATTERN_MEMORY_MAX = 20_000  # transitions that one automaton caches
 PATTERNS_KEPT = 128
-# Full-text search: what is remembered of texts and words.
+# Full-text search: caches of texts and words.
 TEXTS_KEPT = 64
 TEXT_KEPT_CHARACTERS_MAX = 20_000
 STEMS_KEPT = 20_000
@@ -213,9 +216,9 @@ PLANE_COORDINATE_MAX = 1e15
 SHAPE_PAIRS_MAX = 500_000  # of edges, or corners and edges, of two shapes: some 0.2 s
 SHAPE_STEPS_MAX = 100_000  # points held against edges to see where they lie: some 0.2 s
 SHAPES_KEPT = 4
-# Spatial indexes: how finely a shape, or what a query asks about, is told from its surroundings.
+# Spatial indexes: how finely a shape, or a query's region, is covered.
 SHAPE_CELLS_MAX = 8
-SHAPE_BOXES_MAX = 16  # of a line or of many polygons, each held by some cells
+SHAPE_BOXES_MAX = 16  # of a line or a multipolygon, each covered by some cells
 REGION_CELLS_MAX = 32
 
 # Connections (ours). A partition key of 2 KB, escaped, and a long session token fit a head of 32 KB; a database name, a
@@ -223,39 +226,39 @@ REGION_CELLS_MAX = 32
 HEAD_BYTES_MAX = 32 * KB
 HEAD_LINES_MAX = 128
 TARGET_BYTES_MAX = 16 * KB
-READ_PIECE_BYTES = 16 * KB  # what is parsed at a time, so that a pipelined flood cannot queue more than this
+READ_PIECE_BYTES = 16 * KB  # parsed at a time, so that a pipelined flood cannot queue more than this
 HEAD_SECONDS_MAX = 10.0  # from the first byte of a request to the end of its head
 BODY_SECONDS_GRACE = 10.0
 BODY_BYTES_PER_S_MIN = 1 * KB
 WRITE_STALL_SECONDS_MAX = 30.0
 IDLE_SECONDS_MAX = 120.0
 LINGER_BYTES_MAX = 16 * MB
-LINGER_SECONDS = 2.0  # how long a refused client may go on sending, so that it reads the refusal and not a reset
+LINGER_SECONDS = 2.0  # how long a refused client may keep sending, so that it reads the refusal and not a reset
 CONNECTIONS_MAX = 4096  # over all doors
-# Strangers: connections that have not shown a key. Monitors of MongoDB's drivers never do, two for each client.
+# Strangers: connections without authentication. Monitors of MongoDB's drivers never authenticate, two for each client.
 # An address may have half of all connections as strangers.
-STRANGER_SILENT_SECONDS = 1.0  # whoever has come and said nothing for so long goes first
-STRANGER_BYTES_MAX = 64 * KB  # of a request's body or a message before its sender is known
-STRANGER_CHUNKS_MAX = 256  # that such a body comes in
-UNFINISHED_BYTES_MAX = 16 * MB  # of all that strangers have begun and not ended; the oldest goes
+STRANGER_SILENT_SECONDS = 1.0  # a stranger that has sent nothing for so long is closed first
+STRANGER_BYTES_MAX = 64 * KB  # of a request's body or a message before authentication
+STRANGER_CHUNKS_MAX = 256  # chunks of such a body
+UNFINISHED_BYTES_MAX = 16 * MB  # of all incomplete requests of strangers; the oldest connection is closed
 STRANGER_IDLE_SECONDS = 30.0  # of an HTTP connection, between two requests
 # File descriptors. Storage keeps all its tables open where there are plenty; otherwise a quarter of what there is.
-DESCRIPTORS_WANTED = 65_536  # more are of no use with so many connections
+DESCRIPTORS_WANTED = 65_536  # more are useless with so many connections
 DESCRIPTORS_PLENTY = 16_384
 DESCRIPTORS_RESERVED = 128  # logs, manifests, directories, pipes of scripts, tables being written, listening sockets
 TABLE_FILES_MIN = 64
 CONNECTIONS_MIN = 16
 # Failed sign-ins of one address (ours): some clients try an old key for a while, and pools try it at once.
-SIGN_IN_FAILURES_FREE = 50  # that are answered at once; the same comes back in the seconds that it takes at this rate
+SIGN_IN_FAILURES_FREE = 50  # answered at once; the allowance refills at the rate below
 SIGN_IN_FAILURES_PER_S = 20.0
-SIGN_IN_WAIT_SECONDS_MAX = 2.0  # that an answer is held back; more failures get none, and their connections end
-SIGN_IN_ADDRESSES_MAX = 4096  # that are remembered
+SIGN_IN_WAIT_SECONDS_MAX = 2.0  # that an answer is delayed; further failures get none, and their connections are closed
+SIGN_IN_ADDRESSES_MAX = 4096  # addresses remembered
 # The security log (ours). One line a minute for each address that is refused, so that a flood is seen and stays cheap;
 # one line an hour for each address that is let in.
 SECURITY_LOG_REFUSED_S = 60.0
-SECURITY_LOG_REFUSED_ADDRESSES = 100  # that are told apart in a minute; the others are counted together
+SECURITY_LOG_REFUSED_ADDRESSES = 100  # counted separately in a minute; the others are counted together
 SECURITY_LOG_GRANTED_S = 3600.0
-SECURITY_LOG_GRANTED_ADDRESSES = 1_000  # with their kinds of credentials; then it begins anew
+SECURITY_LOG_GRANTED_ADDRESSES = 1_000  # with their kinds of credentials; then the list is cleared
 CERTIFICATE_DAYS = 825  # the longest that Apple's clients accept
 
 # Storage (ours).
@@ -264,23 +267,23 @@ CERTIFICATE_DAYS = 825  # the longest that Apple's clients accept
 WRITE_BUFFER_BYTES = 32 * MB
 WRITE_LOG_BYTES_MAX = 128 * MB  # bounds what an opening after a crash has to replay
 BLOCK_CACHE_BYTES = 96 * MB
-GROUP_BYTES_MAX = 8 * MB  # of writes made durable together; one transaction may be larger
-GROUP_WRITES_MAX = 10_000  # of one transaction; a larger one is a group of its own
-WRITE_AT_ONCE_KEYS = 20_000  # that one write of RocksDB takes, in about 10 ms; more are written in portions
+GROUP_BYTES_MAX = 8 * MB  # of one group commit; one transaction may be larger
+GROUP_WRITES_MAX = 10_000  # keys of one transaction in a group; a larger one is a group of its own
+WRITE_AT_ONCE_KEYS = 20_000  # keys of one RocksDB write, about 10 ms; more are written in portions
 WRITE_PORTION_KEYS = 5_000
-GROUP_SECONDS_MAX = 0.003  # how long transaction functions run before the loop gets its turn
+GROUP_SECONDS_MAX = 0.003  # how long transaction functions run before the event loop gets its turn
 RELAXED_SYNC_SECONDS = 0.1
 # How soon a busy loop must give way to the syncing thread. A write beside a reader that never pauses: median 3.0 ms,
 # with the interpreter's default of 5 ms 4.3 (8 runs each, overlapping); going lower showed no further gain.
 THREAD_SWITCH_SECONDS = 0.0002
 STALL_RETRY_SECONDS = 0.002
-REOPEN_SECONDS_MIN, REOPEN_SECONDS_MAX = 0.05, 5.0  # between attempts to open storage again after it failed
-# Room left alone on the disk, so that what was accepted can still be flushed and compacted: a share, within bounds.
+REOPEN_SECONDS_MIN, REOPEN_SECONDS_MAX = 0.05, 5.0  # between attempts to reopen storage after a failure
+# Space kept free on the disk, so that accepted writes can be flushed and compacted: a share, within bounds.
 FREE_DISK_BYTES_MIN, FREE_DISK_BYTES_MAX, FREE_DISK_SHARE = 64 * MB, 512 * MB, 0.02
 FREE_DISK_CHECK_SECONDS = 0.2
 COMPOSITE_PATHS_TOTAL_MAX = 100
 INDEX_PATH_CHARACTERS_MAX = 2048  # ours: deeper or longer paths of items are not indexed; queries look at the items
-INDEX_MEMO_BYTES_MAX = 4 * MB  # ours: what a policy may remember about the paths it has seen
+INDEX_MEMO_BYTES_MAX = 4 * MB  # ours: cache of resolved paths of a policy
 
 # Container policies (service limits).
 VECTOR_DIMENSIONS_MAX = 4096
@@ -295,81 +298,81 @@ MIGRATION_VERSION_MINUTES = 7 * 24 * 60  # how long a container keeps versions w
 # Splits and merges (ours unless said otherwise).
 LOAD_TABLE_BYTES = 8 * MB  # of one table file of a copy: finishing one holds the loop for some 5 ms
 COPY_PORTION_ENTRIES = 256
-COPY_SLICE_SECONDS = 0.004  # how long a copy keeps the event loop
+COPY_SLICE_SECONDS = 0.004  # how long a copy holds the event loop
 CATCH_UP_ENTRIES = 20  # changes applied in one transaction: some 3 ms
-CATCH_UP_ENTRIES_MAX = 120  # in one go, which others' writes wait for
-CUT_OVER_ENTRIES = 100  # that may be missing when writers are held for the last time
+CATCH_UP_ENTRIES_MAX = 120  # in one step, which other writes wait for
+CUT_OVER_ENTRIES = 100  # missing changes at which writers are held for the cut-over
 CATCH_UP_BYTES_MAX = 4 * MB
 BALANCED_SHARE_MAX = 0.6  # of the bytes, in one child
-CATCH_UP_ROUNDS = 5  # after which writers are held for moments if hardly less is missing
-BRAKE_ENTRIES = 100  # applied in such a moment, at least: some 15 ms
+CATCH_UP_ROUNDS = 5  # after which writers are held briefly if the backlog hardly shrinks
+BRAKE_ENTRIES = 100  # applied in such a hold, at least: some 15 ms
 BRAKE_SECONDS_MAX = 0.25
-BRAKE_OPEN_SECONDS = 0.03  # at least, between two of them
+BRAKE_OPEN_SECONDS = 0.03  # at least, between two such holds
 RESHAPE_RETRY_SECONDS = 1.0  # after a failure such as a full disk
 RESHAPE_POLL_SECONDS = 0.05
 UNDECIDED_SECONDS_MAX = 5.0  # how long a client waits for a disk that failed during a change of the catalog
-RETIRED_SECONDS = 30.0  # how long the parents' stores are kept after a cut-over
-RETIRED_SECONDS_MAX = 900.0  # longer, while somebody reads them
-SNAPSHOTS_MAX = 64  # in memory: each keeps what was deleted since from being given back to the disk
+RETIRED_SECONDS = 30.0  # how long parents' stores are kept after a cut-over
+RETIRED_SECONDS_MAX = 900.0  # longer, while cursors read them
+SNAPSHOTS_MAX = 64  # held in memory: each keeps deleted data from being freed on disk
 SNAPSHOT_PART_BYTES = 256 * KB  # of a file, before it is compressed
 SNAPSHOT_PART_ENTRIES = 2_000  # likewise: making a part holds the loop for some 10 ms
-SNAPSHOT_ANSWER_BYTES = 256 * KB  # parts are sent together up to here
+SNAPSHOT_ANSWER_BYTES = 256 * KB  # parts are sent together up to this size
 RESTORES_MAX = 4  # of files, at a time
-RESTORE_IDLE_SECONDS = 600.0  # after which one that was left is given up
-REWIND_ENTRIES_MAX = 1_000  # changes that a restored snapshot undoes in one transaction; beyond, it is copied
-PAST_RANGES_MAX = 256  # ranges that were split or merged away and whose keys are remembered
-TINY_PARTITION_BYTES = MB  # with less in it, a partition is divided at the middle of its hashes
-OUTGROWN_SHARE = 20  # a twentieth more, and one that could not be divided is looked at again
+RESTORE_IDLE_SECONDS = 600.0  # after which an unfinished restore is abandoned
+REWIND_ENTRIES_MAX = 1_000  # changes undone in one transaction when a snapshot is restored; beyond, it is copied
+PAST_RANGES_MAX = 256  # ranges that were split or merged away and are still known
+TINY_PARTITION_BYTES = MB  # a smaller partition is divided at the middle of its hash range
+OUTGROWN_SHARE = 20  # a partition that could not be divided is examined again after growing by a twentieth
 MERGE_PARTITION_RU_MAX = 3_000  # service: partitions with less throughput may be merged
 MERGE_STORAGE_SHARE_MAX = 0.4  # service: 20 of 50 GB
 HOLD_SECONDS_MAX = 30.0  # how long a writer waits for a cut-over, which takes milliseconds unless a test stops it
 
 # The meter of work (ours; armillary/work.py). A unit is about 100 ns of evaluating.
 WORK_SLICE_UNITS = 20_000  # between two turns of the event loop: about 2 ms
-PATCH_CONDITION_UNITS_MAX = 20_000  # in the transaction that writes; longer ones are judged before it
-WORK_PORTION = 500  # elements of a long list that are gone through between two counts
-WORK_AT_ONCE_BYTES = 4 * KB  # an item as sent: of a smaller one the terms are made without counting, in about 0.3 ms
+PATCH_CONDITION_UNITS_MAX = 20_000  # in the transaction that writes; longer conditions are evaluated before it
+WORK_PORTION = 500  # elements of a long list between two counts
+WORK_AT_ONCE_BYTES = 4 * KB  # of smaller items the terms are made without counting, in about 0.3 ms
 WORK_AT_ONCE_BSON_BYTES = 96 * KB  # of a document: a larger one is decoded in portions of half of that, 1 ms each
-WORK_UNIT_BYTES = 256  # of values that are made or compared as a whole, for one unit
-WORK_BYTES_MAX = 128 * MB  # of values that one evaluation holds while it makes them
+WORK_UNIT_BYTES = 256  # of values made or compared as a whole, for one unit
+WORK_BYTES_MAX = 128 * MB  # of values that one evaluation holds
 WORK_ATOMIC_UNITS = 200_000  # inside a transaction, which cannot give way: about 20 ms
-WORK_REQUEST_UNITS_MAX = 600_000_000  # that a request evaluates between two pages it reads: about 60 s
+WORK_REQUEST_UNITS_MAX = 600_000_000  # that a request evaluates between two pages: about 60 s
 WORK_IDLE_RUNS_MAX = 64  # greenlets kept for the next evaluations of a thread, some 20 KB each
 
-# Aggregation of MongoDB (its limits; it can go to disk beyond the first, which we cannot).
-MONGO_STAGE_BYTES_MAX = 100 * MB  # that a sort, a group or another stage that waits for its input holds
+# MongoDB aggregation (its limits; beyond the first MongoDB may use disk, Armillary cannot).
+MONGO_STAGE_BYTES_MAX = 100 * MB  # that a sort, a group or another blocking stage holds
 MONGO_STAGES_MAX = 1_000
 MONGO_PIPELINE_DEPTH_MAX = 20  # pipelines inside pipelines
 MONGO_RANGE_MAX = 1_000_000  # ours: numbers that $range makes
 MONGO_VALUE_BYTES_MAX = 64 * MB  # ours: of a value between two expressions
 MONGO_BATCH_DOCUMENTS = 500  # ours: handed from one stage to the next
-MONGO_KEYED_VALUES_MAX = 200_000  # ours: of an $in, that are looked for by an index; for more, documents are scanned
+MONGO_KEYED_VALUES_MAX = 200_000  # ours: of an $in served by an index; for more, documents are scanned
 MONGO_DENSIFIED_MAX = 500_000  # that $densify makes
 
 # Scripts (ours unless said otherwise).
-SCRIPT_SECONDS_MAX = 5.0  # service: of one run, whatever it waits for
-SCRIPT_ENGINE_SECONDS_MAX = 4.5  # of computing in it, before the engine stops it
-SCRIPT_ACCEPTED_SECONDS = 4.0  # afterwards no operation is accepted, so that the script can say how far it came
-SCRIPT_FUNCTION_SECONDS_MAX = 0.5  # of computing in one call of a function: other queries that call some wait meanwhile
+SCRIPT_SECONDS_MAX = 5.0  # service: of one run, including waits
+SCRIPT_ENGINE_SECONDS_MAX = 4.5  # of computing, before the engine stops it
+SCRIPT_ACCEPTED_SECONDS = 4.0  # afterwards operations are refused, so that the script can report its progress
+SCRIPT_FUNCTION_SECONDS_MAX = 0.5  # of computing in one function call: other queries with functions wait meanwhile
 SCRIPT_MEMORY_BYTES_MAX = 128 * MB
-SCRIPT_CELLS_MAX = 4  # scripts that run at the same time; the others wait
-SCRIPT_LONG_CELLS_MAX = 4  # beside them, scripts that have run for long already
+SCRIPT_CELLS_MAX = 4  # scripts running at the same time; the others wait
+SCRIPT_LONG_CELLS_MAX = 4  # besides them, long-running scripts
 SCRIPT_FUNCTION_CELLS_MAX = 4  # processes for functions of queries: one for each database that calls some
 SCRIPT_LONG_SECONDS = 0.5
-SCRIPT_WAIT_SECONDS_MAX = 15.0  # for a place among them
+SCRIPT_WAIT_SECONDS_MAX = 15.0  # waiting for a cell
 SCRIPT_START_SECONDS_MAX = 10.0
 SCRIPT_MESSAGE_BYTES_MAX = 32 * MB  # between the server and a cell, at once
 SCRIPT_OPERATIONS_MAX = 10_000  # of one run; afterwards none is accepted
 SCRIPT_UNITS_MAX_RU = 50_000.0  # of one run, likewise: what the largest partition has in five seconds
-SCRIPT_BATCH = 100  # operations that are handed over at once
+SCRIPT_BATCH = 100  # operations sent at once
 SCRIPT_BATCH_CHARACTERS = 8 * MB  # of them
-SCRIPT_ANSWER_BYTES = 8 * MB  # of answers: those that follow come by themselves
+SCRIPT_ANSWER_BYTES = 8 * MB  # of answers sent at once; the rest follow
 SCRIPT_RESPONSE_BYTES_MAX = 4 * MB
 SCRIPT_LOG_CHARACTERS_MAX = 4_000
 SCRIPT_LOG_HEADER_BYTES_MAX = 8_000  # longer ones are refused by clients' parsers
-SCRIPT_ATTEMPTS_MAX = 10  # to run a script when others write to its logical partition meanwhile
-SCRIPT_ATTEMPTS_SECONDS_MAX = 10.0  # afterwards it is not begun again
-SCRIPT_CHANGES_MAX = 10_000  # of others in the same partition that are looked through to see whether they matter
+SCRIPT_ATTEMPTS_MAX = 10  # to run a script when other writes change its logical partition meanwhile
+SCRIPT_ATTEMPTS_SECONDS_MAX = 10.0  # afterwards it is not started again
+SCRIPT_CHANGES_MAX = 10_000  # other changes in the partition that are examined for conflicts
 
 # Gremlin (ours unless said otherwise).
 GREMLIN_SCRIPT_BYTES_MAX = 64 * KB  # service
@@ -380,26 +383,26 @@ GREMLIN_DEPTH_MAX = 40  # traversals and lists in one another; each takes some f
 GREMLIN_DIGITS_MAX = 1_000  # of a number in a text
 GREMLIN_RANGE_MAX = 10_000  # values of 1..n
 GREMLIN_MESSAGE_DEPTH_MAX = 100  # of GraphSON and GraphBinary values
-GREMLIN_BATCH = 256  # traversers that go from step to step together
-GREMLIN_MERGE = 100_000  # traversers that a step may hold back to merge equal ones
-GREMLIN_EDGES_BATCH = 2_500  # vertices whose edges are asked for at once
+GREMLIN_BATCH = 256  # traversers passed from step to step together
+GREMLIN_MERGE = 100_000  # traversers that a step may buffer to merge equal ones
+GREMLIN_EDGES_BATCH = 2_500  # vertices whose edges are read at once
 GREMLIN_HELD_MAX = 1_000_000  # traversers or values that barriers, side effects and repeat() may hold at a time
 GREMLIN_TEXT_CHARACTERS_MAX = 1_000_000  # of a text that concat(), replace() and the rest make
 GREMLIN_LIST_MAX = 1_000_000  # of a list that combine(), product() and the rest make
 GREMLIN_NUMBER_BITS_MAX = 4_096  # of whole numbers in arithmetic
 GREMLIN_MATCH_BINDINGS_MAX = 200_000
-GREMLIN_SECONDS_DEFAULT = 30.0  # service: of a request that does not say how long it may take
-GREMLIN_SECONDS_MAX = 600.0  # of one that does
+GREMLIN_SECONDS_DEFAULT = 30.0  # service: of a request without a timeout of its own
+GREMLIN_SECONDS_MAX = 600.0  # of one with it
 GREMLIN_MESSAGE_BYTES_MAX = 10 * MB  # drivers' own default
 GREMLIN_MESSAGE_MEMORY_BYTES_MAX = 128 * MB  # of the values of one message: three million numbers
-GREMLIN_READ_AT_ONCE_BYTES = 32 * KB  # longer messages are read in a thread: some 5 ms
-GREMLIN_RESULTS_AT_ONCE = 64  # of a part of an answer (TinkerPop's default)
+GREMLIN_READ_AT_ONCE_BYTES = 32 * KB  # longer messages are parsed in a thread: some 5 ms
+GREMLIN_RESULTS_AT_ONCE = 64  # results per partial response (TinkerPop's default)
 GREMLIN_RESULTS_AT_ONCE_MAX = 10_000
 GREMLIN_REQUESTS_AT_ONCE = 32  # of one connection; the others wait
-GREMLIN_PENDING_MAX = 64  # requests of a connection that wait for its credentials
+GREMLIN_PENDING_MAX = 64  # requests of a connection that wait for its authentication
 GREMLIN_PENDING_BYTES_MAX = 256 * KB  # of them
-GREMLIN_STRANGER_BYTES_MAX = 64 * KB  # of a message before its sender is known
-GREMLIN_STRANGER_MEMORY_BYTES_MAX = 16 * KB  # of the values in it, beside texts: credentials are two or three
-GREMLIN_STRANGER_FRAMES_MAX = 256  # before the sender is known: some 5 microseconds each
+GREMLIN_STRANGER_BYTES_MAX = 64 * KB  # of a message before authentication
+GREMLIN_STRANGER_MEMORY_BYTES_MAX = 16 * KB  # of the values in it, besides texts: credentials are two or three
+GREMLIN_STRANGER_FRAMES_MAX = 256  # before authentication: some 5 microseconds each
 GREMLIN_STRANGER_PIECE_BYTES = KB  # of a stranger's bytes, read before its frames are counted
 GREMLIN_IDLE_SECONDS = 3_600.0  # service

@@ -1,7 +1,7 @@
-"""The meter of work. Every evaluator spends units for the size of what it does (elements compared, bytes made) with
-`spend` and `make`, so that one large item costs what it is worth. An evaluation that runs inside `run` gives the event
-loop its turn whenever a slice of units is used up, wherever in its call stack it is, and continues afterwards; memory
-is counted while values are made, and refused before it is taken.
+"""Metering of work and memory. Every evaluator spends units for the size of what it does (elements compared, bytes
+made) with `spend` and `make`, so that a large item costs more than a small one. An evaluation inside `run` yields to
+the event loop whenever a slice of units is used up, wherever in its call stack it is, and continues afterwards ("gives
+way"); memory is counted before values are made, and refused if it is too much.
 
 `run` executes a plain synchronous function in a greenlet. Switching back to the event loop needs no cooperation from
 the frames in between, so generated query code, library functions and sort keys can all spend. The same mechanism lets
@@ -33,13 +33,13 @@ Check = Callable[[], None]  # called before a run continues; raises to end it, f
 _SLICE = limits.WORK_SLICE_UNITS
 _left = _SLICE  # units until the next turn of the event loop
 _overrun = 0  # units spent outside of runs since the event loop had its last turn
-longest_units = 0  # the most that was spent between two turns: what tests of fairness look at
+longest_units = 0  # the most that was spent between two turns: checked by tests of fairness
 
 
 class Run(greenlet):  # type: ignore[misc] # the library has no types
-    """One evaluation in progress. `made_bytes` is what its values take that are not given back yet; `derived` is what
-    was computed of large values and may be asked for again, by the identity of these. A run is used again when it is
-    over: making a greenlet costs 11 µs, most of it for its stack, using one again 0.6 µs."""
+    """One evaluation in progress. `made_bytes` is the size of its values not released yet; `derived` caches what was
+    computed from large values, by their identity. A run is reused when it is over: making a greenlet costs 11 µs, most
+    of it for its stack, reusing one 0.6 µs."""
 
     made_bytes = 0
     derived: dict[Any, Any] | None = None
@@ -49,8 +49,8 @@ class Run(greenlet):  # type: ignore[misc] # the library has no types
     checks: tuple[Check, ...] = ()
 
     def run(self) -> None:
-        """Begun without a function: the arguments that a greenlet is begun with live as long as it does, and nothing is
-        to be kept alive by one that waits for the next."""
+        """Started without a function: the arguments that a greenlet is started with live as long as it does, and an
+        idle one must not keep anything alive."""
         fn = self.parent.switch()
         while fn is not None:
             try:
@@ -63,7 +63,7 @@ class Run(greenlet):  # type: ignore[misc] # the library has no types
 
 
 class _Idle(threading.local):
-    """Runs that are over, of each thread."""
+    """Idle runs of each thread, for reuse."""
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
@@ -101,7 +101,7 @@ def _end(run_now: Run) -> Any:
 
 
 class Outside:
-    """In place of a Run for code that no run executes: nothing is counted, nothing is kept."""
+    """In place of a Run for code outside of runs: nothing is counted or cached."""
 
     made_bytes = 0
     derived: dict[Any, Any] | None = None
@@ -111,19 +111,19 @@ _outside = Outside()
 
 
 def current() -> Run | Outside:
-    """The evaluation that this code is part of; for loops that look at its `made_bytes` for every item."""
+    """The evaluation that this code is part of; for loops that check its `made_bytes` for every item."""
     run_now = getcurrent()
     return run_now if isinstance(run_now, Run) else _outside
 
 
 def end_item(run_now: Run | Outside, before_bytes: int) -> None:
-    """The values made for an item are dropped. To be called when `made_bytes` has changed."""
+    """Release the values made for an item. To be called when `made_bytes` has changed."""
     run_now.made_bytes = before_bytes
     run_now.derived = None
 
 
-# How often `make` was called, by any evaluation. A loop that holds this list sees at the price of an element whether it
-# is worth looking at what an item has made.
+# How often `make` was called, by any evaluation. A loop that holds this list can check at the price of a list element
+# whether the memory count of an item needs a look.
 makings = [0]
 
 
@@ -136,7 +136,7 @@ def spend(units: int) -> None:
 
 
 def portions(values: Sequence[T], units_each: int = 10) -> Iterator[Sequence[T]]:
-    """A list in pieces, each counted before it is handed out: for loops over what may be long. May give way."""
+    """A list in pieces, each counted before it is yielded: for loops over long lists. May give way."""
     size = limits.WORK_PORTION
     if len(values) <= size:
         spend(len(values) * units_each)
@@ -148,7 +148,7 @@ def portions(values: Sequence[T], units_each: int = 10) -> Iterator[Sequence[T]]
 
 
 def unique(values: Sequence[T]) -> list[T]:
-    """Each of them once, in the order of their first places."""
+    """The distinct values, in the order of their first places."""
     found: dict[T, None] = {}
     for portion in portions(values, 3):
         found.update(dict.fromkeys(portion))
@@ -170,13 +170,13 @@ def make(size_bytes: int) -> None:
 
 
 def made() -> int:
-    """The memory that the evaluation has counted: to be handed to `release` when what was made since is dropped."""
+    """The memory counted so far, to be passed to `release` when everything made since is dropped."""
     run_now = getcurrent()
     return run_now.made_bytes if isinstance(run_now, Run) else 0
 
 
 def release(before_bytes: int) -> None:
-    """Count nothing that was made since `made` answered `before_bytes`."""
+    """Release everything made since `made` returned `before_bytes`."""
     run_now = getcurrent()
     if isinstance(run_now, Run):
         run_now.made_bytes = before_bytes
@@ -195,7 +195,7 @@ def can_wait() -> bool:
 
 
 def wait(awaitable: Awaitable[T]) -> T:
-    """Wait for something in the middle of synchronous code that is executed by `run`."""
+    """Wait for an awaitable in the middle of synchronous code that is executed by `run`."""
     run_now = getcurrent()
     if not isinstance(run_now, Run) or run_now.parent is None:
         raise RuntimeError("only code that work.run executes can wait")
@@ -229,7 +229,7 @@ async def run(fn: Callable[[], T], check: Check | None = None) -> T:
 
 
 def _run_inside(run_now: Run, fn: Callable[[], T], check: Check | None) -> T:
-    """A run inside of another, for example of `drive`, which gives way for both. What it makes is counted by itself."""
+    """A run inside another, for example of `drive`, which gives way for both. Its memory is counted separately."""
     before_bytes, before_checks = run_now.made_bytes, run_now.checks
     if check is not None:
         run_now.checks = (*before_checks, check)
@@ -241,9 +241,9 @@ def _run_inside(run_now: Run, fn: Callable[[], T], check: Check | None) -> T:
 
 
 def _throw(worker: Run, error: BaseException) -> Any:
-    """Raise an exception in a run. An evaluation whose task is gone is closed by the garbage collector, which works in
-    the middle of any other evaluation. What is raised in the end is for the place that closed it, not for the event
-    loop that it was begun from, where the other one would be taken to have failed."""
+    """Raise an exception in a run. An evaluation whose task is gone is closed by the garbage collector, possibly in the
+    middle of another evaluation. What it raises then belongs to the place that closed it, not to the event loop that it
+    was started from, where the other evaluation would be taken to have failed."""
     closing = getcurrent()
     if worker.parent is not closing:
         worker.parent = closing
@@ -252,8 +252,8 @@ def _throw(worker: Run, error: BaseException) -> Any:
 
 
 def begin(fn: Callable[[], None]) -> asyncio.Future[None] | None:
-    """What `run` is, for callers that are no coroutines: execute a function at once, as far as one slice goes. None:
-    it is done. Otherwise it goes on slice by slice, cannot be cancelled, and the future is done when it is."""
+    """`run` for callers that are not coroutines: execute a function at once, as far as one slice goes. None: it is
+    done. Otherwise it continues slice by slice, cannot be cancelled, and the future is done when it is."""
     worker = _begin(None)
     _begin_slice()
     worker.switch(fn)
@@ -282,10 +282,10 @@ def _go_on(worker: Run, done: asyncio.Future[None], _turned: asyncio.Future[Any]
 
 @types.coroutine
 def drive(coroutine: Coroutine[Any, Any, T], check: Check | None = None) -> Generator[Any, Any, T]:
-    """Await a coroutine whose synchronous stretches, between one wait and the next, may all spend and give way: what
-    `run` is for a function. For requests that evaluate in many places."""
+    """Await a coroutine whose synchronous stretches, between one await and the next, may all spend and give way: the
+    counterpart of `run`. For requests that evaluate in many places."""
     worker = _begin(check)
-    worker.gr_context = copy_context()  # a greenlet has a context of its own, in which the caller's is to be seen
+    worker.gr_context = copy_context()  # a greenlet has a context of its own; it gets a copy of the caller's
     _begin_slice()
     asked = worker.switch(partial(_step_through, coroutine))
     while not worker.is_over:
@@ -307,11 +307,11 @@ def drive(coroutine: Coroutine[Any, Any, T], check: Check | None = None) -> Gene
     return _end(worker)  # type: ignore[no-any-return]
 
 
-_YIELDED = object()  # a coroutine that is driven has something for its task, which is in the run's `answer`
+_YIELDED = object()  # the driven coroutine yielded something for its task, which is in the run's `answer`
 
 
 def _step_through(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The coroutine from its beginning to its end, in a greenlet of its own."""
+    """Run the coroutine to its end, in a greenlet of its own."""
     run_now = getcurrent()
     outside = run_now.parent
     step: Callable[[Any], Any] = coroutine.send
@@ -327,7 +327,7 @@ def _step_through(coroutine: Coroutine[Any, Any, T]) -> T:
             step, given = coroutine.throw, error
 
 
-_holds = 0  # how many functions are under way that may not give way
+_holds = 0  # functions under way that may not give way
 
 
 def atomic(fn: Callable[[], T]) -> T:
@@ -341,15 +341,15 @@ def atomic(fn: Callable[[], T]) -> T:
 
 
 class Outlasted(Failure):
-    """What `bounded` executes takes longer than it may there. It can be done elsewhere, where it gives way."""
+    """What `bounded` executes exceeds its units. It can be executed elsewhere, where it gives way."""
 
 
-_bound: int | None = None  # units that are left to what `bounded` executes
+_bound: int | None = None  # units left to what `bounded` executes
 
 
 def bounded(fn: Callable[[], T], units: int) -> T:
-    """Execute a function that cannot give way and must not take long: `Outlasted` is raised in it when so many units
-    are spent."""
+    """Execute a function that cannot give way and must be short: `Outlasted` is raised in it when so many units are
+    spent."""
     global _bound, _left
     before, left = _bound, _left
     _bound, _left = units, min(units, _SLICE)
@@ -376,7 +376,7 @@ def _give_way() -> None:
         longest_units = max(longest_units, spent)
         run_now.parent.switch(None)
         return
-    # Nothing here can switch to the event loop. The units are added up until its next turn, for tests to see.
+    # Nothing here can switch to the event loop. The units are added up until its next turn, for tests.
     _left = _SLICE
     try:
         loop = asyncio.get_running_loop()
@@ -406,8 +406,8 @@ def _end_overrun() -> None:
 
 
 class _Turns:
-    """Runs that wait for their next slice: one of them continues in each iteration of the event loop, so that ten
-    heavy requests delay the others no more than one does."""
+    """A queue of runs that wait for their next slice: one of them continues in each iteration of the event loop, so
+    that ten heavy requests delay the others no more than one does."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon

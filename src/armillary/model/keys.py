@@ -2,8 +2,7 @@
 
 The value type and its equality are in `key_values.py`. An epk is bytes here and upper-case hex only on the wire; the
 whole space is [b"", b"\\xff"). Hash V1, V2 and MultiHash give what the released clients compute, since they route by
-it.
-Which partition owns an epk is left to `ranges.py`.
+it. Which partition owns an epk is left to `ranges.py`.
 """
 
 from __future__ import annotations

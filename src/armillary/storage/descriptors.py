@@ -1,7 +1,7 @@
-"""File descriptors: connections and the files of storage are taken from one small number, and storage comes first.
+"""Shares of file descriptors: connections and the files of storage share one limited number, and storage has priority.
 
-A write that cannot open a file for want of descriptors fails, whoever holds them. So the soft limit is raised when the
-server starts, storage has a share of its own, and connections have what is left.
+A write fails if RocksDB cannot open a file for lack of descriptors. So the soft limit is raised when the server starts,
+storage has a share of its own, and connections get the rest.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from armillary import limits
 
 
 def raise_limit() -> int:
-    """As far as is allowed and useful. Returns how many descriptors this process may have."""
+    """Raise the soft limit as far as is allowed and useful. Returns how many descriptors this process may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, limits.DESCRIPTORS_WANTED)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # a system whose hard limit is higher than what it grants
+        except (OSError, ValueError):  # some systems grant less than their hard limit
             pass
     return allowed()
 
@@ -29,7 +29,7 @@ def allowed() -> int:
 
 
 def for_tables() -> int:
-    """How many table files storage keeps open; -1: all of them, where there are descriptors enough."""
+    """How many table files storage keeps open; -1: all of them, if there are enough descriptors."""
     present = allowed()
     if present >= limits.DESCRIPTORS_PLENTY:
         return -1

@@ -1,15 +1,15 @@
-"""A data directory and who owns it: its format version, the lock that keeps a second process out, and the room left
-on its disk. What is stored inside is left to the engine.
+"""A data directory: its format version, the lock that keeps a second process out, and the free space on its disk. The
+database files inside are left to the engine.
 
     FORMAT         "armillary 3": which layout of keys and files this directory has
     LOCK           held (flock) by the owning process, and naming it
     rocks/         the engine's own files
-    load/          tables that are being written, to become part of the engine's; left over ones are removed
-    checkpoints/   data directories in themselves, made of links to the engine's files for whoever copies them;
-                   left over ones are removed
+    load/          table files that are being written for bulk loading; leftovers are removed at opening
+    checkpoints/   complete data directories, made of links to the engine's files, for copying;
+                   leftovers are removed at opening
 
-Beside them others keep small files of their own, for the owner's eyes alone (`write_private`): the development
-certificate and its key, and what the control commands need to find the server.
+Other modules keep small private files here (`write_private`): the development certificate and its key, and what the
+control commands need to find the server.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from armillary.errors import Failure, Kind
 from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
 from armillary.storage.private import Permissions, claim_directory, make_directory, open_file
 
-# 2: the keys of the change log carry the item's number; shapes and tuples have terms.
-# 3: heads of partitions name the generation of their presence of paths. Heads of 2 name none: it is not trusted.
+# 2: the keys of the change log contain the item's rid; shapes and tuples have terms.
+# 3: heads of partitions name the generation of their path coverage. Heads of 2 name none: it is not valid.
 FORMAT_VERSION: Final = 3
 FORMATS_READ: Final = (2, FORMAT_VERSION)
 _FORMAT, _FORMAT_NEW, _LOCK, _ENGINE, _LOAD = "FORMAT", "FORMAT.new", "LOCK", "rocks", "load"
@@ -47,17 +47,17 @@ class DataDirectory:
 
     @classmethod
     def claim(cls, path: Path, permissions: Permissions = "private") -> Self:
-        """Make or take over the directory, or refuse with a Failure that says what to do."""
+        """Create or lock the directory, or refuse with a Failure that says what to do."""
         try:
             if path.exists():
-                _refuse_strange(path)  # before anything in it is narrowed
+                _refuse_strange(path)  # before its permissions are narrowed
             claim_directory(path, "data directory", permissions)
             _refuse_strange(path)
             lock = _take_lock(path / _LOCK)
         except OSError as error:
             raise _unusable(error) from error
         try:
-            _refuse_strange(path)  # again: another process may have been making it while we waited for the lock
+            _refuse_strange(path)  # again: another process may have created it while we waited for the lock
             if not (path / _FORMAT).exists():
                 _write_format(path)
             if _check_format(path / _FORMAT) != FORMAT_VERSION:
@@ -81,7 +81,7 @@ class DataDirectory:
             self._lock = -1
 
     def make_checkpoint(self, fill: Callable[[Path], None]) -> Path:
-        """A data directory inside of this one, whose engine's files `fill` puts where it is told."""
+        """A data directory inside this one; `fill` puts the engine's files at the given path."""
         parent = self._path / _CHECKPOINTS
         make_directory(parent)
         made = Path(tempfile.mkdtemp(dir=parent, prefix=""))
@@ -94,13 +94,13 @@ class DataDirectory:
         return made
 
     def remove_checkpoint(self, name: str) -> None:
-        """One that is not there any more is fine."""
+        """A missing one is ignored."""
         if name in ("", ".", "..") or Path(name).name != name:
             raise ValueError("a checkpoint has a plain name")
         shutil.rmtree(self._path / _CHECKPOINTS / name, ignore_errors=True)
 
     def free_bytes(self) -> int:
-        """A disk that does not say counts as empty: what is written to it then fails by itself."""
+        """Free space on the disk; unlimited if the system does not report it, so that a write fails by itself."""
         try:
             state = os.statvfs(self._path)
         except OSError:
@@ -108,7 +108,7 @@ class DataDirectory:
         return state.f_bavail * state.f_frsize
 
     def default_reserve_bytes(self) -> int:
-        """The room that is left alone so that what is already accepted can always be flushed and compacted."""
+        """The space kept free so that accepted writes can always be flushed and compacted."""
         try:
             state = os.statvfs(self._path)
         except OSError:
@@ -120,17 +120,17 @@ class DataDirectory:
         """How much write-ahead log the engine would have to replay and rewrite if it were opened now."""
         try:
             return sum(file.stat().st_size for file in self.engine_path.glob("*.log"))
-        except OSError:  # a log went away while we looked
+        except OSError:  # a log file was deleted meanwhile
             return 0
 
 
 def write_private(file: Path, content: bytes) -> None:
-    """All or nothing, and for the owner's eyes alone from the first byte on."""
+    """Write a file atomically, readable for its owner alone from the first byte on."""
     make_directory(file.parent, parents=True)
     handle, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # made with mode 0600
     try:
         with os.fdopen(handle, "wb") as stream:
-            os.fchmod(handle, 0o600)  # a umask may have taken rights of the owner too
+            os.fchmod(handle, 0o600)  # a umask may have removed rights of the owner
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -168,7 +168,7 @@ def _take_lock(path: Path) -> int:
 
 
 def _write_format(path: Path) -> None:
-    """Appears whole or not at all, whenever the machine stops."""
+    """Written atomically, also if the machine stops."""
     new = path / _FORMAT_NEW
     with open_file(new, "wb") as file:
         file.write(f"{_PRODUCT} {FORMAT_VERSION}\n".encode("ascii"))

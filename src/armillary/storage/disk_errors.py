@@ -1,7 +1,7 @@
-"""What errors of the database and of the operating system mean in our words.
+"""Translation of errors of RocksDB and of the operating system into Failures.
 
-Only what the database itself found to be wrong in its files is damage. A file that cannot be opened because there are
-too many, or too little memory, or no permission, says nothing about what is in it: the same request may succeed later.
+Only what RocksDB reports as corruption counts as damage. A file that cannot be opened for lack of descriptors, memory
+or permission says nothing about its content: the same request may succeed later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCARCE: Final = (
 )
 _BARRED: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR)
 _SILENT: Final = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOTCONN)
-# RocksDB ends what it says of a file with the system's words; the binding adds the number where the error is its own.
+# RocksDB ends its messages about files with the system's text; the binding adds the number if the error is its own.
 _BY_TEXT: Final = {os.strerror(number): number for number in (*_FULL, *_SCARCE, *_BARRED, *_SILENT)}
 _NUMBERED: Final = re.compile(r"\(os error ([0-9]{1,4})\)")
 _WORDS: Final = re.compile(": (" + "|".join(map(re.escape, _BY_TEXT)) + r")(?:$|\n|  |: )")
@@ -35,7 +35,7 @@ _UNANSWERED: Final = (
 
 
 def translated(error: BaseException) -> Failure | None:
-    """None if the error is neither the database's nor the system's."""
+    """None if the error comes neither from the database nor from the system."""
     text = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         number: int | None = error.errno

@@ -1,5 +1,5 @@
-"""A store as it was at one time, with writes of its own that nobody else sees: for transactions that take several
-requests. What was written is never made durable here; whoever wants that does it again on the store itself.
+"""A fork of a store: a pinned snapshot with private writes on top, for transactions that span several requests. The
+writes are never made durable here; to commit, the caller applies them again to the store itself.
 """
 
 from __future__ import annotations
@@ -64,4 +64,4 @@ class ForkedStore:
 
 
 def _never_copied() -> AssertionError:
-    return AssertionError("a fork is short-lived: nobody copies it")
+    return AssertionError("a fork is short-lived: it is never copied")

@@ -1,6 +1,6 @@
-"""Stores held in memory, sorted: the reference for the other engines, and the fastest for tests. Nothing survives the
-process. Transaction functions run at once, one after the other; one that works for long gives way to readers, who see
-the state before it.
+"""The in-memory engine: sorted stores, the reference for the other engines and the fastest for tests. Nothing survives
+the process. Transaction functions run at once, one after the other; a long one gives way to readers, which see the
+state before it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NOTHING: Final = Layer()
 
 
 class MemoryEngine:
-    """Any number of stores, each gone when dropped."""
+    """Any number of stores, each deleted when dropped."""
 
     def __init__(self) -> None:
         self._stores: dict[int, MemoryStore] = {}
         self._is_closed = False
-        self.writing = asyncio.Lock()  # held by the function that is run
+        self.writing = asyncio.Lock()  # held by the running function
 
     def store(self, number: int) -> MemoryStore:
         assert 0 <= number < 2**32, "a store is numbered with four bytes"
@@ -115,7 +115,7 @@ class MemoryLoader:
         self._map.extend(pairs)
 
     def finish(self) -> None:
-        pass  # memory has no later
+        pass  # nothing to flush
 
     def abandon(self) -> None:
         pass
@@ -129,7 +129,7 @@ class SortedMap:
         self._chunks: list[list[bytes]] = []  # none empty; every key of one is below every key of the next
         self._lasts: list[bytes] = []  # the last key of each chunk
         self.get = self._values.get  # the dict's own method: a call less on every read
-        self._evaluations = 0  # that are reading this state and may have given way
+        self._evaluations = 0  # evaluations that read this state and may have given way
 
     def copy_from(self, other: SortedMap) -> None:
         self._values = other._values.copy()  # a third of the time of filling one
@@ -159,7 +159,7 @@ class SortedMap:
             self._evaluations -= 1
 
     def changed(self, layer: Layer) -> SortedMap:
-        """The map after some writes: this one, or a copy while evaluations go on reading the state they began with."""
+        """The map after some writes: this one, or a copy while evaluations still read the state they began with."""
         changed = self
         if self._evaluations and not layer.is_empty():
             changed = SortedMap()
@@ -177,7 +177,7 @@ class SortedMap:
                 self.put(key, value)
 
     def extend(self, pairs: Sequence[Pair]) -> None:
-        """Pairs in the order of their keys; far faster where all of them come behind what is there."""
+        """Add pairs in ascending key order; far faster if all follow the present keys."""
         if not pairs or (self._lasts and pairs[0][0] <= self._lasts[-1]):
             for key, value in pairs:
                 self.put(key, value)
@@ -229,7 +229,7 @@ class SortedMap:
             self._lasts[at] = chunk[-1]
 
     def _trim(self, at: int) -> bool:
-        """Put a chunk that lost keys in order; False if nothing is left of it."""
+        """Restore the invariants of a chunk that lost keys; False if it is empty."""
         chunk = self._chunks[at]
         if chunk:
             self._lasts[at] = chunk[-1]
@@ -259,7 +259,7 @@ class SortedMap:
 
 
 class KeptMap(SortedMap):
-    """A copy, which is snapshot enough."""
+    """A snapshot by copying."""
 
     def __init__(self, original: SortedMap) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""What a transaction function has written so far, laid over what is stored: its own writes visible, nobody else's
-touched until it succeeds. A `Layer` holds writes, an `OverlayTxn` shows a layer over another layer over the stored
-map; what is stored, how it is made durable and when is left to the engine.
+"""The writes of running transaction functions, layered over the stored state: visible to the function itself, and
+merged into the group when it succeeds. A `Layer` holds writes, an `OverlayTxn` shows a layer over another layer over
+the stored map; storing and durability is left to the engine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Layer:
         return not self.writes and not self.cleared
 
     def clear(self, low: bytes, high: bytes) -> None:
-        """Everything in [low, high) is gone; what is put there later is there again."""
+        """Clear [low, high); later puts there are visible again."""
         if low >= high:
             return
         if self.writes:
@@ -56,14 +56,14 @@ class Layer:
         return at >= 0 and key < self.cleared[at][1]
 
     def absorb(self, later: Layer) -> int:
-        """Make `later` part of this layer, and say about how many bytes it holds."""
+        """Make `later` part of this layer; returns its size in bytes, approximately."""
         for low, high in later.cleared:
             self.clear(low, high)
         self.writes.update(later.writes)
         return later.size_bytes()
 
     def size_bytes(self) -> int:
-        """About how much it holds."""
+        """The size, approximately."""
         writes = self.writes
         return sum(map(len, writes)) + sum(map(len, filter(None, writes.values())))
 
@@ -99,7 +99,7 @@ class OverlayTxn:
         self._prefix = prefix
 
     def at(self, prefix: bytes) -> OverlayTxn:
-        """Another store in the same transaction, by what its keys begin with."""
+        """Another store in the same transaction, by its key prefix."""
         return OverlayTxn(self._layer, self._under, self._get, self._scan, prefix)
 
     def get(self, key: bytes) -> bytes | None:
@@ -141,7 +141,7 @@ class OverlayTxn:
         self._layer.clear(self._prefix + low, self._prefix + high)
 
     def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
-        """The pairs as they are at the time of this call: writes made while stepping through are not seen."""
+        """The pairs as they are at the time of this call: later writes are not seen by the iterator."""
         low, high = self._prefix + low, self._prefix + high
         if low >= high:
             return iter(())
@@ -167,7 +167,7 @@ def _low(pair: tuple[bytes, object]) -> bytes:
 
 
 def _without(parts: Sequence[tuple[bytes, bytes]], holes: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """What remains of ascending disjoint ranges after cutting out ascending disjoint holes."""
+    """Ascending disjoint ranges minus ascending disjoint holes."""
     kept = []
     for low, high in parts:
         for hole_low, hole_high in holes:
@@ -184,7 +184,7 @@ def _without(parts: Sequence[tuple[bytes, bytes]], holes: Sequence[tuple[bytes, 
 
 
 def _merged(stored: Iterator[Pair], written: list[tuple[bytes, bytes | None]], reverse: bool) -> Iterator[Pair]:
-    """Both in one order; where a key is in both, what was written wins."""
+    """Both in one order; for a key in both, the written value wins."""
     at, count = 0, len(written)
     for pair in stored:
         key = pair[0]

@@ -1,6 +1,6 @@
-"""Files and directories for their owner alone: 0700 and 0600 whatever the umask, from the first byte on. All that the
-product keeps on a disk (data directories, backups, exports, snapshot files, keys) is made by these functions; the
-storage engine makes its own files, under the umask that `private_umask` sets for the process.
+"""Private files and directories: mode 0700 and 0600 whatever the umask, from the first byte on. Everything that the
+product keeps on disk (data directories, backups, exports, snapshot files, keys) is created by these functions; the
+storage engine creates its own files, under the umask that `private_umask` sets for the process.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import BinaryIO, Final, Literal
 
 from armillary.errors import Failure, Kind
 
-Permissions = Literal["private", "inherited"]  # inherited: neither changed nor refused, whatever they are
+Permissions = Literal["private", "inherited"]  # inherited: permissions are neither changed nor refused
 
 _DIRECTORY, _FILE, _OTHERS = 0o700, 0o600, 0o077
 _SETTING: Final = "--data-permissions inherited (ARMILLARY_DATA_PERMISSIONS for commands)"
 _FLAGS: Final = {
     "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
-    "wb": os.O_WRONLY | os.O_CREAT,  # truncated once it is narrow
+    "wb": os.O_WRONLY | os.O_CREAT,  # truncated after its permissions are narrowed
     "r+b": os.O_RDWR,
 }
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def private_umask() -> Iterator[None]:
-    """What this process and its libraries make meanwhile is for its user alone."""
+    """Meanwhile files created by this process and its libraries are for its user alone."""
     former = os.umask(_OTHERS)
     try:
         yield
@@ -39,7 +39,7 @@ def private_umask() -> Iterator[None]:
 
 
 def make_directory(path: Path, *, parents: bool = False) -> None:
-    """Make it, and with `parents` those above it that are missing. One that is there is left as it is."""
+    """Create a directory, and with `parents` the missing ones above it. An existing one is left as it is."""
     if parents and not path.parent.exists():
         make_directory(path.parent, parents=True)
     try:
@@ -48,12 +48,12 @@ def make_directory(path: Path, *, parents: bool = False) -> None:
         if not path.is_dir():
             raise
     else:
-        path.chmod(_DIRECTORY)  # a umask may have taken more than the others' rights
+        path.chmod(_DIRECTORY)  # a umask may have removed rights of the owner
 
 
 def open_file(path: Path, mode: Literal["xb", "wb", "r+b"]) -> BinaryIO:
-    """`xb`: a new file, also where a link stands. `wb` and `r+b` narrow a file that is there before anything is written
-    to it; what is no file, a pipe or a device, stays as it is."""
+    """`xb`: a new file, refused if a link is in its place. `wb` and `r+b` narrow the permissions of an existing file
+    before anything is written to it; pipes and devices are left as they are."""
     handle = os.open(path, _FLAGS[mode] | os.O_CLOEXEC, _FILE)
     try:
         state = os.fstat(handle)
@@ -69,8 +69,8 @@ def open_file(path: Path, mode: Literal["xb", "wb", "r+b"]) -> BinaryIO:
 
 
 def claim_directory(path: Path, what: str, permissions: Permissions = "private") -> None:
-    """Make a directory ours alone, with everything in it. Another user's is refused, and one that stays open to others.
-    `what` names it in messages: "data directory"."""
+    """Make a directory and everything in it private. One that belongs to another user, or cannot be made private, is
+    refused. `what` names it in messages: "data directory"."""
     make_directory(path, parents=True)
     if permissions == "inherited":
         return
@@ -107,11 +107,12 @@ def _narrow(path: Path, mode: int) -> None:
     try:
         path.chmod(mode)
     except (PermissionError, FileNotFoundError):
-        pass  # one that has gone meanwhile, or that the directory around it has to protect
+        pass  # deleted meanwhile, or protected by its directory
 
 
 def read_regular(path: Path) -> BufferedReader:
-    """A file to read: not a link, a pipe or a device, which may stand in a directory that another program filled."""
+    """Open a file for reading, refusing links, pipes and devices, which may be in a directory that another program
+    filled."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

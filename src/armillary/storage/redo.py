@@ -1,10 +1,10 @@
 """Large transactions, written in portions. RocksDB's write holds the interpreter for 0.3 to 0.6 µs a key, so a batch of
-200,000 keys would stop every other request for 100 ms. Instead, what is to be written is recorded first, in pieces of
-its own (the redo record), then a marker that says that the record is whole, then the keys themselves, portion by
-portion; the last portion removes the record. The marker is the moment at which the transaction happens: an opening that
-finds it writes everything once more, and one that finds pieces without it removes them.
+200,000 keys would stop every other request for 100 ms. Instead, the writes are first stored as a redo record, in
+pieces, then a marker that says that the record is complete, then the keys themselves, portion by portion; the last
+portion removes the record. The marker is the commit point: when the database is opened, a record with a marker is
+applied again, and pieces without one are removed.
 
-The record lies behind the keys of all stores, under the one store number that is never given out.
+The record is stored after the keys of all stores, under the one store number that is never given out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from armillary import limits, work
 from armillary.storage.overlay import Layer
 
 _PREFIX: Final = b"\xff\xff\xff\xffredo"
-_MARKER: Final = _PREFIX + b"\0"  # how many pieces there are, and the ranges that are cleared first
+_MARKER: Final = _PREFIX + b"\0"  # the number of pieces, and the ranges to clear first
 _PIECE: Final = _PREFIX + b"\1"
 _END: Final = _PREFIX + b"\2"
 _COUNT: Final = struct.Struct("<I")
@@ -30,7 +30,7 @@ Entries = Sequence[tuple[bytes, bytes | None]]
 
 
 def batches(layer: Layer, keys_in_order: Iterator[Sequence[bytes]]) -> Iterator[rocksdict.WriteBatch]:
-    """What to write, one batch after the other, each short. Making them may give way; the keys come in portions."""
+    """The batches to write, one after the other, each short. Making them may give way; the keys come in portions."""
     writes = layer.writes
     pieces: list[Sequence[bytes]] = []
     for keys in _joined(keys_in_order, limits.WRITE_PORTION_KEYS):
@@ -54,8 +54,8 @@ def batches(layer: Layer, keys_in_order: Iterator[Sequence[bytes]]) -> Iterator[
 
 
 def finish(database: rocksdict.Rdict) -> bool:
-    """What a stop has left: complete a transaction whose record is whole, remove one whose record is not. To be called
-    when the database was just opened; whether there was anything."""
+    """Recovery after a stop: apply a complete redo record, remove an incomplete one. To be called right after the
+    database was opened; returns whether there was anything."""
     batch = rocksdict.WriteBatch(raw_mode=True)
     marker = database.get(_MARKER)
     if marker is not None:
@@ -66,7 +66,7 @@ def finish(database: rocksdict.Rdict) -> bool:
         for number in range(count):
             piece = database.get(_piece_key(number))
             if piece is None:
-                raise Exception("Corruption: a piece of the redo record is missing")  # as RocksDB says it
+                raise Exception("Corruption: a piece of the redo record is missing")  # in RocksDB's form
             _fill(batch, decoded(piece))
         _remove(batch, count)
     else:

@@ -1,11 +1,11 @@
 """The embedded engine: all stores in one RocksDB, serial transactions, group commit, readers on what is durable.
 
-The life of a write: its function waits in line; `_run_waiting` runs what waits, one after the other, each on its own
-overlay over the group's overlay over the newest state; the group is written as one batch, and a version of the state
-is taken. A thread syncs the log; meanwhile the next groups are run and written. When the sync is done, the newest
-version that it covers is published to readers and the writers of those groups get their answers, errors included:
-nothing that could still be lost is shown to anyone. What RocksDB needs is in `rocks_database.py`, who owns the
-directory in `directory.py`.
+The life of a write: its function waits in a queue; `_run_waiting` runs the waiting functions one after the other, each
+on its own overlay over the group's overlay over the newest state; the group is written as one batch, and a version of
+the state is taken. A thread syncs the write-ahead log; meanwhile the next groups are run and written. When the sync is
+done, the newest version that it covers is published to readers and the writers of those groups get their answers,
+errors included: readers never see anything that could still be lost. RocksDB itself is wrapped in `rocks_database.py`;
+the lock on the directory is in `directory.py`.
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ class RocksEngine:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "armillary-storage")
         self._compactor = ThreadPoolExecutor(1, "armillary-compaction")
-        self._compaction: asyncio.Future[None] | asyncio.Future[Path] | None = None  # the last one, or a checkpoint
+        self._compaction: asyncio.Future[None] | asyncio.Future[Path] | None = None  # the last compaction or checkpoint
         self._monotonic_s = clock.monotonic_s
         self._is_relaxed = is_relaxed
         self._reserve_bytes = reserve_bytes
         self._is_closing = False
 
         self._database: Database | None = database
-        self._newest: Version | None = database.version()  # what the next function sees
-        self.published: Version | None = self._newest  # what readers see: durable; None while reopening
+        self._newest: Version | None = database.version()  # the state that the next function sees
+        self.published: Version | None = self._newest  # the durable state that readers see; None while reopening
         self._waiting: deque[Waiting] = deque()
         self._is_scheduled = False
-        self._is_running = False  # functions are being run; they may have given way
-        self._running: asyncio.Future[None] | None = None  # done when they are; None: they never gave way
-        self._is_whole = asyncio.Event()  # the newest state is one between two transactions
+        self._is_running = False  # functions are running; they may have given way
+        self._running: asyncio.Future[None] | None = None  # of the running functions; None: none has given way
+        self._is_whole = asyncio.Event()  # set while the newest state is between two transactions
         self._is_whole.set()
-        self._stalled: tuple[Layer, list[Answer]] | None = None  # a group that compaction keeps from being written
+        self._stalled: tuple[Layer, list[Answer]] | None = None  # a group refused until compaction catches up
         self._written: list[Group] = []  # written, and not covered by a sync that has begun
         self._is_dirty = False  # something was written after the last sync began
         self._sync: asyncio.Future[None] | None = None
         self._sync_timer: asyncio.TimerHandle | None = None
-        self._failure: Failure | None = None  # why nothing can be written now
+        self._failure: Failure | None = None  # why writes fail now
         self._reopening: asyncio.Task[None] | None = None
         self._is_attempt_over = asyncio.Event()  # no opening is under way
         self._is_attempt_over.set()
@@ -99,7 +99,8 @@ class RocksEngine:
         clock: Clock | None = None,
         permissions: Permissions = "private",
     ) -> Self:
-        """`full`: acknowledged means synced. `relaxed`: acknowledged survives the process, not the machine."""
+        """`full`: acknowledged writes are synced. `relaxed`: they survive a crash of the process, not of the
+        machine."""
         assert durability in ("full", "relaxed")
         directory = DataDirectory.claim(Path(path), permissions)
         try:
@@ -107,7 +108,7 @@ class RocksEngine:
         except BaseException:
             directory.release()
             raise
-        # The syncing thread needs the interpreter for a moment before and after; a busy loop must give way soon.
+        # The syncing thread needs the interpreter briefly before and after; a busy loop must give way soon.
         sys.setswitchinterval(min(sys.getswitchinterval(), limits.THREAD_SWITCH_SECONDS))
         reserve = directory.default_reserve_bytes() if reserve_bytes is None else reserve_bytes
         return cls(directory, database, durability == "relaxed", reserve, clock or SystemClock())
@@ -120,14 +121,14 @@ class RocksEngine:
     async def drop(self, number: int) -> None:
         low, high = prefix_of(number), prefix_of(number + 1)
         await self.submit(b"", lambda txn: txn.delete_range(low, high), is_freeing=True)
-        # The room comes back by compaction, which would not happen by itself while little is written.
+        # Compaction frees the space; it would not start by itself while little is written.
         if self._database is not None and not self._is_closing:
             self._compaction = self._loop.run_in_executor(self._compactor, _compact, self._database, low, high)
 
     async def close(self) -> None:
         if self._is_closing:
             return
-        last = self.submit(b"", lambda txn: None)  # answered after everything that waits before it
+        last = self.submit(b"", lambda txn: None)  # answered after everything queued before it
         self._is_closing = True
         try:
             await last
@@ -169,7 +170,7 @@ class RocksEngine:
         await self._loop.run_in_executor(self._compactor, self._directory.remove_checkpoint, name)
 
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
-        """Put a transaction function in line."""
+        """Queue a transaction function."""
         if self._is_closing:
             raise closed()
         future: asyncio.Future[T] = self._loop.create_future()
@@ -179,13 +180,13 @@ class RocksEngine:
         return future
 
     async def readable(self) -> Version:
-        """The published version, waiting out an opening that is under way."""
+        """The published version, waiting for a reopening that is under way."""
         await self._is_attempt_over.wait()
         if self.published is None:
             raise closed() if self._failure is None else again(self._failure)
         return self.published
 
-    # Work that takes long.
+    # Long work.
 
     def writable(self) -> Database:
         """The database, if it is open and its disk has room."""
@@ -196,7 +197,7 @@ class RocksEngine:
         return self._database
 
     async def keep(self) -> KeptState:
-        """The newest state. A transaction that is being written in portions is waited for."""
+        """A snapshot of the newest state. Waits for a transaction that is being written in portions."""
         database = self.writable()
         while not self._is_whole.is_set():
             await self._is_whole.wait()
@@ -216,7 +217,7 @@ class RocksEngine:
     def _run_waiting(self) -> None:
         self._is_scheduled = False
         if self._stalled is not None or self._is_running:
-            return  # goes on when the stalled group is written, or the running one
+            return  # continues when the stalled or running group is written
         database, failure = self._database, self._failure
         now_s = self._monotonic_s()
         if failure is None and now_s - self._room_checked_s >= limits.FREE_DISK_CHECK_SECONDS:
@@ -231,15 +232,16 @@ class RocksEngine:
         self._running = work.begin(partial(self._run_group, database, now_s + limits.GROUP_SECONDS_MAX))
 
     def _run_group(self, database: Database, deadline_s: float) -> None:
-        """Run what waits until time is up, and write it. A function that spends more work than a slice gives way to
-        the event loop: readers go on with what is published, and no other function is run before it is done."""
+        """Run waiting functions until the time is up, and write them. A function that spends more work than a slice
+        gives way to the event loop: readers continue on the published state, and no other function runs before it is
+        done."""
         group, answers = Layer(), []
         get, scan = database.get, database.scan
         waiting, run_now = self._waiting, work.current()
         size_bytes = 0
         while waiting:
             fn, prefix, future, _ = waiting.popleft()
-            if future.done():  # the caller went away before it was run
+            if future.done():  # the caller was cancelled before its function ran
                 continue
             layer = Layer()
             try:
@@ -249,7 +251,7 @@ class RocksEngine:
             except BaseException as error:
                 answers.append(Answer(future, None, error))
                 if not isinstance(error, Exception):
-                    break  # the interpreter is being stopped: keep what was done, run no more
+                    break  # the interpreter is shutting down: keep what was done, run no more
                 continue
             if group.is_empty():
                 # Nothing to join it with. A large one is a group of its own.
@@ -302,7 +304,7 @@ class RocksEngine:
             self._schedule()
 
     def _write_in_portions(self, database: Database, layer: Layer) -> None:
-        """Gives way between them. No function is run meanwhile, and readers have what is published."""
+        """Gives way between portions. No function runs meanwhile, and readers have the published state."""
         self._is_whole.clear()
         for batch in database.batches(layer):
             if (failure := self._failed()) is not None:
@@ -364,14 +366,14 @@ class RocksEngine:
             self.published = groups[-1].version
         for group in groups:
             for future, result, error in group.answers:
-                if future.done():  # the caller went away; what was done stays done
+                if future.done():  # the caller was cancelled; the write stays done
                     continue
                 if error is None:
                     future.set_result(result)
                 else:
                     set_error(future, error)
 
-    # When the disk refuses.
+    # Failures of the disk.
 
     def _fail(self, error: BaseException, answers: list[Answer]) -> None:
         """A write or a sync failed: its outcome is unknown, and nothing may follow it before the log is read again."""
@@ -385,7 +387,8 @@ class RocksEngine:
         self._written = []
         refuse(answers, unknown)
         if self._stalled is not None:
-            # It was run on a state that may be lost now, so it must never be written; what waits behind it goes on.
+            # It was run on a state that may be lost, so it must never be written; the functions waiting behind it can
+            # run.
             # A large one may be recorded already, and is completed by the opening if everything before it is there.
             (layer, answers), self._stalled = self._stalled, None
             refuse(answers, unknown if len(layer.writes) > limits.WRITE_AT_ONCE_KEYS else failure)
@@ -395,7 +398,7 @@ class RocksEngine:
             self._reopening = self._loop.create_task(self._reopen())
 
     async def _reopen(self) -> None:
-        """Readers keep the last durable version until there is reason to believe that opening will succeed."""
+        """Reopen the database. Readers keep the last durable version until opening is likely to succeed."""
         pause_s = limits.REOPEN_SECONDS_MIN
         while self._failure is not None:
             if self._sync is not None:
@@ -439,7 +442,7 @@ class RocksEngine:
     async def _wait_for_room(self) -> None:
         # Opening rewrites the log as tables, so it needs as much room again.
         needed = max(self._reserve_bytes, self._directory.log_bytes() + 8 * limits.MB)
-        while self._directory.free_bytes() < needed:  # noqa: ASYNC110 - nobody tells us when there is room
+        while self._directory.free_bytes() < needed:  # noqa: ASYNC110 - no event announces free space
             await asyncio.sleep(limits.FREE_DISK_CHECK_SECONDS)
 
     def _refuse_waiting(self, failure: Failure, but_freeing: bool = False) -> None:
@@ -463,5 +466,5 @@ def _open(directory: DataDirectory) -> Database:
 def _compact(database: Database, low: bytes, high: bytes) -> None:
     try:
         database.compact(low, high)
-    except Exception as error:  # the room comes back later, by itself
+    except Exception as error:  # compaction is only postponed: a later one frees the space
         _log.warning("compaction after dropping a store ended early: %s", error)

@@ -1,4 +1,4 @@
-"""How the embedded engine answers the writers of transactions: results, refusals, and outcomes that are not known."""
+"""How the embedded engine answers transactions: results, refusals, and unknown outcomes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unknown_outcome(failure: Failure) -> Failure:
 
 
 def again(failure: Failure) -> Failure:
-    """The same for one more caller: an exception raised in several tasks would collect all their tracebacks."""
+    """A copy for one more caller: an exception raised in several tasks would collect all their tracebacks."""
     return Failure(failure.kind, failure.message, retry_after_ms=failure.retry_after_ms)
 
 

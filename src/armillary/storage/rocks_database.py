@@ -1,9 +1,9 @@
-"""One open RocksDB, as the engine needs it: its settings, batches, snapshots and scans. Its errors are
-`disk_errors.py`'s to translate; when to write, sync, publish and reopen is decided by `rocks.py`.
+"""One open RocksDB, as the engine needs it: its settings, batches, snapshots and scans. Errors are translated by
+`disk_errors.py`; `rocks.py` decides when to write, sync, publish and reopen.
 
 Four properties of the binding (rocksdict 0.3.29) shape this file. A `Snapshot` serves single keys only: iterators made
 from it show the newest state. `ReadOptions.set_iterate_lower_bound` sets the upper bound. `items()` ends silently on a
-damaged block. So scans use bare iterators, bounded above only, and ask for their status at the end. And an existing
+damaged block. So scans use bare iterators, bounded above only, and check their status at the end. And an existing
 database is opened with the table options it was made with (cache and filters lost) unless they are given again for its
 one column family.
 """
@@ -51,7 +51,7 @@ class Database:
         return self._rdict.get(key)
 
     def batch(self, layer: Layer) -> WriteBatch:
-        """What `write` takes. A large one is made in portions, and may give way."""
+        """The argument of `write`. A large one is made in portions, and may give way."""
         batch = WriteBatch(raw_mode=True)
         for low, high in layer.cleared:
             batch.delete_range(low, high)
@@ -68,17 +68,17 @@ class Database:
         return batch
 
     def batches(self, layer: Layer) -> Iterator[WriteBatch]:
-        """The same for a layer that takes too long to be written at once: to be written one after the other. It takes
-        effect as a whole, whenever the process ends, but meanwhile the newest state shows parts of it."""
+        """The same for a layer that takes too long to be written at once: to be written one after the other. After a
+        crash it is applied as a whole or not at all, but meanwhile the newest state shows parts of it."""
         return redo.batches(layer, _in_order(layer.writes))
 
     def write(self, batch: WriteBatch) -> None:
-        """Write a batch as a whole. The operating system has it afterwards (it survives this process); the disk has it
-        after the next `sync` that begins later. The interpreter waits for it: 0.3 to 0.6 µs a key."""
+        """Write a batch atomically. Afterwards the operating system has it (it survives this process); the disk has it
+        after the next `sync` that begins later. Holds the interpreter: 0.3 to 0.6 µs a key."""
         self._rdict.write(batch, self._write_options)
 
     def sync(self) -> None:
-        """Make everything written durable. Made for a thread: the interpreter is free meanwhile."""
+        """Make everything written durable. Runs in a thread: the interpreter is free meanwhile."""
         self._rdict.flush_wal(True)
 
     def version(self) -> Version:
@@ -90,10 +90,10 @@ class Database:
         return self._rdict.iter()
 
     def scan(self, low: bytes, high: bytes, reverse: bool, skip: int) -> Iterator[Pair]:
-        """The newest state. `skip` leading bytes are left off the keys."""
+        """Scan the newest state. `skip` leading bytes are removed from the keys."""
         options = rocksdict.ReadOptions()
         options.set_iterate_upper_bound(high)
-        # Made here and not at the first step: what is read may give way before that, and others write meanwhile.
+        # Made here and not at the first step: the reader may give way before that, and others write meanwhile.
         scan = _scan(self._rdict.iter(options), options, low, high, reverse, skip)
         self._scans.add(scan)
         return scan
@@ -104,29 +104,29 @@ class Database:
         return kept
 
     def ingest(self, table: Path) -> None:
-        """Take over a table file that a `table_writer` wrote, as it is. Its keys are new here."""
+        """Ingest a table file made by a `table_writer`. Its keys are new here."""
         options = rocksdict.IngestExternalFileOptions()
         options.set_move_files(True)
         self._rdict.ingest_external_file([str(table)], options)
 
     def compact(self, low: bytes, high: bytes) -> None:
-        """Give back the room of what was deleted in [low, high). Made for a thread; may take long."""
+        """Free the space of deleted keys in [low, high). Runs in a thread; may take long."""
         options = rocksdict.CompactOptions()
         options.set_exclusive_manual_compaction(False)
         self._rdict.compact_range(low, high, options)
 
     def finish(self) -> None:
-        """Sync, and flush to tables so that the next opening has no log to replay. Made for a thread."""
+        """Sync, and flush to tables so that the next opening has no log to replay. Runs in a thread."""
         self._rdict.flush_wal(True)
         self._rdict.flush(True)
 
     def flush(self) -> None:
-        """Bring everything written into tables. Made for a thread: the interpreter is free meanwhile."""
+        """Flush everything written to tables. Runs in a thread: the interpreter is free meanwhile."""
         self._rdict.flush(True)
 
     def checkpoint(self, path: Path) -> None:
-        """All that was written so far, as another database that shares the tables. The interpreter waits for it: some
-        20 ms if it was just flushed."""
+        """Everything written so far, as another database that shares the tables. Holds the interpreter: some 20 ms if
+        it was just flushed."""
         rocksdict.Checkpoint(self._rdict).create_checkpoint(str(path))
 
     def stop_background(self) -> None:
@@ -134,10 +134,10 @@ class Database:
         self._rdict.cancel_all_background(False)
 
     def close(self) -> None:
-        """Let go as it is."""
+        """Close without flushing."""
         self._rdict.cancel_all_background(True)
         # RocksDB closes when the last reference to it goes, and a kept exception may hold frames that hold a version or
-        # a scan: so everybody else refers to this object only, versions are emptied and scans ended.
+        # a scan: so all others refer to this object only, versions are emptied and scans ended.
         for version in self._versions:
             version.release()
         for scan in list(self._scans):
@@ -148,7 +148,7 @@ class Database:
 
 
 def _in_order(writes: dict[bytes, bytes | None]) -> Iterator[Sequence[bytes]]:
-    """The keys in their order, in portions."""
+    """The keys in ascending order, in portions."""
     if len(writes) <= _SORTED_AT_ONCE:
         yield sorted(writes)
         return
@@ -185,11 +185,10 @@ def _scan(
 
 
 class Version:
-    """A state of the database between two writes, kept readable while later ones are written.
+    """A state of the database between two writes, readable while later ones are written.
 
-    Single keys are read through a snapshot. Scans read the newest state for as long as that is this one; before the
-    next write `hold` makes the iterator that goes on showing it. There is one for all scans, so each of them takes
-    its rows in chunks.
+    Single keys are read through a snapshot. Scans read the newest state while it is this one; before the next write
+    `hold` makes an iterator that keeps showing it. It is shared by all scans, so each of them takes its rows in chunks.
     """
 
     __slots__ = ("__weakref__", "_database", "_iterator", "is_released", "snapshot")
@@ -273,7 +272,7 @@ class Version:
 
 
 class KeptState:
-    """The state of the database at one time, for whoever goes through much of it: an iterator of its own."""
+    """A state of the database for long scans: it has an iterator of its own."""
 
     __slots__ = ("__weakref__", "_iterator")
 
@@ -319,7 +318,7 @@ class KeptView:
         return [self.get(key) for key in keys]
 
     def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
-        assert not reverse, "nobody goes down a kept snapshot"
+        assert not reverse, "a kept snapshot has no descending scans"
         return self._state.scan(self._prefix + low, self._prefix + high, len(self._prefix))
 
     def release(self) -> None:
@@ -339,7 +338,7 @@ class VersionView:
         try:
             return self._version.snapshot[self._prefix + key]  # type: ignore[no-any-return]
         except Exception as error:
-            if error.args == _MISS:  # the binding's way of saying so
+            if error.args == _MISS:  # the binding's form of "not found"
                 return None
             if self._version.is_released:
                 raise Failure(Kind.UNAVAILABLE, _GONE) from None
@@ -350,7 +349,7 @@ class VersionView:
         try:
             snapshot, prefix = self._version.snapshot, self._prefix
             return [snapshot[prefix + key] for key in keys]
-        except Exception:  # one is missing, or cannot be read
+        except Exception:  # a key is missing or cannot be read: found out one by one
             return [self.get(key) for key in keys]
 
     def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
@@ -359,7 +358,7 @@ class VersionView:
 
 
 class PinnedView:
-    """One store in a version that somebody holds on to."""
+    """One store in a pinned version."""
 
     def __init__(self, version: Version, prefix: bytes) -> None:
         self._version: Version | None = version
@@ -391,7 +390,7 @@ def table_writer(path: Path) -> rocksdict.SstFileWriter:
 
 
 def is_stall(error: BaseException) -> bool:
-    """The write was refused, whole, because compaction is behind; it can be tried again."""
+    """The whole write was refused because compaction is behind; it can be retried."""
     return type(error) is Exception and "Write stall" in str(error)
 
 

@@ -1,6 +1,5 @@
-"""Filling a store with table files instead of transactions: the files are written beside the database and taken over
-whole, so nothing goes through its log, its write buffer or compaction. Who may use the store meanwhile is the caller's
-business.
+"""Bulk loading of a store: table files are written beside the database and ingested whole, so nothing goes through its
+write-ahead log, its write buffer or compaction. The caller makes sure that the store is not used meanwhile.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One numbered store of the embedded engine: its keys in the engine's RocksDB behind four bytes of number. Which
-version readers see, and when a write becomes durable, is decided in `rocks.py`.
+"""One numbered store of the embedded engine: its keys in the engine's RocksDB, prefixed with four bytes of store
+number. Publishing versions to readers, and durability of writes, is left to `rocks.py`.
 """
 
 from __future__ import annotations
