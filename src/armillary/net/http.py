@@ -1,4 +1,5 @@
-"""A request and a response as the doors see them, and the four functions that a door gives to the network.
+"""A request and a response as the doors see them, the functions that a door gives to the network, and two doors on one
+port.
 
 Nothing here touches a socket: `connection.py` reads and writes, `answers.py` makes bytes of a response.
 """
@@ -9,7 +10,7 @@ import json
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from armillary import limits
 
@@ -120,3 +121,33 @@ def crash_as_json(request: Request, exception: BaseException) -> Response:
 
 
 _NAMES = {413: "RequestEntityTooLarge", 414: "UriTooLong", 500: "InternalServerError"}
+
+
+class Door(Protocol):
+    def answer(self, request: Request) -> Coroutine[Any, Any, Response]: ...
+
+    def screen(self, request: Request) -> Response | None: ...
+
+    def on_crash(self, request: Request, exception: BaseException) -> Response: ...
+
+
+class DoorsByPrefix:
+    """Two doors on one port: requests whose target begins with `prefix` go to `other`, all others to `main`."""
+
+    def __init__(self, main: Door, prefix: bytes, other: Door) -> None:
+        self._main_answer = main.answer
+        self._main = main
+        self._prefix = prefix
+        self._other = other
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Response]:
+        if request.target.startswith(self._prefix):
+            return self._other.answer(request)
+        return self._main_answer(request)
+
+    def screen(self, request: Request) -> Response | None:
+        return (self._other if request.target.startswith(self._prefix) else self._main).screen(request)
+
+    def on_crash(self, request: Request, exception: BaseException) -> Response:
+        door = self._other if request.target.startswith(self._prefix) else self._main
+        return door.on_crash(request, exception)

@@ -37,9 +37,8 @@ from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure
 from armillary.net.crowd import Crowd
 from armillary.net.hosts import HostNames
-from armillary.net.http import Patience
+from armillary.net.http import DoorsByPrefix, Patience
 from armillary.net.listen import Listener, listen, listen_for_frames
-from armillary.net.reception import Reception
 from armillary.net.service import Roster
 from armillary.storage import descriptors
 from armillary.storage.engine import Engine
@@ -184,7 +183,7 @@ async def _open_doors(
         addresses=addresses,
     )
     sql.throttle = control.throttle = credentials.sign_in_throttle
-    reception = Reception(sql, CONTROL_PREFIX, control)
+    reception = DoorsByPrefix(sql, CONTROL_PREFIX, control)
     listener = await listen(
         settings.host,
         settings.sql_port,

@@ -1,16 +1,13 @@
-"""What a charge is made of, for whoever asks with `x-armillary-explain: true`: the parts of an answered request, which
-add up to what it was charged, and the header that tells them, which is the same at every door of HTTP.
+"""The parts of a request's charge, which add up to it. HTTP clients ask for them with `x-armillary-explain: true`; the
+header of the answer is made by `net/charged_requests.py`.
 
-Worked out afterwards from what the answer carries, so that requests which nobody asks about pay nothing for it. The
-prices are in `model/charges.py`.
+The parts are computed from the answer, so that a request without that header pays nothing for them. Prices are in
+`model/charges.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
-
-import orjson
 
 from armillary.account.queries.item_pages import PageAnswer
 from armillary.account.visits.read_visits import Answer
@@ -19,23 +16,6 @@ from armillary.errors import Failure, Kind
 from armillary.model import charges
 from armillary.model.charges import Part
 from armillary.partition.operations import Outcome, Result
-
-EXPLAIN: Final = b"x-armillary-explain"
-
-
-def charge_header(parts: Iterable[Part]) -> tuple[bytes, bytes]:
-    """A JSON list of what was done and what it cost. A header of our own."""
-    return b"x-armillary-charge", orjson.dumps([_line(part) for part in parts])
-
-
-def _line(part: Part) -> dict[str, Any]:
-    line: dict[str, Any] = {"what": part.what}
-    if part.count:
-        line["count"] = part.count
-    if part.size_bytes:
-        line["bytes"] = part.size_bytes
-    line["ru"] = part.ru
-    return line
 
 
 def explain_metadata(charge_ru: float) -> list[Part]:

@@ -28,8 +28,8 @@ from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate, i
 from armillary.doors.gremlin.client import Client, Principal
 from armillary.doors.gremlin.errors import MALFORMED
 from armillary.doors.gremlin.forms import AUTHENTICATION
-from armillary.doors.gremlin.ids import OrderedIds
 from armillary.doors.gremlin.messages import Request, Responder, read_request
+from armillary.doors.gremlin.traversals import OrderedIds
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
 

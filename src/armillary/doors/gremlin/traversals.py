@@ -13,7 +13,6 @@ from armillary import limits, work
 from armillary.account.graphs.graph import StoredGraph, element_id
 from armillary.clock import Clock
 from armillary.doors.gremlin.client import Client
-from armillary.doors.gremlin.ids import OrderedIds
 from armillary.doors.gremlin.messages import Request, Responder
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.gremlin.errors import timed_out
@@ -25,6 +24,7 @@ from armillary.languages.gremlin.syntax.instructions import Traversal
 
 if TYPE_CHECKING:
     from armillary.doors.gremlin.door import GremlinDoor
+
 
 Pages = Callable[[], Awaitable[list[Any]]]  # values, or traversers
 _CACHED_CHARACTERS_MAX = 4_000  # longer scripts are not likely to come again
@@ -212,3 +212,20 @@ async def _send(client: Client, pages: Pages, request: Request, out: Responder) 
             if client.is_gone:
                 raise Failure(Kind.DROPPED, "The client has left.")
     out.finish(waiting)
+
+
+_VARIANT = 0b10 << 62
+_RANDOM_BITS = (1 << 62) - 1
+
+
+class OrderedIds:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0  # milliseconds, and a count within them
+
+    def new(self) -> str:
+        # Time may stand still or be set back; ids go on.
+        self._last = max(self._last + 1, int(self._clock.now_s() * 1000) << 12)
+        chance = int.from_bytes(self._clock.random_bytes(8), "big") & _RANDOM_BITS | _VARIANT
+        head, tail = f"{self._last >> 12:012x}", f"{chance:016x}"
+        return f"{head[:8]}-{head[8:]}-7{self._last & 0xFFF:03x}-{tail[:4]}-{tail[4:]}"

@@ -7,54 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from armillary.account.account import Account
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.throughput.budgets import Ask
-from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_metadata
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import Principal
 from armillary.doors.sql.routes import Route
 from armillary.errors import Failure, Kind
-from armillary.model.charges import Part, consistency_factor, render_charge
+from armillary.model.charges import Part, consistency_factor
 from armillary.model.items import parse_document
+from armillary.net.charged_requests import EXPLAIN, ChargedCall, HeaderList
 from armillary.net.http import Request, Response
 
 if TYPE_CHECKING:
     from armillary.doors.sql.door import SqlDoor
 
-HeaderList = list[tuple[bytes, bytes]]
 
+class Call(ChargedCall):
+    """A request with its route and its principal, and the answers that its actions make."""
 
-class Call:
-    """The request with everything that was found out about it so far."""
-
-    __slots__ = (
-        "account",
-        "activity_id",
-        "ask",
-        "body",
-        "charge_ru",
-        "door",
-        "explains",
-        "headers",
-        "principal",
-        "request",
-        "route",
-    )
+    __slots__ = ("activity_id", "ask", "door", "principal", "route")
 
     def __init__(self, door: SqlDoor, request: Request, route: Route, principal: Principal, activity_id: str) -> None:
+        super().__init__(
+            door.account, request, explains=EXPLAIN in request.headers and h.flag(request.headers, EXPLAIN)
+        )
         self.door = door
-        self.account: Account = door.account
-        self.request = request
-        self.headers = request.headers
-        self.body = request.body
         self.route = route
         self.principal = principal
         self.activity_id = activity_id
-        self.explains = EXPLAIN in request.headers and h.flag(request.headers, EXPLAIN)
-        self.ask: Ask | None = None  # once the container is known
-        self.charge_ru = 0.0  # once it is answered
+        self.ask: Ask | None = None  # set with the container
 
     def document(self) -> dict[str, Any]:
         return parse_document(self.body)
@@ -95,15 +77,8 @@ class Call:
         extra: Iterable[tuple[bytes, bytes]] = (),
         parts: Iterable[Part] | None = None,
     ) -> Response:
-        """`parts`: of the charge, where they are known and were asked for (`explains`)."""
-        self.charge_ru = charge_ru
-        headers: HeaderList = [
-            (b"x-ms-activity-id", self.activity_id.encode("ascii")),
-            (b"x-ms-request-charge", render_charge(charge_ru)),
-            *extra,
-        ]
-        if self.explains:
-            headers.append(charge_header(explain_metadata(charge_ru) if parts is None else parts))
+        """`parts` of the charge are given if the client asked for them (`explains`)."""
+        headers = [(b"x-ms-activity-id", self.activity_id.encode("ascii")), *self.charged(charge_ru, extra, parts)]
         return Response(status, headers, body)
 
     def answer_record(

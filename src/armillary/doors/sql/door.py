@@ -15,7 +15,7 @@ from armillary import limits, work
 from armillary.account.account import Account
 from armillary.account.security import permissions
 from armillary.account.security.sign_in_throttle import SignInThrottle
-from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_failure
+from armillary.account.throughput.charge_explanations import explain_failure
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import Clock
 from armillary.doors.sql import headers as h
@@ -29,6 +29,7 @@ from armillary.doors.sql.items import batches, documents, feeds, procedures
 from armillary.doors.sql.resources import account_document, lists, resources
 from armillary.doors.sql.routes import RouteKind, resolve
 from armillary.errors import Failure, Kind
+from armillary.net.charged_requests import KIND_OF_STATUS, RequestIds, charge_header, explains_refusal
 from armillary.net.http import HANG_UP, Request, Response
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class SqlDoor:
         self.advertised: str | None = None  # HOST:PORT that clients are told to use, if not the one they came to
         self._signing_clock = signing_clock or account.clock
         self._accepts_aad = accepts_aad
-        self._activities = _Activities(account)
+        self._activities = RequestIds(account.clock)
         self.tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
         self.use_keys(keys)
         self._sign_in_log = SignInLog("sql")
@@ -76,7 +77,7 @@ class SqlDoor:
             is_failed = failure.kind is Kind.UNAUTHORIZED
             if is_failed and self.throttle is not None and not await self.throttle.refused(request.peer):
                 return HANG_UP
-            return self._refuse(failure, activity_id, explains=_explains(request))
+            return self._refuse(failure, activity_id, explains=explains_refusal(request.headers))
 
     def screen(self, request: Request) -> Response | None:
         """Whether a long body is to be read at all: the head tells who sends it."""
@@ -146,7 +147,7 @@ class SqlDoor:
 
     def refuse(self, status: int, message: str) -> Response:
         """The answer to what never became a request, in this protocol's form."""
-        failure = Failure(_KIND_OF_STATUS.get(status, Kind.BAD_REQUEST), message)
+        failure = Failure(KIND_OF_STATUS.get(status, Kind.BAD_REQUEST), message)
         _, headers, body = error_response(failure, self._activities.guid())
         return Response(status, headers, body)
 
@@ -166,32 +167,6 @@ def _check_permission(account: Account, claims: Claims) -> None:
             "The input authorization token can't serve the request. The permission of the resource token was deleted, "
             "or allows less by now; read it again.",
         )
-
-
-def _explains(request: Request) -> bool:
-    """For refusals, which may be about this header itself."""
-    return request.headers.get(EXPLAIN, b"").lower() == b"true"
-
-
-_KIND_OF_STATUS = {
-    403: Kind.FORBIDDEN,
-    408: Kind.TIMED_OUT,
-    413: Kind.TOO_LARGE,
-    415: Kind.UNSUPPORTED_MEDIA,
-    503: Kind.UNAVAILABLE,
-}
-
-
-class _Activities:
-    """New activity ids: a random beginning and a count are as good as dice, and cost less on every request."""
-
-    def __init__(self, account: Account) -> None:
-        self._start = account.clock.guid()[:24]
-        self._count = 0
-
-    def guid(self) -> str:
-        self._count += 1
-        return f"{self._start}{self._count & 0xFFFFFFFFFFFF:012x}"
 
 
 async def _addresses(call: Call) -> Response:

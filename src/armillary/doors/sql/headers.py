@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import orjson
 
+from armillary import limits
 from armillary.account.throughput.budgets import Ask
 from armillary.errors import Failure, bad_request
 from armillary.limits import (
@@ -23,6 +24,7 @@ from armillary.limits import (
     RESOURCE_TOKEN_SECONDS_MIN,
     THROUGHPUT_BUCKETS,
 )
+from armillary.net.http import Response
 
 Headers = Mapping[bytes, bytes]  # names in lower case
 
@@ -398,3 +400,17 @@ def _only(value: dict[str, Any], members: set[str]) -> dict[str, Any]:
 def _refusal(name: bytes, given: bytes, wanted: str) -> Failure:
     shown = given[:100].decode("ascii", "replace")
     return bad_request(f"The header {name.decode('ascii')} has the invalid value '{shown}'; it must be {wanted}.")
+
+
+SCRIPT_LOGGING = b"x-ms-documentdb-script-enable-logging"
+
+
+def with_log(response: Response, log: str) -> Response:
+    """The log is cut where clients would not read on."""
+    encoded = quote(log)[: limits.SCRIPT_LOG_HEADER_BYTES_MAX]
+    if "%" in encoded[-2:]:
+        encoded = encoded[: encoded.rindex("%")]
+    name, value = b"x-ms-documentdb-script-log-results", encoded.encode("ascii")
+    if response.lines:
+        return Response(response.status, (), response.body, b"%b\r\n%b: %b" % (response.lines, name, value))
+    return Response(response.status, [*response.headers, (name, value)], response.body)

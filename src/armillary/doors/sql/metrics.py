@@ -14,11 +14,11 @@ from armillary.account.container import Container
 from armillary.account.queries.index_use import CompositePath, IndexUse, container_index_use
 from armillary.account.queries.item_pages import FeedOptions, PageAnswer
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.call import HeaderList
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.query_advisor import advice_of
 from armillary.languages.sql.syntax import tree
 from armillary.model import charges
+from armillary.net.charged_requests import HeaderList
 
 
 class Asked(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from armillary import limits
-from armillary.doors.table.refusals import bad_url, refused
+from armillary.doors.table.errors import bad_url, refused
 from armillary.errors import Failure, Kind
 
 

@@ -4,29 +4,29 @@ answer, where a table is, and the headers of answers."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_metadata
 from armillary.doors.table.access.grants import Action, Grant
 from armillary.doors.table.addresses import Address, check_table
 from armillary.doors.table.entities.entities import Form, quoted
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refused
 from armillary.doors.table.service import storage_rules
 from armillary.errors import Failure, Kind
-from armillary.model.charges import Part, render_charge
+from armillary.model.charges import Part
 from armillary.model.edm import PARTITION_KEY
 from armillary.model.items import parse_json
+from armillary.net.charged_requests import EXPLAIN, ChargedCall
 from armillary.net.http import Request, Response
 
 if TYPE_CHECKING:
     from armillary.doors.table.door import TableDoor
 
-HeaderList = list[tuple[bytes, bytes]]
 
 DATABASE: Final = "TablesDB"  # as the service names it
 KEY_PATH: Final = f"/{PARTITION_KEY}"
@@ -51,35 +51,19 @@ class TableSettings:
         return self.flavor == "storage"
 
 
-class Call:
-    """The request with everything that was found out about it so far."""
+class Call(ChargedCall):
+    """A request with its address and its grant, and the answers that its actions make."""
 
-    __slots__ = (
-        "account",
-        "address",
-        "body",
-        "charge_ru",
-        "door",
-        "explains",
-        "grant",
-        "headers",
-        "is_storage",
-        "level",
-        "request",
-        "request_id",
-    )
+    __slots__ = ("address", "door", "grant", "is_storage", "level", "request_id")
 
     def __init__(self, door: TableDoor, request: Request, address: Address, grant: Grant, request_id: str) -> None:
+        super().__init__(
+            door.account, request, explains=EXPLAIN in request.headers and _is_wanted(request.headers[EXPLAIN])
+        )
         self.door = door
-        self.account: Account = door.account
-        self.request = request
-        self.headers = request.headers
-        self.body = request.body
         self.address = address
         self.grant = grant
         self.request_id = request_id
-        self.charge_ru = 0.0  # of the answer, once there is one
-        self.explains = EXPLAIN in request.headers and _is_wanted(request.headers[EXPLAIN])
         self.is_storage = door.settings.is_storage
         self.level = level_of(request.headers.get(b"accept"), address.query.get("$format"))
 
@@ -131,11 +115,8 @@ class Call:
         extra: Iterable[tuple[bytes, bytes]] = (),
         parts: Iterable[Part] | None = None,
     ) -> Response:
-        """`parts`: of the charge, where they are known and were asked for (`explains`)."""
-        self.charge_ru = charge_ru
-        headers: HeaderList = [(b"x-ms-request-charge", render_charge(charge_ru)), *extra]
-        if self.explains:
-            headers.append(charge_header(explain_metadata(charge_ru) if parts is None else parts))
+        """`parts` of the charge are given if the client asked for them (`explains`)."""
+        headers = self.charged(charge_ru, extra, parts)
         if body:
             headers.append(
                 (b"content-type", b"application/json;odata=%b;streaming=true;charset=utf-8" % _WORDS[self.level])
@@ -227,3 +208,28 @@ def check_version(headers: dict[bytes, bytes]) -> None:
             "The value for one of the HTTP headers is not in the correct format: x-ms-version is a date such as "
             f"{VERSION.decode()}, not before {_VERSION_MIN.decode()}.",
         )
+
+
+class Preference(Enum):
+    NONE = b""
+    CONTENT = b"return-content"
+    NO_CONTENT = b"return-no-content"
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Said only to whoever asked: the Python client tells by it what its caller gets."""
+        return [(b"preference-applied", self.value)] if self.value else []
+
+
+def preference_of(headers: Mapping[bytes, bytes]) -> Preference:
+    given = headers.get(b"prefer")
+    if given is None:
+        return Preference.NONE
+    try:
+        return Preference(given.strip().lower())
+    except ValueError:
+        raise refused(
+            "InvalidHeaderValue",
+            "The value for one of the HTTP headers is not in the correct format: Prefer is return-content or "
+            "return-no-content.",
+        ) from None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from armillary.account.account import Account
 from armillary.account.security.sign_in_throttle import SignInThrottle
-from armillary.account.throughput.charge_explanations import EXPLAIN, charge_header, explain_failure
+from armillary.account.throughput.charge_explanations import explain_failure
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import Clock
 from armillary.doors.table import addresses
@@ -20,14 +20,14 @@ from armillary.doors.table.access import cors, policies
 from armillary.doors.table.access.authentication import Authenticator, Keys, credential_kind, is_secondary
 from armillary.doors.table.access.grants import Grant
 from armillary.doors.table.addresses import Address, Place
-from armillary.doors.table.call import VERSION, Call, HeaderList, TableSettings, check_version
+from armillary.doors.table.call import VERSION, Call, TableSettings, check_version
 from armillary.doors.table.entities import batches, operations, queries
-from armillary.doors.table.entities.rendered import Rendered
-from armillary.doors.table.errors import refusal_headers, refusal_of
-from armillary.doors.table.refusals import bad_url, refused
+from armillary.doors.table.entities.entities import Rendered
+from armillary.doors.table.errors import bad_url, refusal_headers, refusal_of, refused
 from armillary.doors.table.service import service_properties, tables
 from armillary.errors import Failure, Kind
 from armillary.model.edm import full_moment_text, ticks_of_s
+from armillary.net.charged_requests import KIND_OF_STATUS, HeaderList, RequestIds, charge_header, explains_refusal
 from armillary.net.http import HANG_UP, Request, Response
 
 log = logging.getLogger(__name__)
@@ -61,11 +61,10 @@ class TableDoor:
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self.rendered = Rendered()
         self._sign_in_log = SignInLog("table")
-        self._requests = 0
-        self._start = account.clock.guid()[:24]
+        self._request_ids = RequestIds(account.clock)
 
     async def answer(self, request: Request) -> Response:
-        request_id = self._new_request_id()
+        request_id = self._request_ids.guid()
         try:
             check_version(request.headers)
             if request.method == "OPTIONS":
@@ -95,7 +94,7 @@ class TableDoor:
         except Failure as failure:
             if self.throttle is not None:
                 self.throttle.count(request.peer)
-            return self._refuse(request, failure, self._new_request_id())
+            return self._refuse(request, failure, self._request_ids.guid())
         return None
 
     def _verify(self, request: Request, address: Address) -> Grant:
@@ -153,11 +152,6 @@ class TableDoor:
     def moment(self) -> str:
         return full_moment_text(ticks_of_s(int(self.account.clock.now_s())))
 
-    def _new_request_id(self) -> str:
-        """A random beginning and a count are as good as dice, and cost less on every request."""
-        self._requests += 1
-        return f"{self._start}{self._requests & 0xFFFFFFFFFFFF:012x}"
-
     # Refusing.
 
     def _refuse(self, request: Request, failure: Failure, request_id: str) -> Response:
@@ -172,7 +166,7 @@ class TableDoor:
         if failure.retry_after_ms is not None and request.method in _NOT_REPEATED:
             # To others its whole seconds are too many, so they are told the milliseconds alone.
             response.headers = [*response.headers, (b"retry-after", b"%d" % -(-failure.retry_after_ms // 1000))]
-        if request.headers.get(EXPLAIN, b"").lower() == b"true":
+        if explains_refusal(request.headers):
             response.headers = [*response.headers, charge_header(explain_failure(failure, failure.charge_ru))]
         return response
 
@@ -185,26 +179,17 @@ class TableDoor:
 
     def refuse(self, status: int, message: str) -> Response:
         """The answer to what never became a request, in this protocol's form."""
-        kind = _KIND_OF_STATUS.get(status, Kind.BAD_REQUEST)
-        response = self._refusal(Failure(kind, message), self._new_request_id(), {})
+        kind = KIND_OF_STATUS.get(status, Kind.BAD_REQUEST)
+        response = self._refusal(Failure(kind, message), self._request_ids.guid(), {})
         response.status = status
         return response
 
     def on_crash(self, request: Request, exception: BaseException) -> Response:
         """The answer to a request on which we broke. The log has the reason, the client the id to look for."""
-        request_id = self._new_request_id()
+        request_id = self._request_ids.guid()
         log.error("request %s failed", request_id, exc_info=exception)
         message = f"The server failed to answer this request; its log tells why under the request id {request_id}."
         return self._refusal(Failure(Kind.INTERNAL, message), request_id, {})
-
-
-_KIND_OF_STATUS: Final = {
-    403: Kind.FORBIDDEN,
-    408: Kind.TIMED_OUT,
-    413: Kind.TOO_LARGE,
-    415: Kind.UNSUPPORTED_MEDIA,
-    503: Kind.UNAVAILABLE,
-}
 
 
 def _action(request: Request, address: Address) -> Action:

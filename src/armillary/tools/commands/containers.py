@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.commands.names import confirm, container_path
+from armillary.tools.commands.arguments import confirm, container_path
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, size, throughput_text
 

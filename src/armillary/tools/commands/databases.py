@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from armillary.tools.commands.arguments import confirm
 from armillary.tools.commands.containers import container_table
-from armillary.tools.commands.names import confirm
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, size, throughput_text
 

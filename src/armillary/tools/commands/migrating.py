@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.commands.names import container_path
+from armillary.tools.commands.arguments import container_path
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, counted
 

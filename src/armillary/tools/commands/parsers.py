@@ -1,5 +1,5 @@
-"""The arguments of the commands that talk to a running server. Built at every start, so it imports nothing heavy; what
-the commands do is in the modules beside this one, imported when one is called.
+"""The arguments and help texts of the commands that talk to a running server. Built at every start of the program, so
+this module imports nothing heavy; each command is a function of a module beside this one, called by `run.py`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
-
-from armillary.tools.commands.keeping_parsers import KEEPING, add_keeping
 
 # How the caller makes a parser and adds a setting to it: `cli.py` knows both.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -26,7 +24,10 @@ NAMES = (
     "feed",
     "migrate",
     "script",
-    *KEEPING,
+    "snapshot",
+    "restore",
+    "backup",
+    "account-keys",
 )
 
 
@@ -57,13 +58,15 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     scale = _of_server(add_command(commands, "scale", "change the throughput of a container or of a database"))
     scale.add_argument("name", metavar="DATABASE[/CONTAINER]")
     scale.add_argument("throughput", metavar="RU", nargs="?", type=int, default=None, help="request units a second")
-    scale.add_argument("--autoscale", metavar="RU", type=int, help="the most that it scales to by itself")
+    scale.add_argument(
+        "--autoscale", metavar="RU", type=int, help="autoscale maximum in request units a second, instead of RU"
+    )
     _waiting(scale)
 
     partitions = _of_server(
         add_command(commands, "partitions", "draw the partitions of containers, and their top keys")
     )
-    partitions.add_argument("containers", metavar="DATABASE/CONTAINER", nargs="+", help="several are compared")
+    partitions.add_argument("containers", metavar="DATABASE/CONTAINER", nargs="+", help="give several to compare them")
     _top(partitions)
     keys = _of_server(add_command(commands, "keys", "show the partition keys with the most bytes and request units"))
     _container(keys)
@@ -88,36 +91,44 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     _waiting(merge)
     _add_feed(commands, add_command)
     _add_script(commands, add_command)
-    add_keeping(commands, add_command, _of_server)
+    _add_snapshots_and_backups(commands, add_command)
+    _add_account_keys(commands, add_command)
 
-    migrate = _of_server(
-        add_command(commands, "migrate", "move a live container to another partition key, under the name it has")
-    )
+    migrate = _of_server(add_command(commands, "migrate", "change the partition key of a container while it is in use"))
     _container(migrate)
     migrate.add_argument(
-        "target", metavar="DATABASE/NEW", help="the new container; made if it is missing, and renamed in the end"
+        "target",
+        metavar="DATABASE/NEW",
+        help="the new container, created if it does not exist; takes the old one's name in the end",
     )
     _key(migrate)
     _throughput(migrate, "of the new container (default: as the old one)")
-    migrate.add_argument("--keep-as", metavar="NAME", help="what the old one is called then (default: its name-before)")
-    migrate.add_argument("--no-switch", action="store_true", help="copy, follow and compare, and leave the names alone")
+    migrate.add_argument("--keep-as", metavar="NAME", help="new name of the old container (default: NAME-before)")
+    migrate.add_argument(
+        "--no-switch", action="store_true", help="copy, follow changes and compare, but do not switch the names"
+    )
 
 
 def _add_feed(commands: Commands, add_command: AddCommand) -> None:
     feed = add_command(commands, "feed", "show the change feed of a container")
     verbs = feed.add_subparsers(dest="verb", metavar="tail", required=True)
-    tail = add_command(verbs, "tail", "print what is written to a container as it happens, one JSON text a line")
+    tail = add_command(verbs, "tail", "print the changes of a container as they happen, one JSON value a line")
     _place(tail)
     _container(tail)
     tail.add_argument(
         "--mode",
         choices=["latest", "all-versions"],
-        help="items as they are (default), or each of their versions and deletes, where the container keeps them",
+        help="latest: the newest version of each item (default); all-versions: every write and delete, if the "
+        "container's change feed policy keeps them",
     )
     tail.add_argument("--from", metavar="START", help="beginning, now (default), or a time: 2026-01-31T12:00:00Z")
-    tail.add_argument("--partition-key", metavar="VALUE", help="of one logical partition: a text, or JSON")
-    tail.add_argument("--limit", metavar="N", type=int, help="end after so many changes")
-    tail.add_argument("--no-follow", action="store_true", help="end when there is nothing more")
+    tail.add_argument(
+        "--partition-key", metavar="VALUE", help="changes of one logical partition: its key as a string or JSON"
+    )
+    tail.add_argument("--limit", metavar="N", type=int, help="stop after N changes")
+    tail.add_argument(
+        "--no-follow", action="store_true", help="stop at the end of the feed instead of waiting for more"
+    )
 
 
 def _add_script(commands: Commands, add_command: AddCommand) -> None:
@@ -125,15 +136,15 @@ def _add_script(commands: Commands, add_command: AddCommand) -> None:
     verbs = script.add_subparsers(dest="verb", metavar="list|show|put|delete|run", required=True)
     _container(_of_server(add_command(verbs, "list", "list the scripts of a container")))
     show = _of_server(add_command(verbs, "show", "print the source of a script"))
-    put = _of_server(add_command(verbs, "put", "store a script, in the place of one of its name if there is one"))
+    put = _of_server(add_command(verbs, "put", "store a script; replaces a script of the same name"))
     delete = _delete(_of_server(add_command(verbs, "delete", "delete a script")), None)
     for parser in (show, put, delete):
         _container(parser)
         parser.add_argument("name")
         kind = parser.add_mutually_exclusive_group()
-        kind.add_argument("--trigger", action="store_true", help="it is a trigger (default: a stored procedure)")
-        kind.add_argument("--function", action="store_true", help="it is a user-defined function")
-    put.add_argument("file", metavar="FILE", help="with its JavaScript; - is standard input")
+        kind.add_argument("--trigger", action="store_true", help="NAME is a trigger (default: a stored procedure)")
+        kind.add_argument("--function", action="store_true", help="NAME is a user-defined function")
+    put.add_argument("file", metavar="FILE", help="its JavaScript source; - reads standard input")
     put.add_argument("--when", choices=["pre", "post"], help="when a trigger runs (default: pre)")
     put.add_argument(
         "--operation",
@@ -143,10 +154,59 @@ def _add_script(commands: Commands, add_command: AddCommand) -> None:
     run = _of_server(add_command(verbs, "run", "run a stored procedure"))
     _container(run)
     run.add_argument("name")
-    run.add_argument("--partition-key", metavar="VALUE", help="the logical partition it runs in: a text, or JSON")
-    run.add_argument("--params", metavar="JSON", help="its arguments, a JSON list")
+    run.add_argument("--partition-key", metavar="VALUE", help="the logical partition it runs in: a string or JSON")
+    run.add_argument("--params", metavar="JSON", help="its arguments as a JSON list")
     run.add_argument("--explain", action="store_true", help="show each read and write with its charge")
-    run.add_argument("--dry-run", action="store_true", help="keep nothing of what it does")
+    run.add_argument("--dry-run", action="store_true", help="roll back whatever it writes")
+
+
+def _add_snapshots_and_backups(commands: Commands, add_command: AddCommand) -> None:
+    snapshot = _of_server(add_command(commands, "snapshot", "write a database or container to a file"))
+    snapshot.add_argument("name", metavar="DATABASE[/CONTAINER]", help="/ for all databases")
+    snapshot.add_argument("file", metavar="FILE")
+    restore = _of_server(add_command(commands, "restore", "restore databases and containers from a snapshot file"))
+    restore.add_argument("file", metavar="FILE")
+    restore.add_argument("--as", dest="target", metavar="DATABASE[/CONTAINER]", help="restore under another name")
+    restore.add_argument(
+        "--replace", action="store_true", help="replace a database or container that has the name already"
+    )
+
+    backup = add_command(commands, "backup", "back up the whole account while the server runs, and restore it")
+    verbs = backup.add_subparsers(dest="verb", required=True, metavar="create|list|verify|restore|prune")
+    meanings = {
+        "create": "add a backup to a directory; files that an earlier backup has are not copied again",
+        "list": "list the backups in a directory",
+        "verify": "read all of a backup, open it and verify every invariant",
+        "restore": "write a backup to a new data directory",
+        "prune": "remove old backups and the files that only they need",
+    }
+    for verb, meaning in meanings.items():
+        parser = _of_server(add_command(verbs, verb, meaning))
+        parser.add_argument("directory", metavar="DIR", help="where the backups are")
+        if verb in ("verify", "restore"):
+            parser.add_argument(
+                "--number",
+                metavar="N",
+                type=int,
+                help="number of the backup, as `backup list` shows it (default: the newest)",
+            )
+        if verb == "restore":
+            parser.add_argument("--to", metavar="DIR", required=True, help="the new data directory")
+        if verb == "prune":
+            parser.add_argument(
+                "--keep", metavar="N", type=int, required=True, help="how many of the newest backups to keep"
+            )
+
+
+def _add_account_keys(commands: Commands, add_command: AddCommand) -> None:
+    keys = add_command(commands, "account-keys", "show and change the keys that clients sign with")
+    verbs = keys.add_subparsers(dest="verb", required=True, metavar="list|connection-strings|regenerate")
+    _of_server(add_command(verbs, "list", "show the keys"))
+    _of_server(add_command(verbs, "connection-strings", "show the connection strings for each protocol"))
+    regenerate = _of_server(
+        add_command(verbs, "regenerate", "replace a key at once; clients that use the old one are refused")
+    )
+    regenerate.add_argument("key", choices=("primary", "secondary", "primaryReadonly", "secondaryReadonly"))
 
 
 def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:
@@ -155,15 +215,19 @@ def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands
 
 
 def _of_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """What every command takes that talks to a server."""
+    """Arguments of every command that talks to a server and can print JSON."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     return _place(parser)
 
 
 def _place(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Where the server is."""
+    """Arguments that locate the server."""
     parser.add_argument("--data", metavar="DIR", help="the server's data directory (ARMILLARY_DATA)")
-    parser.add_argument("--url", metavar="URL", help="where the server is, if its data directory does not say it")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="address of the server, such as http://127.0.0.1:8081 (default: read from the data directory)",
+    )
     parser.add_argument(
         "--client-certificate",
         metavar="FILE",
@@ -180,26 +244,33 @@ def _container(parser: argparse.ArgumentParser) -> None:
 
 def _key(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--partition-key", metavar="PATH", action="append", help="such as /customerId; up to three times, for levels"
+        "--partition-key",
+        metavar="PATH",
+        action="append",
+        help="such as /customerId; give it up to three times for a hierarchical key",
     )
     parser.add_argument("--fixed", action="store_true", help="without partition key: one partition of up to 10 GB")
 
 
 def _throughput(parser: argparse.ArgumentParser, whose: str) -> None:
     parser.add_argument("--throughput", metavar="RU", type=int, help=f"request units a second, {whose}")
-    parser.add_argument("--autoscale", metavar="RU", type=int, help=f"the most that it scales to by itself, {whose}")
+    parser.add_argument(
+        "--autoscale", metavar="RU", type=int, help=f"autoscale maximum in request units a second, {whose}"
+    )
 
 
 def _delete(parser: argparse.ArgumentParser, what: str | None) -> argparse.ArgumentParser:
     if what is not None:
         parser.add_argument(what)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
     return parser
 
 
 def _top(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--top", metavar="N", type=int, help="how many keys (default: 10)")
+    parser.add_argument("--top", metavar="N", type=int, help="how many keys to show (default: 10)")
 
 
 def _waiting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-wait", action="store_true", help="return at once, and let it go on")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return at once; the server completes it in the background"
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from armillary.tools.commands.names import container_path
+from armillary.tools.commands.arguments import container_path
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, percent, size, throughput_text, units
 

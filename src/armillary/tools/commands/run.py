@@ -1,4 +1,5 @@
-"""Runs a command that talks to a server: finds the server, calls the command, and knows them all by name."""
+"""Runs a command by its name: finds the running server, or for snapshots and backups the data directory of a stopped
+one, and calls the command's function."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from armillary.tools.settings import Settings
 
 Command = Callable[[Server, Screen, dict[str, Any]], None]
 
+# Commands that need a running server.
 _COMMANDS: dict[tuple[str, str], Command] = {
     ("databases", "list"): databases.list_databases,
     ("databases", "show"): databases.show_database,
@@ -45,12 +47,33 @@ def run_command(name: str, arguments: dict[str, Any], settings: Settings) -> int
     screen = Screen(is_json=arguments.pop("json", False))
     where = Where(arguments.pop("url", None), arguments.pop("client_certificate", None))
     if (name, verb) not in _COMMANDS:
-        from armillary.tools.commands.keeping import run_keeping  # storage takes its time to import
-
-        return run_keeping(name, verb, screen, arguments, settings, where)
+        return _run_online_or_offline(name, verb, screen, arguments, settings, where)
     server = find_server(settings, where)
     try:
         _COMMANDS[name, verb](server, screen, arguments)
     finally:
         server.close()
     return 0
+
+
+def _run_online_or_offline(
+    name: str, verb: str, screen: Screen, arguments: dict[str, Any], settings: Settings, where: Where
+) -> int:
+    """Snapshots and backups, which need no running server. Imported here: the storage engine takes time to import."""
+    from armillary.tools.commands import backups, snapshots
+    from armillary.tools.place import Place
+
+    place = Place(settings, where)
+    commands: dict[tuple[str, str], Callable[[Place, Screen, dict[str, Any]], int]] = {
+        ("snapshot", ""): snapshots.write_snapshot,
+        ("restore", ""): snapshots.restore_snapshot,
+        ("backup", "create"): backups.create,
+        ("backup", "list"): backups.list_backups,
+        ("backup", "verify"): backups.verify,
+        ("backup", "restore"): backups.restore,
+        ("backup", "prune"): backups.prune,
+    }
+    try:
+        return commands[name, verb](place, screen, arguments)
+    finally:
+        place.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.commands.names import confirm, container_path, key_values
+from armillary.tools.commands.arguments import confirm, container_path, key_values
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, units
 

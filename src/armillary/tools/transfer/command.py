@@ -16,7 +16,7 @@ import uvloop
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.net.certificate import CERTIFICATE_FILE
-from armillary.tools.commands.names import container_path
+from armillary.tools.commands.arguments import container_path
 from armillary.tools.control_file import Control, local_host, pinned_context, read_control
 from armillary.tools.screen import Screen, count, counted, units
 from armillary.tools.settings import Settings

@@ -6,7 +6,7 @@ import uuid
 from itertools import permutations
 
 from armillary.clock import VirtualClock
-from armillary.doors.gremlin.ids import OrderedIds
+from armillary.doors.gremlin.traversals import OrderedIds
 from armillary.languages.gremlin.seeded_random import SeededDice
 from armillary.languages.gremlin.values.numbers import total
 

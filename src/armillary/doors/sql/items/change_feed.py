@@ -11,11 +11,12 @@ from armillary.account.container import Container
 from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.charge_explanations import explain_feed
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.call import Call, HeaderList
+from armillary.doors.sql.call import Call
 from armillary.doors.sql.resources.lists import container_paths
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.encoding import payload_of
 from armillary.model.resources import ResourceType
+from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
 _LATEST_VERSION, _ALL_VERSIONS = b"incremental feed", b"full-fidelity feed"

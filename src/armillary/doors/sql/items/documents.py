@@ -6,17 +6,18 @@ from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import Document, ItemOptions, Member, Result, Verb
 from armillary.account.items.triggers import calls_functions, named_triggers, write_with_triggers
-from armillary.account.throughput.charge_explanations import charge_header, explain_delete_by_key, explain_item
+from armillary.account.throughput.charge_explanations import explain_delete_by_key, explain_item
 from armillary.account.visits.read_visits import Answer
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import check_key
-from armillary.doors.sql.call import Call, HeaderList
-from armillary.doors.sql.items.script_logs import SCRIPT_LOGGING, with_log
+from armillary.doors.sql.call import Call
+from armillary.doors.sql.headers import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
 from armillary.model.charges import render_charge
 from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import parse_patch
+from armillary.net.charged_requests import HeaderList, charge_header
 from armillary.net.http import Response
 
 STATUS = {

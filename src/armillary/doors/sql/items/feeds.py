@@ -13,7 +13,7 @@ from armillary.account.queries import item_pages, merged_queries
 from armillary.account.queries.item_pages import FeedOptions, PageAnswer
 from armillary.account.throughput.charge_explanations import explain_feed, explain_query
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.call import Call, HeaderList
+from armillary.doors.sql.call import Call
 from armillary.doors.sql.items.change_feed import read_change_feed
 from armillary.doors.sql.items.documents import header_key
 from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, query_metrics
@@ -26,6 +26,7 @@ from armillary.model.charges import QUERY_PLAN_RU, Part
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType
 from armillary.model.values import UNDEFINED
+from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
 # What JavaScript asks of ordered ranges before it goes on from a continuation of its own: that ties come the other way

@@ -6,8 +6,8 @@ from __future__ import annotations
 from armillary.account.items.procedures import PROCEDURE_RU, execute
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
+from armillary.doors.sql.headers import SCRIPT_LOGGING, with_log
 from armillary.doors.sql.items.documents import header_key, place_headers
-from armillary.doors.sql.items.script_logs import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
 from armillary.model.charges import Part, fitted
 from armillary.model.items import parse_json

@@ -17,13 +17,14 @@ from armillary.account.security import permissions
 from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.call import Call, HeaderList
+from armillary.doors.sql.call import Call
 from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.routes import is_database_rid
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.charges import METADATA_READ_RU, METADATA_WRITE_RU
 from armillary.model.items import parse_json
 from armillary.model.resources import ResourceType, rid_bytes
+from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
 # Clients before this version of the API may create containers without partition key, and mean hash V1 by default.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refused
 from armillary.errors import Failure, Kind
+from armillary.net.charged_requests import HeaderList
 
-HeaderList = list[tuple[bytes, bytes]]
 Rules = Sequence[Mapping[str, str]]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refused
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.tree import And, Comparison, Expression, Literal, Or
 from armillary.model import edm

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from armillary.clock import Clock
 from armillary.doors.table.access.grants import Grant, KeyRange
 from armillary.doors.table.addresses import Address
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refused
 from armillary.errors import Failure, Kind
 from armillary.model import edm
 

@@ -21,8 +21,7 @@ from armillary.doors.table.entities.multipart import (
     request_of,
 )
 from armillary.doors.table.entities.operations import Order, known_etag, meant_method, order_of, place_allows, written
-from armillary.doors.table.errors import refusal_headers, refusal_of
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refusal_headers, refusal_of, refused
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part
 from armillary.model.items import parse_json

@@ -11,8 +11,10 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+import orjson
+
 from armillary import limits
-from armillary.doors.table.refusals import STORAGE_BAD_VALUE, bad_input, refused
+from armillary.doors.table.errors import STORAGE_BAD_VALUE, bad_input, refused
 from armillary.errors import Failure, Kind
 from armillary.model import edm
 
@@ -284,3 +286,73 @@ def quoted(key: str) -> str:
     if _is_plain(key):
         return key
     return quote(key.replace("'", "''"), safe="'")
+
+
+_TAIL_BYTES: Final = 200  # of an item: its rid and its etag are in them, which no other version of any item shares
+_ENTRY_BYTES: Final = 200  # what keeping one takes beside its texts
+
+
+class Rendered:
+    """Bounded by bytes; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, bytes], bytes] = {}
+        self._size_bytes = 0
+
+    def text(self, payload: bytes, form: Form) -> bytes:
+        """An item as the JSON of an entity; empty if it is none."""
+        if form.level == "full" or form.wanted is not None:
+            return _made(payload, form)
+        key = (form.level, payload[-_TAIL_BYTES:])
+        text = self._texts.get(key)
+        if text is None:
+            text = _made(payload, form)
+            self._keep(key, text)
+        return text
+
+    def _keep(self, key: tuple[str, bytes], text: bytes) -> None:
+        self._texts[key] = text
+        self._size_bytes += len(text) + _TAIL_BYTES + _ENTRY_BYTES
+        while self._size_bytes > limits.TABLE_RENDERED_BYTES_MAX:
+            oldest = next(iter(self._texts))
+            self._size_bytes -= len(self._texts.pop(oldest)) + _TAIL_BYTES + _ENTRY_BYTES
+
+
+def _made(payload: bytes, form: Form) -> bytes:
+    entity = entity_json(orjson.loads(payload), form)
+    return orjson.dumps(entity) if entity is not None else b""
+
+
+_find_illegal = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]").search
+
+
+def check_keys(partition_key: str | None, row_key: str | None, *, is_storage: bool) -> tuple[str, str]:
+    if partition_key is None or row_key is None:
+        missing = "PartitionKey" if partition_key is None else "RowKey"
+        raise refused(
+            "PropertiesNeedValue",
+            f"The values are not specified for all properties in the entity. {missing} is missing.",
+        )
+    if not is_storage and (not partition_key or not row_key):
+        raise bad_input("PartitionKey/RowKey cannot be empty.")
+    for name, key in (("PartitionKey", partition_key), ("RowKey", row_key)):
+        if _find_illegal(key):
+            raise _out_of_range(
+                name, "it has a character out of / \\ # ? or a control character", is_storage=is_storage
+            )
+        if is_storage:
+            if len(key.encode("utf-16-le", "surrogatepass")) > limits.STORAGE_KEY_BYTES_MAX:
+                raise _out_of_range(name, "it is longer than 1 KiB of UTF-16", is_storage=True)
+        else:
+            is_row = name == "RowKey"
+            most = limits.TABLE_ROW_KEY_BYTES_MAX if is_row else limits.TABLE_PARTITION_KEY_BYTES_MAX
+            # Four bytes a character are the most, so the usual key is never encoded to be measured.
+            if 4 * len(key) > most and len(key.encode("utf-8", "surrogatepass")) > most:
+                raise _out_of_range(name, f"it has more than {most} bytes of UTF-8", is_storage=False)
+    return partition_key, row_key
+
+
+def _out_of_range(name: str, reason: str, *, is_storage: bool) -> Failure:
+    if is_storage:
+        return refused("OutOfRangeInput", f"One of the request inputs is out of range. The {name}: {reason}.")
+    return bad_input(f"The {name} cannot be stored: {reason}.")

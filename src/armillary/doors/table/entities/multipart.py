@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refused
 from armillary.errors import Failure
 
 _BOUNDARY = re.compile(

@@ -15,23 +15,23 @@ from armillary.account.throughput.charge_explanations import explain_item
 from armillary.account.visits.read_visits import Answer
 from armillary.doors.table.access.grants import Action
 from armillary.doors.table.addresses import Address, Place
-from armillary.doors.table.call import Call, HeaderList
+from armillary.doors.table.call import Call, Preference, preference_of
 from armillary.doors.table.entities.entities import (
     Members,
     Sent,
+    check_keys,
     edit_link,
     entity_json,
     etag_text,
     item_of,
     read_entity,
 )
-from armillary.doors.table.entities.entity_keys import check_keys
-from armillary.doors.table.entities.preferences import Preference, preference_of
-from armillary.doors.table.refusals import bad_input, refused
+from armillary.doors.table.errors import bad_input, refused
 from armillary.doors.table.service import storage_rules
 from armillary.errors import Failure, Kind
 from armillary.model import edm
 from armillary.model.keys import Key
+from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
 _NO_SUCH_ETAG: Final = '"no write has made this"'

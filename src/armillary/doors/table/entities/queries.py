@@ -9,12 +9,13 @@ from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.charge_explanations import explain_query
 from armillary.doors.table.access.grants import Action
-from armillary.doors.table.call import Call, HeaderList
+from armillary.doors.table.call import Call
 from armillary.doors.table.entities.operations import selected
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refused
 from armillary.doors.table.service.tables import top_of
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.compile import ALL_ENTITIES, compile_filter
+from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
 _SHORT_FILTER, _FEW_ROWS, _SMALL_PAGE_BYTES = 500, 100, 16 * limits.KB  # that take less than a millisecond

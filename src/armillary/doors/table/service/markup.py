@@ -9,7 +9,7 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refused
 from armillary.errors import Failure
 
 _BYTES_MAX: Final = 64 * 1024

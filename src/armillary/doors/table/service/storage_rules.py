@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from armillary import limits
-from armillary.doors.table.refusals import refused
+from armillary.doors.table.errors import refused
 from armillary.model import edm
 
 _is_name = re.compile(r"[A-Za-z][A-Za-z0-9]*").fullmatch

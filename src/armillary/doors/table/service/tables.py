@@ -16,15 +16,15 @@ from armillary.account.throughput.offers import offer_of
 from armillary.account.throughput.provisioning import Throughput, parse_autopilot
 from armillary.doors.table.access.grants import Action
 from armillary.doors.table.addresses import check_new_table
-from armillary.doors.table.call import DATABASE, KEY_PATH, Call, HeaderList, find_table, is_table
+from armillary.doors.table.call import DATABASE, KEY_PATH, Call, Preference, find_table, is_table, preference_of
 from armillary.doors.table.entities.entities import quoted
-from armillary.doors.table.entities.preferences import Preference, preference_of
-from armillary.doors.table.refusals import bad_input, refused
+from armillary.doors.table.errors import bad_input, refused
 from armillary.doors.table.service import storage_rules
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.compile import compile_list_filter
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU, METADATA_WRITE_RU
 from armillary.model.resources import ResourceType
+from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
 

@@ -1,4 +1,4 @@
-"""Names as the commands take them: shop, or shop/orders."""
+"""Arguments that several commands take: names such as shop/orders, partition keys, and the confirmation of a delete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def container_path(name: str) -> tuple[str, str, str, str]:
 
 
 def key_values(given: str) -> list[Any]:
-    """The values of a partition key. What is no JSON is a string; a list has the values of a hierarchical key."""
+    """The values of a partition key. Text that is not JSON is a string; a list gives the levels of a key."""
     try:
         value = json.loads(given)
     except ValueError:
@@ -27,10 +27,10 @@ def key_values(given: str) -> list[Any]:
 
 
 def confirm(question: str, is_sure: bool) -> None:
-    """Ask before something is lost. Without a terminal to ask on, --yes must be said."""
+    """Ask before a delete. Without a terminal the answer is no, unless --yes is given."""
     if is_sure:
         return
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if answer.strip().lower() not in ("y", "yes"):
-        raise Failure(Kind.BAD_REQUEST, "Nothing was deleted. Say yes, or give --yes.")
+        raise Failure(Kind.BAD_REQUEST, "Nothing was deleted. Answer yes, or give --yes.")
