@@ -22,8 +22,9 @@ from gremlin_python.structure.graph import Vertex as ClientVertex
 
 from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Instruction, Strategy, Traversal
 from armillary.languages.gremlin.syntax.tokens import Token
-from armillary.languages.gremlin.values.elements import Long, Set, Uuid, Vertex, pairs
+from armillary.languages.gremlin.values.elements import Vertex, pairs
 from armillary.languages.gremlin.values.predicates import TEXT, P
+from armillary.languages.gremlin.values.typed_values import Long, Set, Uuid
 
 _STRATEGIES = {
     "PartitionStrategy": PartitionStrategy,

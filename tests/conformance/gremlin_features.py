@@ -21,25 +21,19 @@ from armillary.errors import Failure
 from armillary.languages.gremlin.syntax.tokens import Token, find
 from armillary.languages.gremlin.values.comparing import map_key
 from armillary.languages.gremlin.values.elements import (
-    BigInt,
-    Byte,
     Edge,
     Entry,
-    Float32,
     Frozen,
-    Long,
     Path,
     Property,
-    Set,
-    Short,
     Subgraph,
     Tree,
-    Uuid,
     Vertex,
     VertexProperty,
     pairs,
 )
 from armillary.languages.gremlin.values.predicates import make
+from armillary.languages.gremlin.values.typed_values import BigInt, Byte, Float32, Long, Set, Short, Uuid
 
 
 @dataclass

@@ -8,7 +8,8 @@ from typing import Any
 
 from gremlin_python.structure import graph as client
 
-from armillary.languages.gremlin.values.elements import Edge, Path, Property, Set, Vertex, VertexProperty
+from armillary.languages.gremlin.values.elements import Edge, Path, Property, Vertex, VertexProperty
+from armillary.languages.gremlin.values.typed_values import Set
 
 
 def ours(value: Any) -> Any:

@@ -8,17 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from armillary.languages.gremlin.syntax.tokens import Token
-from armillary.languages.gremlin.values.elements import (
-    Edge,
-    Entry,
-    Path,
-    Property,
-    Set,
-    Tree,
-    Vertex,
-    VertexProperty,
-    pairs,
-)
+from armillary.languages.gremlin.values.elements import Edge, Entry, Path, Property, Tree, Vertex, VertexProperty, pairs
+from armillary.languages.gremlin.values.typed_values import Set
 
 
 def canonical(value: Any, is_bag: bool) -> Any:

@@ -22,8 +22,9 @@ from gremlin_python.driver.protocol import GremlinServerError
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.syntax.tokens import Token, find
 from armillary.languages.gremlin.values.comparing import map_key
-from armillary.languages.gremlin.values.elements import BigInt, Byte, Edge, Long, Set, Short, Uuid, Vertex, pairs
+from armillary.languages.gremlin.values.elements import Edge, Vertex, pairs
 from armillary.languages.gremlin.values.predicates import P
+from armillary.languages.gremlin.values.typed_values import BigInt, Byte, Long, Set, Short, Uuid
 
 GRAPHS = {"modern": "tinkerpop-modern", "crew": "tinkerpop-crew", "sink": "tinkerpop-sink", "grateful": "grateful-dead"}
 _RESULT_S = 60

@@ -9,9 +9,9 @@ from bson.objectid import ObjectId
 
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import key_function, parse_collation
-from armillary.languages.mongo.distinct import distinct_values
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expression_context import Context
+from armillary.languages.mongo.expressions.accumulators import distinct_values
 from armillary.languages.mongo.filters.matching import Matcher, compile_filter
 from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.sort_keys import compile_sort

@@ -22,7 +22,8 @@ from armillary.languages.gremlin.errors import execution
 from armillary.languages.gremlin.values import dates
 from armillary.languages.gremlin.values.comparing import kind_of
 from armillary.languages.gremlin.values.comparing import shown as shown_as
-from armillary.languages.gremlin.values.elements import BigInt, Edge, Set, Uuid, Vertex, VertexProperty
+from armillary.languages.gremlin.values.elements import Edge, Vertex, VertexProperty
+from armillary.languages.gremlin.values.typed_values import BigInt, Set, Uuid
 from armillary.model.items import SYSTEM_PROPERTIES
 
 ID: Final = "id"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from armillary.errors import Failure, Kind
-from armillary.languages.gremlin.values.elements import Long
+from armillary.languages.gremlin.values.typed_values import Long
 
 
 class Row(NamedTuple):

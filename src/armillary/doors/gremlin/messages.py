@@ -15,7 +15,7 @@ from armillary.doors.gremlin.client import Line
 from armillary.doors.gremlin.forms import FORMS, TEXT_FORM, Form, form_named
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.errors import malformed
-from armillary.languages.gremlin.values.elements import Long
+from armillary.languages.gremlin.values.typed_values import Long
 
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
 OK, NO_CONTENT, PARTIAL, AUTHENTICATE = 200, 204, 206, 407

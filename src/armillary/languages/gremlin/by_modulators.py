@@ -9,14 +9,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.pipeline import Batch, Pipeline, Step
+from armillary.languages.gremlin.pipeline import Builder, Pipeline, Step
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Column, Order, T
-from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.traversers import MISSING, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import kind_of, shown
-from armillary.languages.gremlin.values.elements import Edge, Entry, Property, Set, Tree, Vertex, VertexProperty, pairs
+from armillary.languages.gremlin.values.elements import Edge, Entry, Property, Tree, Vertex, VertexProperty, pairs
+from armillary.languages.gremlin.values.typed_values import Set
 
 
 class By:

@@ -9,20 +9,19 @@ is in local variables of its flow, or in the Scope where repeat() and union() ru
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from armillary import limits
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.traversers import Traverser
+from armillary.languages.gremlin.graph_protocol import Reference
+from armillary.languages.gremlin.run import Run
+from armillary.languages.gremlin.step_arguments import Arguments
+from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.traversers import Batch, Traverser
 from armillary.work import spend
-
-if TYPE_CHECKING:
-    from armillary.languages.gremlin.run import Run
-    from armillary.languages.gremlin.step_registry import Arguments, Builder
 
 _TRAVERSER_UNITS: Final = 15  # of one traverser in one step
 
-Batch = list[Traverser]
 Flow = Callable[[], Awaitable[Batch]]
 State = TypeVar("State")
 
@@ -43,6 +42,18 @@ class Scope:
         if found is None:
             found = self._states[id(owner)] = make()
         return found
+
+
+class Builder(Protocol):
+    """What is known while steps are built."""
+
+    partition_key: str | None
+    element_id: Callable[[Any], Any]
+
+    def pipeline(self, traversal: Traversal) -> Pipeline: ...
+
+    def references(self, values: list[Any], *, flattens_always: bool = False) -> list[Reference]:
+        """Ids, elements, [partition, id] pairs and lists of them, as references."""
 
 
 class Step:
@@ -77,6 +88,22 @@ class Step:
         inner = ",".join(str(child) for child in self.children())
         text = f"{self.name}({inner})"
         return f"{text}@[{', '.join(self.labels)}]" if self.labels else text
+
+
+Factory = Callable[[Builder, Arguments], Step]
+FACTORIES: Final[dict[str, Factory]] = {}
+
+
+def builds(*names: str) -> Callable[[Factory], Factory]:
+    """Registers a function as the builder of these steps; `traversal_builder` looks it up."""
+
+    def register(factory: Factory) -> Factory:
+        for name in names:
+            assert name not in FACTORIES, name
+            FACTORIES[name] = factory
+        return factory
+
+    return register
 
 
 class PlainStep(Step):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from armillary.languages.gremlin.graph_protocol import StoreOperation
-from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, labelling, singly
+from armillary.languages.gremlin.pipeline import Flow, Pipeline, Scope, Step, labelling, singly
 from armillary.languages.gremlin.run import Run
 from armillary.languages.gremlin.steps.branching import CoalesceStep
 from armillary.languages.gremlin.steps.navigation import GraphStep, InjectStep, VertexStep
 from armillary.languages.gremlin.steps.reducing import ReducingStep
-from armillary.languages.gremlin.values.elements import Long
+from armillary.languages.gremlin.traversers import Batch
+from armillary.languages.gremlin.values.typed_values import Long
 
 _CROSS: Final = ("union", "choose", "branch", "optional", "local", "flatMap", "repeat")
 

@@ -16,24 +16,24 @@ from armillary import limits, work
 from armillary.languages.gremlin.errors import compilation, execution, too_much
 from armillary.languages.gremlin.graph_protocol import Environment, Graph, Reference, Wanted
 from armillary.languages.gremlin.optimiser import needs_whole_path, optimise
-from armillary.languages.gremlin.pipeline import LABELLED_PATH, WHOLE_PATH, Batch, Pipeline, Scope, Step, once
+from armillary.languages.gremlin.pipeline import LABELLED_PATH, WHOLE_PATH, Pipeline, Scope, Step, once
 from armillary.languages.gremlin.profile import Profile
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.seeded_random import SeededDice
 from armillary.languages.gremlin.steps.merge_elements import MergeStep
 from armillary.languages.gremlin.steps.mutations import DropStep, WritingStep
 from armillary.languages.gremlin.steps.navigation import VOID, GraphStep
 from armillary.languages.gremlin.steps.ranges import RangeStep
 from armillary.languages.gremlin.steps.select_and_where import SelectStep, WherePredicateStep, WhereStart
 from armillary.languages.gremlin.steps.side_effects import StoreStep
-from armillary.languages.gremlin.strategies import Settings, read_settings
+from armillary.languages.gremlin.strategies import SeededDice, Settings, read_settings
 from armillary.languages.gremlin.syntax.grammar import Statement
 from armillary.languages.gremlin.syntax.instructions import Traversal, check_size
 from armillary.languages.gremlin.traversal_builder import TraversalBuilder
-from armillary.languages.gremlin.traversers import NO_SACK, Traverser
+from armillary.languages.gremlin.traversers import NO_SACK, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import shown, unique
-from armillary.languages.gremlin.values.elements import BulkSet, Edge, Vertex
+from armillary.languages.gremlin.values.elements import Edge, Vertex
 from armillary.languages.gremlin.values.numbers import OPERATIONS
+from armillary.languages.gremlin.values.typed_values import BulkSet
 
 _REPORTS = ("profile", "executionProfile", "explain")
 

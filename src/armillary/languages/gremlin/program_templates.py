@@ -16,7 +16,7 @@ from armillary.languages.gremlin.strategies import Settings
 from armillary.languages.gremlin.syntax.grammar import Statement, parse
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.traversal_builder import TraversalBuilder
-from armillary.languages.gremlin.values.elements import Long, Uuid
+from armillary.languages.gremlin.values.typed_values import Long, Uuid
 
 _STARTS: Final = ("V", "E")
 _IDS: Final = frozenset({str, int, Long, Uuid})

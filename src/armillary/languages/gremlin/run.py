@@ -12,9 +12,8 @@ from typing import Any
 from armillary import limits
 from armillary.languages.gremlin.errors import execution, timed_out, too_much
 from armillary.languages.gremlin.graph_protocol import Environment, Graph, Write
-from armillary.languages.gremlin.pipeline import Batch
 from armillary.languages.gremlin.syntax.tokens import Direction
-from armillary.languages.gremlin.traversers import MISSING, NO_SACK, PathTraverser, Place, Traverser
+from armillary.languages.gremlin.traversers import MISSING, NO_SACK, Batch, PathTraverser, Place, Traverser
 from armillary.languages.gremlin.values.comparing import identity
 from armillary.languages.gremlin.values.elements import Edge, Property, Vertex, VertexProperty
 from armillary.model.key_values import Key

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from armillary.languages.gremlin.errors import compilation, unsupported
-from armillary.languages.gremlin.step_registry import Arguments
-from armillary.languages.gremlin.syntax.instructions import Instruction, Strategy, Traversal
-from armillary.languages.gremlin.syntax.names import STRATEGIES
+from armillary.languages.gremlin.step_arguments import Arguments
+from armillary.languages.gremlin.syntax.instructions import STRATEGIES, Instruction, Strategy, Traversal
 from armillary.languages.gremlin.syntax.tokens import Operator
 from armillary.languages.gremlin.traversers import NO_SACK
 from armillary.languages.gremlin.values.comparing import shown
@@ -186,3 +185,41 @@ _READERS: Final = {
     "withStrategies": _with_strategies,
     "withoutStrategies": _without_strategies,
 }
+
+
+# Constants of the linear congruential generator, from the documentation of java.util.Random.
+_FACTOR: Final = 0x5DEECE66D
+_SUMMAND: Final = 0xB
+_MASK: Final = (1 << 48) - 1
+_INTS: Final = 1 << 31
+
+
+class SeededDice:
+    """Random numbers of SeedStrategy: the generator of java.util.Random, so that a seed gives the same results as on
+    TinkerPop's own graphs, as far as steps draw in the same order.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._state = (seed ^ _FACTOR) & _MASK
+
+    def _bits(self, count: int) -> int:
+        self._state = (self._state * _FACTOR + _SUMMAND) & _MASK
+        return self._state >> (48 - count)
+
+    def number(self) -> float:
+        """From 0 to 1."""
+        return float((self._bits(26) << 27) + self._bits(27)) / (1 << 53)
+
+    def below(self, limit: int) -> int:
+        """A whole number from 0, less than the limit."""
+        if limit >= _INTS:
+            return int(self.number() * limit)
+        if limit & (limit - 1) == 0:
+            return (limit * self._bits(31)) >> 31
+        while True:
+            drawn = self._bits(31)
+            found = drawn % limit
+            if (
+                drawn - found + limit - 1 < _INTS
+            ):  # otherwise draw again: a remainder of the last, incomplete range would be biased
+                return found

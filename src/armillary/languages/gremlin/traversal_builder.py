@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from armillary.languages.gremlin.errors import compilation, unsupported
 from armillary.languages.gremlin.graph_protocol import Reference
-from armillary.languages.gremlin.pipeline import Pipeline, Step
-from armillary.languages.gremlin.step_registry import FACTORIES, Arguments
+from armillary.languages.gremlin.pipeline import FACTORIES, Pipeline, Step
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps import (  # noqa: F401 -- importing a module registers its builders
     branching,
     conversions,
@@ -58,8 +58,7 @@ from armillary.languages.gremlin.steps.navigation import (
 from armillary.languages.gremlin.steps.properties import ValuesStep
 from armillary.languages.gremlin.steps.repeat import RepeatStep, check_closed, fill
 from armillary.languages.gremlin.strategies import Settings
-from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
-from armillary.languages.gremlin.syntax.names import STEPS
+from armillary.languages.gremlin.syntax.instructions import STEPS, Instruction, Traversal
 from armillary.languages.gremlin.syntax.tokens import Direction
 from armillary.languages.gremlin.values.predicates import P
 from armillary.work import spend

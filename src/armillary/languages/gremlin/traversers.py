@@ -120,3 +120,6 @@ class PathTraverser(Traverser):
             return
         new = tuple(label for label in labels if label not in last.labels)
         self.path = Place(last.before, last.value, last.labels + new)
+
+
+Batch = list[Traverser]

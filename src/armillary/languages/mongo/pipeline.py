@@ -21,6 +21,7 @@ from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.stages import (
     buckets,
     filling,
+    graph_lookup,
     grouping,
     limit_skip_sample,
     lookup,
@@ -28,6 +29,8 @@ from armillary.languages.mongo.stages import (
     shaping,
     sorting,
     sources,
+    union_and_facet,
+    unwinding,
     windows,
 )
 from armillary.languages.mongo.stages.sorting import Sorting
@@ -46,25 +49,25 @@ _TRANSFORMS: Final[Mapping[str, Callable[[str, Any, Context], Transform]]] = {
     "$replaceWith": shaping.replace_root,
 }
 _STAGES: Final[Mapping[str, Callable[[str, Any, Context], Compiled | list[Stage]]]] = {
-    "$bucket": grouping.bucket,
+    "$bucket": buckets.bucket,
     "$bucketAuto": buckets.bucket_auto,
-    "$count": limit_skip_sample.count,
+    "$count": grouping.count,
     "$densify": filling.densify,
     "$fill": filling.fill,
-    "$graphLookup": lookup.graph_lookup,
+    "$graphLookup": graph_lookup.graph_lookup,
     "$group": grouping.group,
     "$limit": limit_skip_sample.limit,
-    "$redact": limit_skip_sample.redact,
+    "$redact": shaping.redact,
     "$sample": limit_skip_sample.sample,
     "$setWindowFields": windows.set_window_fields,
     "$skip": limit_skip_sample.skip,
     "$sortByCount": grouping.sort_by_count,
-    "$unwind": limit_skip_sample.unwind,
+    "$unwind": unwinding.unwind,
 }
 _JOINING: Final[Mapping[str, Callable[[str, Any, Context, lookup.CompileNested], Stream]]] = {
-    "$facet": lookup.facet,
+    "$facet": union_and_facet.facet,
     "$lookup": lookup.lookup,
-    "$unionWith": lookup.union_with,
+    "$unionWith": union_and_facet.union_with,
 }
 _FIRST: Final = frozenset(["$documents", "$geoNear", *sources.PROVIDED])
 _LAST: Final = frozenset(["$out", "$merge"])

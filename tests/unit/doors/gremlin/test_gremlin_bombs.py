@@ -20,7 +20,7 @@ from armillary.errors import Failure
 from armillary.languages.gremlin.formats import graphbinary_read, graphson_read
 from armillary.languages.gremlin.formats.message_limits import Allowance
 from armillary.languages.gremlin.values.comparing import identity, map_key, unique
-from armillary.languages.gremlin.values.elements import BigInt
+from armillary.languages.gremlin.values.typed_values import BigInt
 
 P = 2**61 - 1  # whole numbers that differ by a multiple of it have one hash
 

@@ -17,24 +17,8 @@ from armillary.errors import Failure
 from armillary.languages.gremlin.formats import graphbinary_read, graphbinary_write, graphson_read
 from armillary.languages.gremlin.formats.graphson_write import Writer
 from armillary.languages.gremlin.syntax.tokens import Direction, T
-from armillary.languages.gremlin.values.elements import (
-    BigInt,
-    BulkSet,
-    Byte,
-    Char,
-    Edge,
-    Entry,
-    Float32,
-    Long,
-    Path,
-    Property,
-    Set,
-    Short,
-    Tree,
-    Uuid,
-    Vertex,
-    VertexProperty,
-)
+from armillary.languages.gremlin.values.elements import Edge, Entry, Path, Property, Tree, Vertex, VertexProperty
+from armillary.languages.gremlin.values.typed_values import BigInt, BulkSet, Byte, Char, Float32, Long, Set, Short, Uuid
 
 
 def vertex() -> Vertex:

@@ -17,8 +17,8 @@ from support.mongo_author import PATHS, SCALARS, MongoAuthor
 
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import parse_collation
-from armillary.languages.mongo.distinct import distinct_values
 from armillary.languages.mongo.expression_context import Context
+from armillary.languages.mongo.expressions.accumulators import distinct_values
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.languages.mongo.indexes.index_conditions import filter_condition, pinned_fields

@@ -16,8 +16,9 @@ from armillary.languages.gremlin.program import compile_traversal
 from armillary.languages.gremlin.syntax.grammar import parse
 from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Instruction, Strategy, Traversal
 from armillary.languages.gremlin.syntax.tokens import Cardinality, Column, Direction, Order, Scope, T
-from armillary.languages.gremlin.values.elements import BigInt, Byte, Float32, Long, Set, Short, Vertex
+from armillary.languages.gremlin.values.elements import Vertex
 from armillary.languages.gremlin.values.predicates import P
+from armillary.languages.gremlin.values.typed_values import BigInt, Byte, Float32, Long, Set, Short
 
 
 def argument(text: str, bindings: dict[str, Any] | None = None) -> Any:

@@ -7,7 +7,7 @@ from itertools import permutations
 
 from armillary.clock import VirtualClock
 from armillary.doors.gremlin.traversals import OrderedIds
-from armillary.languages.gremlin.seeded_random import SeededDice
+from armillary.languages.gremlin.strategies import SeededDice
 from armillary.languages.gremlin.values.numbers import total
 
 

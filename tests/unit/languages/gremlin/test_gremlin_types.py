@@ -8,7 +8,7 @@ import pytest
 from support.gremlin_graph import MemoryGraph, run_script
 
 from armillary.errors import Failure
-from armillary.languages.gremlin.values.elements import BigInt, Byte, Float32, Long, Short
+from armillary.languages.gremlin.values.typed_values import BigInt, Byte, Float32, Long, Short
 
 
 @pytest.mark.parametrize(

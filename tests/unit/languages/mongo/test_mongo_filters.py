@@ -17,8 +17,8 @@ from bson.regex import Regex
 
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import key_function, parse_collation
-from armillary.languages.mongo.distinct import distinct_values
 from armillary.languages.mongo.expression_context import Context
+from armillary.languages.mongo.expressions.accumulators import distinct_values
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.filters.text_search import TextIndex, words_in
 from armillary.languages.mongo.projection import compile_projection

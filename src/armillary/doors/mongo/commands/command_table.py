@@ -24,8 +24,8 @@ from armillary.doors.mongo.commands import (
 from armillary.doors.mongo.reading import aggregation, cursors, find
 from armillary.doors.mongo.sessions import authentication, sessions, transactions
 from armillary.doors.mongo.writing import bulk_write, find_and_modify, writes
-from armillary.languages.mongo.distinct import distinct_values
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expressions.accumulators import distinct_values
 
 Run = Callable[[Call], Coroutine[Any, Any, Reply]]
 

@@ -19,8 +19,8 @@ from armillary.doors.mongo.reading.cursors import Cursor, ListedSource, PagedSou
 from armillary.doors.mongo.reading.targets import target_of
 from armillary.doors.mongo.wire.answers import cursor_reply
 from armillary.languages.mongo.collation import Collation
-from armillary.languages.mongo.distinct import DistinctValues
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expressions.accumulators import DistinctValues
 from armillary.languages.mongo.filters.matching import Matcher
 from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.sort_keys import Sort, compile_sort

@@ -14,26 +14,12 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.errors import malformed
-from armillary.languages.gremlin.formats.message_limits import COMPOUND, ENTRY, PLACE, SCALAR, Allowance
+from armillary.languages.gremlin.formats.message_limits import COMPOUND, PLACE, SCALAR, Allowance
 from armillary.languages.gremlin.syntax import bytecode
 from armillary.languages.gremlin.values.comparing import map_key, unique
 from armillary.languages.gremlin.values.dates import from_milliseconds
-from armillary.languages.gremlin.values.elements import (
-    BigInt,
-    BulkSet,
-    Byte,
-    Char,
-    Edge,
-    Float32,
-    Long,
-    Path,
-    Property,
-    Set,
-    Short,
-    Uuid,
-    Vertex,
-    VertexProperty,
-)
+from armillary.languages.gremlin.values.elements import Edge, Path, Property, Vertex, VertexProperty
+from armillary.languages.gremlin.values.typed_values import BigInt, BulkSet, Byte, Char, Float32, Long, Set, Short, Uuid
 
 VERSION: Final = 0x81
 NULL: Final = 0xFE
@@ -137,8 +123,7 @@ class Reader:
         for _ in range(self.size()):
             before = allowance.left
             key = self.value()
-            # Of a key that is no text, all that is in it is held a second time.
-            allowance.spend(ENTRY if type(key) is str else ENTRY + before - allowance.left)
+            allowance.spend_key(key, before)
             found[map_key(key)] = self.value()
         return found
 
@@ -259,9 +244,7 @@ def _property(reader: Reader) -> Property:
 
 def _path(reader: Reader) -> Path:
     labels, objects = reader.value(), reader.value()
-    if not isinstance(objects, list) or not isinstance(labels, list) or not all(isinstance(e, list) for e in labels):
-        raise malformed("A path has labels and objects.")
-    return Path(objects, [tuple(str(name) for name in each) for each in labels])
+    return bytecode.path_of(objects, labels)
 
 
 def _predicate(reader: Reader) -> Any:
@@ -304,7 +287,7 @@ def _bulk_set(reader: Reader) -> BulkSet:
         value, count = reader.value(), reader.int64()
         if not 0 <= count <= limits.GREMLIN_LIST_MAX - len(found):
             raise malformed("A bulk set is too large.")
-        allowance.spend((PLACE + before - allowance.left) * count)
+        allowance.spend_repeated(count, before)
         found.extend([value] * count)
     return found
 
@@ -312,7 +295,7 @@ def _bulk_set(reader: Reader) -> BulkSet:
 def _set(reader: Reader) -> Set:
     before = reader.allowance.left
     values = reader.values()
-    reader.allowance.spend(ENTRY * len(values) + before - reader.allowance.left)
+    reader.allowance.spend_members(len(values), before)
     return unique(values)
 
 

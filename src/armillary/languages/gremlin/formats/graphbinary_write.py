@@ -10,28 +10,20 @@ from typing import Any
 from armillary.languages.gremlin.errors import not_serializable
 from armillary.languages.gremlin.formats import graphbinary_read as codes
 from armillary.languages.gremlin.syntax.tokens import Token
-from armillary.languages.gremlin.values.comparing import identity
+from armillary.languages.gremlin.values.comparing import counted
 from armillary.languages.gremlin.values.dates import milliseconds
 from armillary.languages.gremlin.values.elements import (
-    BigInt,
-    BulkSet,
-    Byte,
-    Char,
     Edge,
     Entry,
-    Float32,
-    Long,
     Path,
     Property,
-    Set,
-    Short,
     Subgraph,
     Tree,
-    Uuid,
     Vertex,
     VertexProperty,
     pairs,
 )
+from armillary.languages.gremlin.values.typed_values import BigInt, BulkSet, Byte, Char, Float32, Long, Set, Short, Uuid
 from armillary.work import spend
 
 _FAMILY_CODES = {family: code for code, family in codes.ENUMERATIONS.items()}
@@ -46,8 +38,8 @@ class Writer:
         self._is_bare = is_bare
 
     def value(self, value: Any) -> None:
-        spend(4)
         """With its type."""
+        spend(4)
         buffer = self.buffer
         if value is None:
             buffer += _NULL
@@ -117,12 +109,10 @@ class Writer:
 
     def _list(self, values: list[Any]) -> None:
         if isinstance(values, BulkSet):
-            counts: dict[Any, list[Any]] = {}
-            for each in values:
-                counts.setdefault(identity(each), [each, 0])[1] += 1
+            counts = counted(values)
             self.buffer += bytes((codes.BULK_SET, 0))
             self.int32(len(counts))
-            for each, count in counts.values():
+            for each, count in counts:
                 self.value(each)
                 self.buffer += struct.pack(">q", count)
             return

@@ -1,11 +1,10 @@
-"""GraphSON 1, 2 and 3, both ways, between parsed JSON and values. Reading takes typed and untyped values alike, since
-clients mix them; writing follows the version that was asked for. Texts of messages and JSON itself are the door's part.
+"""Reads GraphSON 1, 2 and 3: parsed JSON to values. Typed and untyped values are both taken, since clients mix them.
+Parsing JSON and the frames of messages are `doors/gremlin`'s part; `graphson_write` is the other direction.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -13,31 +12,26 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.errors import malformed
-from armillary.languages.gremlin.formats.message_limits import COMPOUND, ENTRY, PLACE, SCALAR, Allowance
+from armillary.languages.gremlin.formats.message_limits import COMPOUND, ENTRY, SCALAR, Allowance
 from armillary.languages.gremlin.syntax import bytecode
 from armillary.languages.gremlin.syntax.tokens import FAMILIES
 from armillary.languages.gremlin.values.comparing import map_key, unique
-from armillary.languages.gremlin.values.dates import from_milliseconds, parse_date
-from armillary.languages.gremlin.values.elements import (
+from armillary.languages.gremlin.values.dates import from_milliseconds, parse_date, parse_duration
+from armillary.languages.gremlin.values.elements import Edge, Path, Property, Vertex, VertexProperty
+from armillary.languages.gremlin.values.typed_values import (
     BigInt,
     BulkSet,
     Byte,
     Char,
-    Edge,
     Float32,
     Long,
-    Path,
-    Property,
     Set,
     Short,
     Uuid,
-    Vertex,
-    VertexProperty,
+    parse_uuid,
 )
 
 _EXPONENT_MAX: Final = 10_000
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_DURATION: Final = re.compile(r"(-)?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 
 
 def read(value: Any, allowance: Allowance | None = None) -> Any:
@@ -124,8 +118,7 @@ def _map(value: Any, allowance: Allowance) -> dict[Any, Any]:
     for at in range(0, len(value), 2):
         before = allowance.left
         key = read(value[at], allowance)
-        # Of a key that is no text, all that is in it is held a second time.
-        allowance.spend(ENTRY if type(key) is str else ENTRY + before - allowance.left)
+        allowance.spend_key(key, before)
         found[map_key(key)] = read(value[at + 1], allowance)
     return found
 
@@ -139,7 +132,7 @@ def _bulk_set(value: Any, allowance: Allowance) -> BulkSet:
         each, count = read(value[at], allowance), read(value[at + 1], allowance)
         if not isinstance(count, int) or not 0 <= count <= limits.GREMLIN_LIST_MAX - len(found):
             raise malformed("A bulk set holds values with counts.")
-        allowance.spend((PLACE + before - allowance.left) * count)
+        allowance.spend_repeated(count, before)
         found.extend([each] * count)
     return found
 
@@ -151,9 +144,10 @@ def _text(value: Any, allowance: Allowance) -> str:
 
 
 def _uuid(value: Any, allowance: Allowance) -> Uuid:
-    if not isinstance(value, str) or not _UUID.fullmatch(value):
+    found = parse_uuid(value) if isinstance(value, str) else None
+    if found is None:
         raise malformed("A UUID was expected.")
-    return Uuid(value.lower())
+    return found
 
 
 def _date(value: Any, allowance: Allowance) -> datetime:
@@ -189,15 +183,13 @@ def _big_integer(value: Any, allowance: Allowance) -> BigInt:
 
 
 def _duration(value: Any, allowance: Allowance) -> timedelta:
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise malformed("A duration was expected.")
-    sign, days, hours, minutes, seconds = match.groups()
     try:
-        length = timedelta(int(days or 0), float(seconds or 0), 0, 0, int(minutes or 0), int(hours or 0))
+        length = parse_duration(value) if isinstance(value, str) else None
     except OverflowError:
         raise malformed("A duration is out of range.") from None
-    return -length if sign else length
+    if length is None:
+        raise malformed("A duration was expected.")
+    return length
 
 
 def _object(value: Any, *names: str) -> dict[str, Any]:
@@ -240,9 +232,7 @@ def _property(value: Any, allowance: Allowance) -> Property:
 def _path(value: Any, allowance: Allowance) -> Path:
     given = _object(value, "objects", "labels")
     objects, labels = read(given["objects"], allowance), read(given["labels"], allowance)
-    if not isinstance(objects, list) or not isinstance(labels, list) or not all(isinstance(e, list) for e in labels):
-        raise malformed("A path has objects and labels.")
-    return Path(objects, [tuple(str(name) for name in each) for each in labels])
+    return bytecode.path_of(objects, labels)
 
 
 def _predicate(value: Any, allowance: Allowance) -> Any:
@@ -289,7 +279,7 @@ def _char(value: Any, allowance: Allowance) -> Char:
 def _set(value: Any, allowance: Allowance) -> Set:
     before = allowance.left
     values = _list(value, allowance)
-    allowance.spend(ENTRY * len(values) + before - allowance.left)
+    allowance.spend_members(len(values), before)
     return unique(values)
 
 
@@ -335,16 +325,6 @@ _READERS: Final[dict[str, Callable[[Any, Allowance], Any]]] = {
     "gx:LocalDate": _date_text,
     "gx:LocalDateTime": _date_text,
 }
-
-
-def iso_duration(length: timedelta) -> str:
-    seconds = length.total_seconds()
-    sign = "-" if seconds < 0 else ""
-    whole, part = divmod(abs(seconds), 1)
-    hours, rest = divmod(int(whole), 3600)
-    minutes, left = divmod(rest, 60)
-    text = f"{left}" if not part else f"{left + part:.6f}".rstrip("0")
-    return f"{sign}PT{hours}H{minutes}M{text}S"
 
 
 def special_number(value: float) -> str:

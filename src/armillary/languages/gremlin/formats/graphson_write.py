@@ -11,31 +11,23 @@ from decimal import Decimal
 from typing import Any
 
 from armillary.languages.gremlin.errors import not_serializable
-from armillary.languages.gremlin.formats.graphson_read import iso_duration, special_number
+from armillary.languages.gremlin.formats.graphson_read import special_number
 from armillary.languages.gremlin.syntax.tokens import Token
-from armillary.languages.gremlin.values.comparing import identity, text_of
-from armillary.languages.gremlin.values.dates import milliseconds
+from armillary.languages.gremlin.values.comparing import counted, text_of
+from armillary.languages.gremlin.values.dates import iso_duration, milliseconds
 from armillary.languages.gremlin.values.elements import (
-    BigInt,
-    BulkSet,
-    Byte,
-    Char,
     Edge,
     Entry,
-    Float32,
-    Long,
     Path,
     Property,
-    Set,
-    Short,
     Subgraph,
     Tree,
-    Uuid,
     Vertex,
     VertexProperty,
     pairs,
 )
 from armillary.languages.gremlin.values.predicates import P
+from armillary.languages.gremlin.values.typed_values import BigInt, BulkSet, Byte, Char, Float32, Long, Set, Short, Uuid
 from armillary.work import spend
 
 
@@ -117,11 +109,8 @@ class Writer:
         if not self.is_typed or self.version < 3:
             return [self.write(each) for each in values]
         if isinstance(values, BulkSet):
-            counts: dict[Any, list[Any]] = {}
-            for each in values:
-                counts.setdefault(identity(each), [each, 0])[1] += 1
             flat: list[Any] = []
-            for each, count in counts.values():
+            for each, count in counted(values):
                 flat += [self.write(each), {"@type": "g:Int64", "@value": count}]
             return {"@type": "g:BulkSet", "@value": flat}
         kind = "g:Set" if isinstance(values, Set) else "g:List"

@@ -10,20 +10,21 @@ from typing import Any
 from armillary.languages.gremlin.by_modulators import By, make_by
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
-    Batch,
+    Builder,
     Flow,
     Pipeline,
     Scope,
     Step,
     WaitingStep,
+    builds,
     chunks,
     drain,
 )
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
 from armillary.languages.gremlin.syntax.tokens import Column, Pick, T
-from armillary.languages.gremlin.traversers import MISSING
+from armillary.languages.gremlin.traversers import MISSING, Batch
 from armillary.languages.gremlin.values.comparing import equal
 from armillary.languages.gremlin.values.predicates import P
 

@@ -1,24 +1,25 @@
-"""Values to other types: asDate(), asBool(), asNumber(); and what is reckoned with dates: dateAdd(), dateDiff()."""
+"""Values to other types: asDate(), asBool(), asNumber(); and sums and differences of dates: dateAdd(), dateDiff()."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import Builder, Pipeline, PlainStep, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.lexer import integer
 from armillary.languages.gremlin.syntax.tokens import DT, GType
+from armillary.languages.gremlin.traversers import Batch
 from armillary.languages.gremlin.values.comparing import is_number, kind_of, text_of
-from armillary.languages.gremlin.values.dates import from_milliseconds, milliseconds, parse_date
-from armillary.languages.gremlin.values.elements import BigInt, Byte, Float32, Long, Short, Uuid
+from armillary.languages.gremlin.values.dates import from_milliseconds, milliseconds, parse_date, plus_units
+from armillary.languages.gremlin.values.typed_values import BigInt, Byte, Float32, Long, Short, Uuid
 
 
 class ConvertStep(PlainStep):
@@ -129,10 +130,7 @@ def _date_add(builder: Builder, arguments: Arguments) -> Step:
     def convert(value: Any) -> datetime:
         if not isinstance(value, datetime):
             raise execution(f"dateAdd() is for dates, not for {kind_of(value)}.")
-        try:
-            return value + timedelta(**{f"{unit.value}s": count})
-        except OverflowError:
-            raise execution("The date is out of range.") from None
+        return plus_units(value, unit, count)
 
     return ConvertStep("dateAdd", convert)
 

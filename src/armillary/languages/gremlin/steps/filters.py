@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from armillary.languages.gremlin.errors import compilation, fail_step
 from armillary.languages.gremlin.graph_protocol import ANYWHERE, Condition, Reference
-from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import Builder, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds, flattened
+from armillary.languages.gremlin.step_arguments import Arguments, flattened
 from armillary.languages.gremlin.steps.navigation import VertexStep
 from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
 from armillary.languages.gremlin.syntax.tokens import T
-from armillary.languages.gremlin.traversers import Traverser
+from armillary.languages.gremlin.traversers import Batch, Traverser
 from armillary.languages.gremlin.values.comparing import shown
 from armillary.languages.gremlin.values.elements import Edge, Path, Property, Vertex, VertexProperty
 from armillary.languages.gremlin.values.predicates import P, as_predicate, within

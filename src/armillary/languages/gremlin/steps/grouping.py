@@ -7,13 +7,13 @@ from typing import Any
 
 from armillary.languages.gremlin.by_modulators import IDENTITY, By, ByTraversal, OneBy, make_by
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, after, chunks, drain
+from armillary.languages.gremlin.pipeline import Builder, Flow, Pipeline, Scope, Step, after, builds, chunks, drain
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.reducing import CountStep
-from armillary.languages.gremlin.traversers import MISSING
+from armillary.languages.gremlin.traversers import MISSING, Batch
 from armillary.languages.gremlin.values.comparing import map_key
-from armillary.languages.gremlin.values.elements import Long
+from armillary.languages.gremlin.values.typed_values import Long
 from armillary.work import spend
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from armillary import limits
 from armillary.languages.gremlin.errors import compilation, execution, too_much
-from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import Builder, Pipeline, PlainStep, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.traversers import Batch
 from armillary.languages.gremlin.values.comparing import identity, kind_of, map_key, shown, text_of, unique
 from armillary.languages.gremlin.values.elements import Path, pairs
 from armillary.work import make, spend

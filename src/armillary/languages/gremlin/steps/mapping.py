@@ -9,11 +9,11 @@ from typing import Any
 
 from armillary.languages.gremlin.by_modulators import ManyBys
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.pipeline import Batch, Pipeline, PlainStep, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import Builder, Pipeline, PlainStep, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.tokens import CONSTANTS
-from armillary.languages.gremlin.traversers import MISSING
+from armillary.languages.gremlin.traversers import MISSING, Batch
 from armillary.languages.gremlin.values.elements import Entry, Path, Subgraph, Tree, pairs
 
 

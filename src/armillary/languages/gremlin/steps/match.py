@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from armillary import limits
 from armillary.languages.gremlin.errors import compilation, too_much
-from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Pipeline, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import LABELLED_PATH, Builder, Pipeline, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.filters import ConnectiveFilter, HasKeyStep, HasStep, TraversalFilter
 from armillary.languages.gremlin.steps.mapping import IdentityStep
 from armillary.languages.gremlin.steps.navigation import EndStep, VertexStep
 from armillary.languages.gremlin.steps.properties import ValuesStep
 from armillary.languages.gremlin.steps.select_and_where import WherePredicateStep, WhereStart
 from armillary.languages.gremlin.syntax.instructions import Traversal
-from armillary.languages.gremlin.traversers import MISSING, Place, Traverser
+from armillary.languages.gremlin.traversers import MISSING, Batch, Place, Traverser
 from armillary.languages.gremlin.values.comparing import equal
 from armillary.languages.gremlin.values.elements import Vertex
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.gremlin.by_modulators import ManyBys
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import LABELLED_PATH, Builder, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.select_and_where import scope_value
-from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.traversers import MISSING, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import is_number, kind_of, shown
 
 _WORD: Final = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)|([A-Za-z_][A-Za-z0-9_]*)|([-+*/%^(),]))")

@@ -15,9 +15,9 @@ from armillary.languages.gremlin.graph_protocol import (
     ReplaceVertex,
     Wanted,
 )
-from armillary.languages.gremlin.pipeline import Batch, Pipeline, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import Builder, Pipeline, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.filters import meets
 from armillary.languages.gremlin.steps.mutations import (
     Resolved,
@@ -30,7 +30,7 @@ from armillary.languages.gremlin.steps.mutations import (
 from armillary.languages.gremlin.steps.navigation import VOID
 from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Traversal
 from armillary.languages.gremlin.syntax.tokens import Cardinality, Direction, Merge, T
-from armillary.languages.gremlin.traversers import Traverser
+from armillary.languages.gremlin.traversers import Batch, Traverser
 from armillary.languages.gremlin.values.comparing import equal, kind_of, shown
 from armillary.languages.gremlin.values.elements import Edge, Vertex
 from armillary.languages.gremlin.values.predicates import P

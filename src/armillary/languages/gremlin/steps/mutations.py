@@ -19,14 +19,14 @@ from armillary.languages.gremlin.graph_protocol import (
     Wanted,
     Write,
 )
-from armillary.languages.gremlin.pipeline import LABELLED_PATH, Batch, Pipeline, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import LABELLED_PATH, Builder, Pipeline, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.navigation import VOID
 from armillary.languages.gremlin.steps.select_and_where import scope_value
 from armillary.languages.gremlin.syntax.instructions import CardinalityValue, Traversal
 from armillary.languages.gremlin.syntax.tokens import Cardinality, T
-from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.traversers import MISSING, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import equal, is_number, kind_of, shown, text_of
 from armillary.languages.gremlin.values.elements import Edge, Property, Vertex, VertexProperty
 

@@ -10,19 +10,20 @@ from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.graph_protocol import Condition, Reference, Wanted
 from armillary.languages.gremlin.pipeline import (
     WHOLE_PATH,
-    Batch,
+    Builder,
     Flow,
     Pipeline,
     PlainStep,
     Scope,
     Step,
     WaitingStep,
+    builds,
 )
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Direction
-from armillary.languages.gremlin.traversers import Traverser
+from armillary.languages.gremlin.traversers import Batch, Traverser
 from armillary.languages.gremlin.values.comparing import kind_of, shown
 from armillary.languages.gremlin.values.elements import Edge, Subgraph, Vertex
 from armillary.languages.gremlin.values.predicates import P

@@ -9,21 +9,23 @@ from typing import Any
 from armillary.languages.gremlin.by_modulators import IDENTITY, By, ManyBys, make_by
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
-    Batch,
+    Builder,
     GatheringStep,
     Pipeline,
     Scope,
     Step,
     WaitingStep,
+    builds,
 )
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.select_and_where import scope_value
 from armillary.languages.gremlin.syntax.tokens import Order
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
-from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.traversers import MISSING, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import identity, map_key, order_key, unique
-from armillary.languages.gremlin.values.elements import Edge, Entry, Path, Set, Vertex, pairs
+from armillary.languages.gremlin.values.elements import Edge, Entry, Path, Vertex, pairs
+from armillary.languages.gremlin.values.typed_values import Set
 from armillary.model.sorting import sorted_values
 from armillary.work import spend
 

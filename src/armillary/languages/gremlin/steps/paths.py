@@ -8,17 +8,18 @@ from armillary.languages.gremlin.by_modulators import Bys, make_by
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     WHOLE_PATH,
-    Batch,
+    Builder,
     Flow,
     Pipeline,
     Scope,
     Step,
     WaitingStep,
     after,
+    builds,
 )
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
-from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.step_arguments import Arguments
+from armillary.languages.gremlin.traversers import MISSING, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import identity
 from armillary.languages.gremlin.values.elements import Path, Tree
 from armillary.work import make, spend

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from armillary.languages.gremlin.by_modulators import Bys, make_by
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import Builder, Flow, Pipeline, PlainStep, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.tokens import CONSTANTS, Direction, T
-from armillary.languages.gremlin.traversers import MISSING
+from armillary.languages.gremlin.traversers import MISSING, Batch
 from armillary.languages.gremlin.values.comparing import kind_of, shown
 from armillary.languages.gremlin.values.elements import Edge, Entry, Property, Vertex, VertexProperty
 

@@ -7,21 +7,14 @@ from typing import Any
 
 from armillary.languages.gremlin.by_modulators import IDENTITY, OneBy
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.pipeline import (
-    Batch,
-    Flow,
-    GatheringStep,
-    PlainStep,
-    Scope,
-    Step,
-    after,
-)
+from armillary.languages.gremlin.pipeline import Builder, Flow, GatheringStep, PlainStep, Scope, Step, after, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
-from armillary.languages.gremlin.traversers import MISSING
+from armillary.languages.gremlin.traversers import MISSING, Batch
 from armillary.languages.gremlin.values.comparing import map_key
-from armillary.languages.gremlin.values.elements import Entry, Path, Set, pairs
+from armillary.languages.gremlin.values.elements import Entry, Path, pairs
+from armillary.languages.gremlin.values.typed_values import Set
 
 
 class RangeStep(Step):

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from armillary.languages.gremlin.errors import execution
-from armillary.languages.gremlin.pipeline import Batch, Flow, PlainStep, Scope, Step, after
+from armillary.languages.gremlin.pipeline import Builder, Flow, PlainStep, Scope, Step, after, builds
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.tokens import Operator
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
-from armillary.languages.gremlin.traversers import NO_SACK
+from armillary.languages.gremlin.traversers import NO_SACK, Batch
 from armillary.languages.gremlin.values import numbers
 from armillary.languages.gremlin.values.comparing import compare, is_nan, kind_of, shown
-from armillary.languages.gremlin.values.elements import BigInt, Float32, Long, Path, Set, Tree
+from armillary.languages.gremlin.values.elements import Path, Tree
+from armillary.languages.gremlin.values.typed_values import BigInt, Float32, Long, Set
 from armillary.work import made, release, spend
 
 

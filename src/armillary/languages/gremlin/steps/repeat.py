@@ -12,11 +12,11 @@ from typing import Any
 
 from armillary import limits
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.pipeline import Batch, Flow, Pipeline, Scope, Step, chunks, drain
+from armillary.languages.gremlin.pipeline import Builder, Flow, Pipeline, Scope, Step, builds, chunks, drain
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
-from armillary.languages.gremlin.traversers import Traverser
+from armillary.languages.gremlin.traversers import Batch, Traverser
 from armillary.languages.gremlin.values.predicates import P
 
 

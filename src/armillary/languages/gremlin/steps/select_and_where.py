@@ -10,21 +10,22 @@ from armillary.languages.gremlin.by_modulators import ManyBys, column_value
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
-    Batch,
+    Builder,
     Pipeline,
     PlainStep,
     Scope,
     Step,
     WaitingStep,
+    builds,
 )
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.filters import ConnectiveFilter, IsStep, TraversalFilter
 from armillary.languages.gremlin.steps.grouping import as_value, side_effect
 from armillary.languages.gremlin.steps.mapping import IdentityStep
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Column, Pop, T
-from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.traversers import MISSING, Batch, Place, Traverser
 from armillary.languages.gremlin.values.comparing import equal, map_key, text_of
 from armillary.languages.gremlin.values.elements import Tree
 from armillary.languages.gremlin.values.predicates import P
@@ -263,8 +264,6 @@ class MapBinding(PlainStep):
     name = "whereBinding"
 
     def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
-        from armillary.languages.gremlin.traversers import Place
-
         for each in batch:
             if isinstance(each.value, dict):
                 for key, value in each.value.items():

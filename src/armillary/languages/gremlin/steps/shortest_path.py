@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from armillary.languages.gremlin.by_modulators import By, make_by
 from armillary.languages.gremlin.errors import compilation, execution
-from armillary.languages.gremlin.pipeline import Batch, Pipeline, Scope, Step, WaitingStep
+from armillary.languages.gremlin.pipeline import Builder, Pipeline, Scope, Step, WaitingStep, builds
 from armillary.languages.gremlin.run import Run, vertex_key
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.syntax.instructions import Instruction, Traversal
 from armillary.languages.gremlin.syntax.tokens import CONSTANTS, Direction
-from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.traversers import MISSING, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import is_number, kind_of
 from armillary.languages.gremlin.values.elements import Edge, Path, Vertex
 

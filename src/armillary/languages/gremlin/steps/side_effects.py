@@ -7,7 +7,7 @@ from typing import Any
 from armillary.languages.gremlin.by_modulators import IDENTITY, By, OneBy
 from armillary.languages.gremlin.errors import compilation, execution
 from armillary.languages.gremlin.pipeline import (
-    Batch,
+    Builder,
     Flow,
     GatheringStep,
     PlainStep,
@@ -15,16 +15,17 @@ from armillary.languages.gremlin.pipeline import (
     Step,
     WaitingStep,
     after,
+    builds,
 )
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.grouping import as_value, side_effect
 from armillary.languages.gremlin.syntax.tokens import Barrier, Operator
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
-from armillary.languages.gremlin.traversers import MISSING, NO_SACK
+from armillary.languages.gremlin.traversers import MISSING, NO_SACK, Batch
 from armillary.languages.gremlin.values import numbers
 from armillary.languages.gremlin.values.comparing import identity
-from armillary.languages.gremlin.values.elements import BulkSet, Set
+from armillary.languages.gremlin.values.typed_values import BulkSet, Set
 from armillary.work import spend
 
 

@@ -11,21 +11,23 @@ from armillary.languages.gremlin.by_modulators import ManyBys, property_value
 from armillary.languages.gremlin.errors import compilation, execution, too_much
 from armillary.languages.gremlin.pipeline import (
     LABELLED_PATH,
-    Batch,
+    Builder,
     Pipeline,
     PlainStep,
     Scope,
     Step,
     WaitingStep,
+    builds,
 )
 from armillary.languages.gremlin.run import Run
-from armillary.languages.gremlin.step_registry import Arguments, Builder, builds
+from armillary.languages.gremlin.step_arguments import Arguments
 from armillary.languages.gremlin.steps.select_and_where import scope_value
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Scope as ScopeToken
-from armillary.languages.gremlin.traversers import MISSING, Traverser
+from armillary.languages.gremlin.traversers import MISSING, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import kind_of, shown, text_of
-from armillary.languages.gremlin.values.elements import ATTRIBUTED, Path, Uuid
+from armillary.languages.gremlin.values.elements import ATTRIBUTED, Path
+from armillary.languages.gremlin.values.typed_values import Uuid
 from armillary.work import make, spend
 
 _COUNTED: Final = 256  # characters of a text that is worth counting

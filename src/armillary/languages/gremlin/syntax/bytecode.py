@@ -1,6 +1,5 @@
-"""Bytecode to instructions: what GraphSON and GraphBinary decode as names with arguments, checked and in one form.
-
-Lambdas are refused by name; names of no step are refused before anything is built.
+"""Bytecode to instructions: GraphSON and GraphBinary decode names with arguments, which are checked here and brought
+into one form. Lambdas and unknown steps are refused before anything is built.
 """
 
 from __future__ import annotations
@@ -10,14 +9,17 @@ from typing import Any
 from armillary.languages.gremlin.errors import compilation, malformed, unsupported
 from armillary.languages.gremlin.syntax import tokens
 from armillary.languages.gremlin.syntax.instructions import (
+    SOURCE_STEPS,
+    STEPS,
+    STRATEGIES,
     CardinalityValue,
     Instruction,
     Strategy,
     Traversal,
     check_transaction,
 )
-from armillary.languages.gremlin.syntax.names import SOURCE_STEPS, STEPS, STRATEGIES
 from armillary.languages.gremlin.values import predicates
+from armillary.languages.gremlin.values.elements import Path
 
 
 def traversal_of(source: Any, steps: Any) -> Traversal | CardinalityValue:
@@ -35,7 +37,7 @@ def traversal_of(source: Any, steps: Any) -> Traversal | CardinalityValue:
 
 
 def transaction_of(traversal: Traversal) -> str | None:
-    """`g.tx().commit()` as bytecode: the name of what is asked; nothing is to be run."""
+    """The name of the call if the bytecode is `g.tx().commit()` or a like call; there is nothing to run then."""
     if len(traversal.source) == 1 and traversal.source[0].name == "tx" and not traversal.steps:
         return str(traversal.source[0].arguments[0])
     return None
@@ -97,10 +99,16 @@ def token_of(family: str, name: Any) -> tokens.Token:
 
 
 def id_of(value: Any) -> Any:
-    """Elements are told apart by their ids, so these are values that can be."""
+    """Ids are dictionary keys while a traversal runs, so only texts and numbers are taken."""
     if value is None or (isinstance(value, str | int | float) and not isinstance(value, bool)):
         return value
     raise malformed("The id of an element is a text or a number.")
+
+
+def path_of(objects: Any, labels: Any) -> Path:
+    if not isinstance(objects, list) or not isinstance(labels, list) or not all(isinstance(e, list) for e in labels):
+        raise malformed("A path has objects and labels.")
+    return Path(objects, [tuple(str(name) for name in each) for each in labels])
 
 
 def refuse_lambda() -> Exception:

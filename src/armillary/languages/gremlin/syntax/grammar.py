@@ -16,18 +16,20 @@ from armillary.errors import Failure
 from armillary.languages.gremlin.errors import compilation, syntax
 from armillary.languages.gremlin.syntax import tokens
 from armillary.languages.gremlin.syntax.instructions import (
+    SOURCE_STEPS,
+    STEPS,
+    STRATEGIES,
+    TERMINALS,
     CardinalityValue,
     Instruction,
     Strategy,
     Traversal,
     check_transaction,
 )
-from armillary.languages.gremlin.syntax.lexer import Word, known_words, place
-from armillary.languages.gremlin.syntax.literals import CALLED, called, constructed
-from armillary.languages.gremlin.syntax.names import SOURCE_STEPS, STEPS, STRATEGIES, TERMINALS
+from armillary.languages.gremlin.syntax.lexer import CALLED, Word, called, constructed, known_words, place
 from armillary.languages.gremlin.values import predicates
 from armillary.languages.gremlin.values.comparing import map_key, unique
-from armillary.languages.gremlin.values.elements import Set
+from armillary.languages.gremlin.values.typed_values import Set
 from armillary.work import spend
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
 from armillary import limits
-from armillary.languages.gremlin.errors import syntax
-from armillary.languages.gremlin.values.elements import BigInt, Byte, Float32, Long, Short
+from armillary.languages.gremlin.errors import compilation, syntax
+from armillary.languages.gremlin.values.dates import from_milliseconds, parse_date
+from armillary.languages.gremlin.values.elements import Vertex
+from armillary.languages.gremlin.values.typed_values import BigInt, Byte, Float32, Long, Short, Uuid, parse_uuid
 from armillary.work import spend
 
 _WORD: Final = re.compile(
@@ -157,3 +160,37 @@ def integer(value: int, suffix: str) -> int:
     if suffix == "i" or -(2**31) <= value < 2**31:
         return value
     return Long(value) if -(2**63) <= value < 2**63 else BigInt(value)
+
+
+# Values written as calls.
+
+CALLED: Final = frozenset({"datetime", "DateTime", "UUID"})
+
+
+def called(name: str, arguments: list[Any]) -> datetime | Uuid:
+    """One of CALLED."""
+    if not arguments:
+        raise compilation(f"{name}() without a text has no value here: name it.")
+    if len(arguments) != 1 or not isinstance(arguments[0], str):
+        raise compilation(f"{name}() takes a text.")
+    if name != "UUID":
+        return parse_date(arguments[0])
+    found = parse_uuid(arguments[0])
+    if found is None:
+        raise compilation(f"{arguments[0][:40]!r} is no UUID.")
+    return found
+
+
+def constructed(name: str, arguments: list[Any]) -> Any:
+    """`new …`; strategies are the grammar's part."""
+    if name in ("Vertex", "ReferenceVertex"):
+        if len(arguments) != 2 or not isinstance(arguments[1], str):
+            raise compilation(f"new {name}() takes an id and a label.")
+        return Vertex(arguments[0], arguments[1])
+    if name == "Date":
+        if len(arguments) == 1 and isinstance(arguments[0], int):
+            return from_milliseconds(arguments[0])
+        if len(arguments) == 1 and isinstance(arguments[0], str):
+            return parse_date(arguments[0])
+        raise compilation("new Date() takes milliseconds since 1970 or a text here.")
+    raise compilation(f"'new {name}' is not supported.")

@@ -14,23 +14,19 @@ from typing import Any, Final, TypeVar
 
 from armillary.languages.gremlin.syntax.tokens import Token
 from armillary.languages.gremlin.values.elements import (
-    BigInt,
-    BulkSet,
     Edge,
     Entry,
-    Float32,
     Frozen,
     Path,
     Property,
-    Set,
     Subgraph,
     Tree,
-    Uuid,
     Vertex,
     VertexProperty,
     pairs,
     thaw,
 )
+from armillary.languages.gremlin.values.typed_values import BigInt, BulkSet, Float32, Set, Uuid
 from armillary.model.sorting import sorted_values
 from armillary.work import make, spend
 
@@ -267,6 +263,16 @@ def unique(values: Iterable[Any]) -> Set:
             seen.add(key)
             result.append(value)
     return result
+
+
+def counted(values: Iterable[Any]) -> list[tuple[Any, int]]:
+    """Each value once, with the number of times that it occurs: the form in which bulk sets are sent."""
+    counts: dict[Hashable, tuple[Any, int]] = {}
+    for value in values:
+        key = identity(value)
+        first, count = counts.get(key, (value, 0))
+        counts[key] = (first, count + 1)
+    return list(counts.values())
 
 
 def _float_text(value: float) -> str:

@@ -1,4 +1,5 @@
-"""Vertices, edges, properties, paths and trees as traversals see them; and the few value types that Python lacks.
+"""Vertices, edges, properties, paths, trees and map entries as traversals see them. Numbers and collections that
+Python has no type for are in `typed_values`.
 
 A vertex or edge may be known by reference only (`properties is None`): steps that need more have it loaded in batches
 (`run.Run.load`). Equality is by identity of the stored thing, as everywhere in Gremlin.
@@ -6,57 +7,10 @@ A vertex or edge may be known by reference only (`properties is None`): steps th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any, Final, Self
+from typing import Any
 
 from armillary.model.key_values import same_component
-
-_FLOAT32_MAX: Final = 3.4028235e38
-
-
-class Long(int):
-    """64 bits, told apart from `int` only where a wire format asks."""
-
-
-class Byte(int):
-    pass
-
-
-class Short(int):
-    pass
-
-
-class BigInt(int):
-    """Beyond 64 bits it has a hash of its own: those of Python's whole numbers repeat every 2**61 - 1, and a message
-    could name any number of keys with one hash."""
-
-    def __hash__(self) -> int:
-        return int.__hash__(self) if -(2**63) <= self < 2**63 else hash(f"{self:x}")
-
-
-class Float32(float):
-    """As it was written; what 32 bits cannot hold is infinite."""
-
-    def __new__(cls, value: Any) -> Self:
-        number = float(value)
-        return super().__new__(cls, math.copysign(math.inf, number) if abs(number) > _FLOAT32_MAX else number)
-
-
-class Char(str):
-    pass
-
-
-class Uuid(str):
-    pass
-
-
-class Set(list[Any]):
-    """Values without repeats, in the order they came; equality of values is not Python's, so it is no `set`."""
-
-
-class BulkSet(list[Any]):
-    """What cap() gives of aggregate(): a list to everybody but GraphSON 3 and GraphBinary."""
 
 
 class Vertex:

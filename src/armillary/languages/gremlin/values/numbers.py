@@ -13,7 +13,7 @@ from armillary import limits
 from armillary.languages.gremlin.errors import execution, too_much
 from armillary.languages.gremlin.syntax.tokens import Operator
 from armillary.languages.gremlin.values.comparing import compare, is_nan, is_number, kind_of, shown, unique
-from armillary.languages.gremlin.values.elements import BigInt, Byte, Float32, Long, Set, Short
+from armillary.languages.gremlin.values.typed_values import BigInt, Byte, Float32, Long, Set, Short
 
 _WIDTHS: Final = {Byte: 0, Short: 1, int: 2, Long: 3, BigInt: 4}
 _BITS: Final = {0: 7, 1: 15, 2: 31, 3: 63}

@@ -13,7 +13,7 @@ from typing import Any, Final
 from armillary import limits, work
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.values.comparing import compare, equal, identity, is_nan, shown
-from armillary.languages.gremlin.values.elements import Long, Set
+from armillary.languages.gremlin.values.typed_values import Long, Set
 from armillary.languages.gremlin.values.types import is_of, type_named
 from armillary.query.text.pattern_matching import Matcher
 from armillary.query.text.patterns import InvalidPattern, parse_pattern

@@ -13,24 +13,8 @@ from typing import Any, Final
 from armillary.languages.gremlin.errors import compilation
 from armillary.languages.gremlin.syntax.tokens import GType
 from armillary.languages.gremlin.values.comparing import is_number
-from armillary.languages.gremlin.values.elements import (
-    BigInt,
-    BulkSet,
-    Byte,
-    Char,
-    Edge,
-    Float32,
-    Long,
-    Path,
-    Property,
-    Set,
-    Short,
-    Subgraph,
-    Tree,
-    Uuid,
-    Vertex,
-    VertexProperty,
-)
+from armillary.languages.gremlin.values.elements import Edge, Path, Property, Subgraph, Tree, Vertex, VertexProperty
+from armillary.languages.gremlin.values.typed_values import BigInt, BulkSet, Byte, Char, Float32, Long, Set, Short, Uuid
 
 _CLASSES: Final[dict[GType, type]] = {
     GType.byte: Byte,

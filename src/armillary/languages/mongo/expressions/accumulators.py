@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from itertools import count
 from typing import Any, Protocol
@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 
+from armillary.languages.mongo.collation import Collation, key_function
+from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.numbers import (
     CONTEXT,
     INT,
@@ -29,8 +31,9 @@ from armillary.languages.mongo.expressions.numbers import (
 )
 from armillary.languages.mongo.expressions.objects import merge_objects
 from armillary.languages.mongo.memory_budget import Budget
+from armillary.languages.mongo.paths import split, values_at
 from armillary.languages.mongo.sort_keys import Descending
-from armillary.model.bson.bson_values import MISSING
+from armillary.model.bson.bson_values import MISSING, Document, Key
 from armillary.model.sorting import sorted_values
 from armillary.work import spend
 
@@ -348,3 +351,46 @@ class ExtremeN:
 
     def result(self) -> Any:
         return self._kept.result()
+
+
+# The distinct command.
+
+
+class DistinctValues:
+    """The `distinct` command: the different values at a path, with arrays counted by their elements and equal numbers
+    once. Fed document by document.
+    """
+
+    def __init__(self, path: str, collation: Collation | None = None) -> None:
+        if not path or "\0" in path:
+            raise refusal(40352, "FieldPath cannot be constructed with empty string")
+        self._parts = split(path)
+        self._key = key_function(collation)
+        self._values: dict[Key, Any] = {}
+        self._ranks: dict[Key, Key] = {}
+        self._budget = Budget("distinct")
+
+    def add(self, document: Document, rank: Key | None = None) -> None:
+        """Of equal values the first is kept, or the one of the document with the lowest rank."""
+        for value in values_at(document, self._parts):
+            spend(8)
+            key = self._key(value)
+            if key not in self._values:
+                self._budget.take_value(value)
+            elif rank is None or self._ranks[key] <= rank:
+                continue
+            self._values[key] = value
+            if rank is not None:
+                self._ranks[key] = rank
+
+    @property
+    def values(self) -> list[Any]:
+        """Sorted."""
+        return [self._values[key] for key in sorted_values(self._values)]
+
+
+def distinct_values(documents: Iterable[Document], path: str, collation: Collation | None = None) -> list[Any]:
+    distinct = DistinctValues(path, collation)
+    for document in documents:
+        distinct.add(document)
+    return distinct.values

@@ -1,25 +1,33 @@
-"""`$bucketAuto`: documents in order of a value, divided into buckets of about the same size, with bounds from a series
-of preferred numbers where one is asked for.
+"""`$bucket`, groups between given boundaries, and `$bucketAuto`, documents in order of a value divided into buckets of
+about the same size, with boundaries from a series of preferred numbers if one is asked for.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 from bson.decimal128 import Decimal128
 
 from armillary import work
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context, Expression
+from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context, Expression, Scope
 from armillary.languages.mongo.expressions.accumulator_operators import Aggregate
-from armillary.languages.mongo.expressions.compiling import compile_expression
+from armillary.languages.mongo.expressions.compiling import Constant, compile_expression
 from armillary.languages.mongo.expressions.numbers import RANKS, as_double, as_int32
 from armillary.languages.mongo.memory_budget import Budget
-from armillary.languages.mongo.stages.grouping import COUNT, check_group_by, compile_outputs
-from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
-from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_name
+from armillary.languages.mongo.stages.grouping import COUNT, Grouping, check_group_by, compile_outputs
+from armillary.languages.mongo.stages.stage import (
+    Batch,
+    Opened,
+    Stage,
+    Waiting,
+    batches_of,
+)
+from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_class, type_name
 from armillary.model.sorting import sorted_values
 
 _SERIES: Final[dict[str, tuple[float, ...]]] = {
@@ -239,3 +247,77 @@ class _Dividing(Waiting):
         for state, (field, _) in zip(states, self._outputs, strict=True):
             made[field] = state.result()
         return made
+
+
+# $bucket.
+
+
+def bucket(name: str, spec: Any, context: Context) -> Stage:
+    if type(spec) is not dict:
+        raise refusal(40201, f"Argument to $bucket stage must be an object, but found: {shell_text(spec)}")
+    for each in spec:
+        if each not in ("groupBy", "boundaries", "default", "output"):
+            raise refusal(40197, f"Unrecognized option to $bucket: {each}.")
+    if "groupBy" not in spec or "boundaries" not in spec:
+        raise refusal(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
+    check_group_by(spec["groupBy"], 40202, "The $bucket 'groupBy' field")
+    boundaries = _boundaries(spec["boundaries"], context)
+    default = _default(spec, boundaries, context)
+    outputs = spec.get("output", COUNT)
+    if type(outputs) is not dict:
+        raise refusal(40196, f"The $bucket 'output' field must be an object, but found: {shell_text(outputs)}")
+    compiled = compile_outputs(name, outputs, context)
+    keys = [context.key(value) for value in boundaries]
+    value_of = compile_expression(spec["groupBy"], context)
+
+    def lower_bound(scope: Scope) -> Any:
+        key = context.key(value_of(scope))
+        place = bisect_right(keys, key) - 1
+        if 0 <= place < len(keys) - 1:
+            return boundaries[place]
+        if default is None:
+            raise refusal(40066, "$switch could not find a matching branch for an input, and no default was specified.")
+        return default.value
+
+    def ascending(found: list[Any]) -> list[int]:
+        return sorted_values(range(len(found)), lambda place: context.key(found[place]))
+
+    return Opened(lambda run: Grouping(name, lower_bound, compiled, context, ascending))
+
+
+def _constant(spec: Any, context: Context, code: int, what: str) -> Any:
+    expression = compile_expression(spec, context)
+    if not isinstance(expression, Constant):
+        raise refusal(code, f"{what} must be a constant, but found: {shell_text(spec)}")
+    return expression.value
+
+
+def _boundaries(spec: Any, context: Context) -> list[Any]:
+    if type(spec) is not list:
+        raise refusal(
+            40200, f"The $bucket 'boundaries' field must be an array of values, but found: {shell_text(spec)}"
+        )
+    if len(spec) < 2:
+        raise refusal(40192, "The $bucket 'boundaries' field must have at least 2 values, but found 1 value(s).")
+    values = [_constant(each, context, 40191, "The $bucket 'boundaries' field's values") for each in spec]
+    for lower, upper in pairwise(values):
+        if type_class(lower) != type_class(upper):
+            raise refusal(
+                40193, "All values in the the 'boundaries' option to $bucket must have the same type. Found conflicting"
+            )
+        if context.key(lower) >= context.key(upper):
+            raise refusal(40194, "The 'boundaries' option to $bucket must be sorted, but elements are not in order")
+    return values
+
+
+def _default(spec: Document, boundaries: list[Any], context: Context) -> Constant | None:
+    if "default" not in spec:
+        return None
+    value = _constant(spec["default"], context, 40195, "The $bucket 'default' field")
+    if context.key(boundaries[0]) <= context.key(value) < context.key(boundaries[-1]):
+        raise refusal(
+            40199,
+            "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest "
+            "boundary.",
+        )
+    return Constant(value)

@@ -1,12 +1,10 @@
-"""`$group` and the stages made of it: `$sortByCount`, `$bucket`. Groups are told apart by equality of values whatever
-their numeric type; a missing key is null. They come in the order in which their first documents came.
+"""`$group` and the stages that count: `$sortByCount`, `$count`. Groups are told apart by equality of values whatever
+their numeric type; a missing key is null. Groups are given in the order of their first documents.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
 from typing import Any
 
 from armillary import work
@@ -15,15 +13,23 @@ from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context,
 from armillary.languages.mongo.expressions.accumulator_operators import Aggregate, compile_aggregate
 from armillary.languages.mongo.expressions.accumulators import Accumulator
 from armillary.languages.mongo.expressions.compiling import Constant, compile_expression
+from armillary.languages.mongo.expressions.numbers import INT, integer
 from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.sort_keys import compile_sort_by
 from armillary.languages.mongo.stages.sorting import Sorting
-from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
-from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_class
-from armillary.model.sorting import sorted_values
+from armillary.languages.mongo.stages.stage import (
+    Batch,
+    Opened,
+    Run,
+    Stage,
+    Step,
+    Waiting,
+    batches_of,
+)
+from armillary.model.bson.bson_values import MISSING, Document, shell_text
 
 _DOCUMENT_UNITS = 10
-_GROUP_BYTES = 400  # of a group's place and its accumulators, about
+_GROUP_BYTES = 400  # about, of a group and its accumulators
 
 COUNT: Document = {"count": {"$sum": 1}}
 
@@ -70,10 +76,10 @@ def group(name: str, spec: Any, context: Context) -> Stage:
         raise refusal(15955, "a group specification must include an _id")
     key_of = _key(spec["_id"], context)
     outputs = compile_outputs(name, {field: each for field, each in spec.items() if field != "_id"}, context)
-    return Opened(lambda run: _Grouping(name, key_of, outputs, context))
+    return Opened(lambda run: Grouping(name, key_of, outputs, context))
 
 
-class _Grouping(Waiting):
+class Grouping(Waiting):
     def __init__(
         self,
         name: str,
@@ -152,75 +158,34 @@ def sort_by_count(name: str, spec: Any, context: Context) -> list[Stage]:
     return [group(name, {"_id": spec, **COUNT}, context), Sorting(compile_sort_by({"count": -1}, context.key))]
 
 
-# $bucket.
+# $count.
 
 
-def bucket(name: str, spec: Any, context: Context) -> Stage:
-    if type(spec) is not dict:
-        raise refusal(40201, f"Argument to $bucket stage must be an object, but found: {shell_text(spec)}")
-    for each in spec:
-        if each not in ("groupBy", "boundaries", "default", "output"):
-            raise refusal(40197, f"Unrecognized option to $bucket: {each}.")
-    if "groupBy" not in spec or "boundaries" not in spec:
-        raise refusal(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
-    check_group_by(spec["groupBy"], 40202, "The $bucket 'groupBy' field")
-    boundaries = _boundaries(spec["boundaries"], context)
-    default = _default(spec, boundaries, context)
-    outputs = spec.get("output", COUNT)
-    if type(outputs) is not dict:
-        raise refusal(40196, f"The $bucket 'output' field must be an object, but found: {shell_text(outputs)}")
-    compiled = compile_outputs(name, outputs, context)
-    keys = [context.key(value) for value in boundaries]
-    value_of = compile_expression(spec["groupBy"], context)
+class _Counting(Waiting):
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._count = 0
 
-    def lower_bound(scope: Scope) -> Any:
-        key = context.key(value_of(scope))
-        place = bisect_right(keys, key) - 1
-        if 0 <= place < len(keys) - 1:
-            return boundaries[place]
-        if default is None:
-            raise refusal(40066, "$switch could not find a matching branch for an input, and no default was specified.")
-        return default.value
+    def keep(self, batch: Batch) -> None:
+        self._count += len(batch)
 
-    def ascending(found: list[Any]) -> list[int]:
-        return sorted_values(range(len(found)), lambda place: context.key(found[place]))
-
-    return Opened(lambda run: _Grouping(name, lower_bound, compiled, context, ascending))
+    def finish(self) -> Iterable[Batch]:
+        return [[{self._field: integer(self._count, INT)}]] if self._count else ()
 
 
-def _constant(spec: Any, context: Context, code: int, what: str) -> Any:
-    expression = compile_expression(spec, context)
-    if not isinstance(expression, Constant):
-        raise refusal(code, f"{what} must be a constant, but found: {shell_text(spec)}")
-    return expression.value
+def count(name: str, spec: Any, context: Context) -> Opened:
+    if type(spec) is not str:
+        raise refusal(40156, "the count field must be a non-empty string")
+    if not spec:
+        raise refusal(40157, "the count field must be a non-empty string")
+    if spec.startswith("$"):
+        raise refusal(40158, "the count field cannot be a $-prefixed path")
+    if "\0" in spec:
+        raise refusal(40159, "the count field cannot contain a null byte")
+    if "." in spec:
+        raise refusal(40160, "the count field cannot contain '.'")
 
+    def make(run: Run) -> Step:
+        return _Counting(spec)
 
-def _boundaries(spec: Any, context: Context) -> list[Any]:
-    if type(spec) is not list:
-        raise refusal(
-            40200, f"The $bucket 'boundaries' field must be an array of values, but found: {shell_text(spec)}"
-        )
-    if len(spec) < 2:
-        raise refusal(40192, "The $bucket 'boundaries' field must have at least 2 values, but found 1 value(s).")
-    values = [_constant(each, context, 40191, "The $bucket 'boundaries' field's values") for each in spec]
-    for lower, upper in pairwise(values):
-        if type_class(lower) != type_class(upper):
-            raise refusal(
-                40193, "All values in the the 'boundaries' option to $bucket must have the same type. Found conflicting"
-            )
-        if context.key(lower) >= context.key(upper):
-            raise refusal(40194, "The 'boundaries' option to $bucket must be sorted, but elements are not in order")
-    return values
-
-
-def _default(spec: Document, boundaries: list[Any], context: Context) -> Constant | None:
-    if "default" not in spec:
-        return None
-    value = _constant(spec["default"], context, 40195, "The $bucket 'default' field")
-    if context.key(boundaries[0]) <= context.key(value) < context.key(boundaries[-1]):
-        raise refusal(
-            40199,
-            "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest "
-            "boundary.",
-        )
-    return Constant(value)
+    return Opened(make)

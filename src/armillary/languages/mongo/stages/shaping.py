@@ -11,6 +11,7 @@ from armillary.languages.mongo.expression_context import CURRENT, ROOT, Context,
 from armillary.languages.mongo.expressions.compiling import check_path, compile_expression
 from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.projection import compile_projection
+from armillary.languages.mongo.stages.stage import Piecewise
 from armillary.model.bson.bson_values import MISSING, Document, is_number, shell_text, type_name
 from armillary.work import spend
 
@@ -174,22 +175,22 @@ def replace_root(name: str, spec: Any, context: Context) -> Transform:
 _DECISIONS: Final = {"DESCEND": "descend", "PRUNE": "prune", "KEEP": "keep"}  # variables here and nowhere else
 
 
-def redact(name: str, spec: Any, context: Context) -> Callable[[Document], Any]:
-    """Gives MISSING for documents that are hidden altogether."""
+def redact(name: str, spec: Any, context: Context) -> Piecewise:
     inner, places = context.bind(*_DECISIONS)
     expression = compile_expression(spec, inner)
     scope = inner.scope({})
     for place, decision in zip(places, _DECISIONS.values(), strict=True):
         scope[place] = decision
 
-    def document_of(document: Document) -> Any:
+    def shown(document: Document) -> Any:
         scope[ROOT] = document
         return _redacted(document, expression, scope)
 
-    return document_of
+    return Piecewise(lambda batch: [made for document in batch if (made := shown(document)) is not MISSING])
 
 
 def _redacted(document: Document, expression: Expression, scope: Scope) -> Any:
+    """MISSING if the whole document is hidden."""
     scope[CURRENT] = document
     spend(20 + len(document))
     match expression(scope):

@@ -1,35 +1,19 @@
-"""Which function builds which step, and what such functions may ask of the builder.
-
-The step modules register here; `build` looks up. `Arguments` is the one place that checks how many and what they are.
+"""The arguments of a step while it is built: taken from the left, their number and types checked here and nowhere else.
+The functions that build steps from them are registered in `step_registry`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from armillary.languages.gremlin.errors import compilation
-from armillary.languages.gremlin.graph_protocol import Reference
-from armillary.languages.gremlin.pipeline import Pipeline, Step
 from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.syntax.tokens import Scope, Token
 from armillary.languages.gremlin.values.comparing import shown
-from armillary.languages.gremlin.values.elements import Set
 from armillary.languages.gremlin.values.predicates import P
+from armillary.languages.gremlin.values.typed_values import Set
 
 Kind = TypeVar("Kind", bound=Token)
-
-
-class Builder(Protocol):
-    """What is known while steps are built."""
-
-    partition_key: str | None
-    element_id: Callable[[Any], Any]
-
-    def pipeline(self, traversal: Traversal) -> Pipeline: ...
-
-    def references(self, values: list[Any], *, flattens_always: bool = False) -> list[Reference]:
-        """Ids, elements, [partition, id] pairs and lists of them, as references."""
 
 
 class Arguments:
@@ -113,20 +97,6 @@ class Arguments:
         if not isinstance(value, P):
             raise compilation(f"{self.step}() takes a predicate, not {shown(value)}.")
         return value
-
-
-Factory = Callable[[Builder, Arguments], Step]
-FACTORIES: Final[dict[str, Factory]] = {}
-
-
-def builds(*names: str) -> Callable[[Factory], Factory]:
-    def register(factory: Factory) -> Factory:
-        for name in names:
-            assert name not in FACTORIES, name
-            FACTORIES[name] = factory
-        return factory
-
-    return register
 
 
 def flattened(values: list[Any]) -> list[Any]:
