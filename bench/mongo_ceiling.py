@@ -20,8 +20,9 @@ import uvloop
 
 from armillary.account import containers
 from armillary.account.account import Account
+from armillary.account.catalog.container_state import as_collection
 from armillary.account.collections import document_operations
-from armillary.account.container import MONGO, Container
+from armillary.account.container import Container
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import SystemClock
 from armillary.model.bson.bson_values import CODEC
@@ -125,7 +126,7 @@ async def _collection(account: Account, throughput_ru: int) -> Container:
         "partitionKey": {"paths": ["/region"], "kind": "Hash", "version": 2},
     }
     throughput = Throughput.manual(throughput_ru)
-    return await containers.create_container(account, database, body, throughput, kept={MONGO: {}})
+    return await containers.create_container(account, database, body, throughput, begin=as_collection)
 
 
 if __name__ == "__main__":

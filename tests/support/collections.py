@@ -7,8 +7,9 @@ from typing import Any
 from support.house import House
 
 from armillary.account import containers
+from armillary.account.catalog.container_state import as_collection
 from armillary.account.collections import document_operations, indexes
-from armillary.account.container import MONGO, Container
+from armillary.account.container import Container
 from armillary.account.throughput.provisioning import Throughput
 from armillary.languages.mongo.indexes.index_definitions import default_name, read_definition
 from armillary.model.bson.bson_values import encode
@@ -27,7 +28,7 @@ class Shop(House):
             body,
             Throughput.manual(throughput_ru),
             is_old_client=shard_key is None,
-            kept={MONGO: {}},
+            begin=as_collection,
         )
 
     async def insert(self, container: Container, *documents: dict[str, Any]) -> None:

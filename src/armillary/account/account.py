@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from armillary import limits
 from armillary.account.catalog.catalog import Catalog, NewStore
-from armillary.account.catalog.container_rules import INDEXES, definition_of, new_rules
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_rules import new_rules
+from armillary.account.catalog.container_state import ContainerState, stored_change
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
@@ -315,13 +315,13 @@ class Account:
         async with self.control:
             record = container.record
             container.failed_builds[name] = failure
-            kept = [entry for entry in record.state.get(INDEXES, ()) if definition_of(entry)["name"] != name]
-            if len(kept) == len(record.state.get(INDEXES, ())):
+            kept = tuple([index for index in container.state.indexes if index.name != name])
+            if len(kept) == len(container.state.indexes):
                 return
             await self.catalog.replace(
                 record,
                 record.body,
-                state=lambda state: {**new_rules(state, record.body), INDEXES: kept},
+                state=stored_change(lambda state: replace(new_rules(state, record.body), indexes=kept)),
                 on_replaced=container.adopt,
             )
 
@@ -340,7 +340,7 @@ class Account:
                 def forget() -> None:
                     container.schema.older_rules = {}
 
-                await self.catalog.change_state(container.record, _without_older_rules, on_changed=forget)
+                await self.catalog.change_container(container.record, _without_older_rules, on_changed=forget)
 
     async def _keep_up(self) -> None:
         while True:
@@ -386,8 +386,8 @@ _PATHS: dict[ResourceType, tuple[ResourceType, ...]] = {
 }
 
 
-def _without_older_rules(state: Body, _: NewStore) -> Body:
-    return {name: value for name, value in state.items() if name != "older_rules"}
+def _without_older_rules(state: ContainerState, _: NewStore) -> ContainerState:
+    return replace(state, older_rules={})
 
 
 def _missing(resource_type: ResourceType, name: str) -> Failure:

@@ -52,13 +52,12 @@ def _check_catalog(catalog: Catalog) -> list[str]:
                 problems.append(f"containers {stores[store]} and {record.name} share a store, or one has it twice")
             stores[store] = record.name
         problems += _check_reshapes(record)
-        ids = [each["id"] for each in record.state["ranges"]]
-        if len(set(ids)) != len(ids) or max(ids) >= record.state["next_range"]:
-            problems.append(
-                f"container {record.name} has range ids {ids}, the next one is {record.state['next_range']}"
-            )
+        state = record.container_state
+        ids = [each.id for each in state.ranges]
+        if len(set(ids)) != len(ids) or max(ids) >= state.next_range:
+            problems.append(f"container {record.name} has range ids {ids}, the next one is {state.next_range}")
     for offer in catalog.of_type(ResourceType.OFFER):
-        if offer.state["owner"] not in owners:
+        if offer.offer_state.owner not in owners:
             problems.append(f"offer {offer.name} belongs to nothing")
     return problems
 
@@ -66,18 +65,19 @@ def _check_catalog(catalog: Catalog) -> list[str]:
 def _check_reshapes(record: Record) -> list[str]:
     """Splits and merges that are under way: each is about live ranges, and its children cover just what those do."""
     problems = []
-    ranges = {each["id"]: each for each in record.state["ranges"]}
+    ranges = {each.id: each for each in record.container_state.ranges}
     busy: set[int] = set()
-    for entry in record.state.get("reshapes", ()):
-        what = f"container {record.name}, reshape {entry['number']} of {entry['parents']}"
-        parents = [ranges[each] for each in entry["parents"] if each in ranges]
-        if len(parents) != len(entry["parents"]):
+    for entry in record.container_state.reshapes:
+        what = f"container {record.name}, reshape {entry.number} of {list(entry.parents)}"
+        parents = [ranges[each] for each in entry.parents if each in ranges]
+        if len(parents) != len(entry.parents):
             problems.append(f"{what}: not all of these ranges exist")
             continue
-        if not busy.isdisjoint(entry["parents"]):
+        if not busy.isdisjoint(entry.parents):
             problems.append(f"{what}: another one is about the same range")
-        busy.update(entry["parents"])
-        bounds = [sorted((each["low"], each["high"]) for each in group) for group in (parents, entry["children"])]
+        busy.update(entry.parents)
+        bounds = [sorted((each.low, each.high) for each in parents)]
+        bounds.append(sorted((each.low, each.high) for each in entry.children))
         has_gap = any(before[1] != after[0] for group in bounds for before, after in pairwise(group))
         if has_gap or bounds[0][0][0] != bounds[1][0][0] or bounds[0][-1][1] != bounds[1][-1][1]:
             problems.append(f"{what}: its children do not cover just what its parents do")

@@ -6,15 +6,14 @@ scope to partitions is here; what is done there is in `account/items/items.py` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
-from armillary.account.catalog.container_rules import MONGO as MONGO
 from armillary.account.catalog.container_rules import older_rules, present_rules
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import ContainerState
 from armillary.account.catalog.records import Record
 from armillary.account.faults import Faults
 from armillary.clock import Clock
@@ -31,12 +30,6 @@ from armillary.partition.partition import Partition
 from armillary.partition.schema import Cap, Schema
 from armillary.storage.engine import Engine
 
-FORMER_KEY = "former_key"  # what a container was partitioned by that has been moved to another key, in its state
-FORMER_RID = "former_rid"  # and the container that it was until then
-WATCHED = "watched"  # in the state of a container that change streams were opened on
-VERSIONS = "versions"  # how often all versions began to be kept, in the state of a container
-IMAGES = "images"  # in what the MongoDB door keeps: documents are told as they were before
-CAP = "cap"  # likewise: bytes and documents that a capped collection holds at most
 _HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
 
 
@@ -44,7 +37,7 @@ class Container:
     def __init__(self, record: Record, database: Record, engine: Engine, clock: Clock, logical_bytes_max: int) -> None:
         body = record.body
         key = PartitionKeyDefinition.parse(body["partitionKey"]) if "partitionKey" in body else None
-        if key is not None and MONGO in record.state:
+        if key is not None and record.container_state.collection is not None:
             key = replace(key, takes_objects=True)
         self.record = record
         self.database = database
@@ -58,13 +51,12 @@ class Container:
             rules=present_rules(record, key),
             older_rules=older_rules(record, key),
             logical_partition_bytes_max=logical_bytes_max,
-            keeps_events=WATCHED in record.state,
-            keeps_images=IMAGES in record.state.get(MONGO, {}),
-            cap=_cap_of(record),
+            keeps_events=record.container_state.is_watched,
         )
+        self.adopt_kept()
         self._adopt_versions()
         self.form = json_form(self.schema)  # of its items, to the doors that read JSON
-        self.map = PartitionMap([key_range_of(each) for each in record.state["ranges"]])
+        self.map = PartitionMap(record.container_state.ranges)
         self._clock = clock
         self._engine = engine
         self.partitions = {each.id: self.new_partition(each) for each in self.map.ranges}
@@ -84,6 +76,16 @@ class Container:
         self.link_header = quote(self.link, safe=_HEADER_TEXT).encode("ascii")
         self.rid_header = self.rid_text.encode("ascii")
         self.path_lines = b"x-ms-alt-content-path: %b\r\nx-ms-content-path: %b" % (self.link_header, self.rid_header)
+
+    @property
+    def state(self) -> ContainerState:
+        """What the catalog keeps of it that clients do not see."""
+        return self.record.container_state
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether it was made by the MongoDB protocol."""
+        return self.state.collection is not None
 
     async def open(self) -> None:
         for partition in self.partitions.values():
@@ -111,20 +113,21 @@ class Container:
         self.policies = ContainerPolicies.parse(record.body)
         self.schema.older_rules = older_rules(record, self.key)
         self.schema.rules = present_rules(record, self.key)
-        self.schema.keeps_events = WATCHED in record.state
+        self.schema.keeps_events = self.state.is_watched
         self.adopt_kept()
         self._adopt_versions()
         self._rename()
 
     def _adopt_versions(self) -> None:
         minutes = self.policies.change_feed_minutes or 0
-        self.schema.versions_number = self.record.state.get(VERSIONS, 1) if minutes else 0
+        self.schema.versions_number = self.state.versions_number if minutes else 0
         self.schema.versions_seconds = 60 * minutes
 
     def adopt_kept(self) -> None:
-        """Take over what the MongoDB door keeps in the record."""
-        self.schema.keeps_images = IMAGES in self.record.state.get(MONGO, {})
-        self.schema.cap = _cap_of(self.record)
+        """Take over the options of a MongoDB collection that partitions must know."""
+        collection = self.state.collection
+        self.schema.keeps_images = collection is not None and collection.keeps_images
+        self.schema.cap = Cap(*collection.cap) if collection is not None and collection.cap is not None else None
 
     def query_context(self) -> Context:
         """What the functions of a query are told about time and about the container."""
@@ -155,12 +158,12 @@ class Container:
     def is_former_key(self, key: Key, document: Mapping[str, Any]) -> bool:
         """Whether a key is what an item had before the container was moved to another one: clients know it for a
         while."""
-        if FORMER_KEY not in self.record.state:
-            return False
-        former = self.record.state[FORMER_KEY]
+        former = self.state.former_key
         if former is None:
+            return False
+        if former.definition is None:
             return not key or key in (Key((UNDEFINED,)), Key((None,)))  # all forms of "none"
-        return PartitionKeyDefinition.parse(former).extract(document) == key
+        return PartitionKeyDefinition.parse(former.definition).extract(document) == key
 
     def effective_key(self, key: Key) -> bytes:
         """Where a full key lies in the hash space."""
@@ -208,7 +211,7 @@ class Container:
 
     def new_partition(self, key_range: KeyRange) -> Partition:
         store = self._engine.store(key_range.store)
-        return Partition(store, self.schema, key_range, self._clock, self.record.state["first_lsn"])
+        return Partition(store, self.schema, key_range, self._clock, self.state.first_lsn)
 
     def take_over(self, new_map: PartitionMap, children: Sequence[Partition]) -> None:
         """A split or merge is done: its children serve from now on. Who still reads the parents may finish."""
@@ -248,9 +251,9 @@ class Container:
 
     def past_stretch(self, range_id: str) -> tuple[bytes, bytes] | None:
         """The keys of a range that was split or merged away; None: there was no such range, or too long ago."""
-        for each in self.record.state.get("past", ()):
-            if str(each["id"]) == range_id:
-                return bytes.fromhex(each["low"]), bytes.fromhex(each["high"])
+        for each in self.state.past:
+            if str(each.id) == range_id:
+                return each.low, each.high
         return None
 
     def has_lineage(self, range_id: str, low: bytes, high: bytes) -> bool:
@@ -261,7 +264,7 @@ class Container:
     @property
     def range_etag(self) -> str:
         """Changes when a partition splits or merges, and differs between containers and incarnations."""
-        return f'"{self.record.rid.hex()}-{self.record.state["next_range"]}"'
+        return f'"{self.record.rid.hex()}-{self.state.next_range}"'
 
     def ranges_since(self, etag: str | None) -> tuple[KeyRange, ...]:
         """The live ranges that are newer than an etag; all of them for one that is not this container's."""
@@ -285,35 +288,7 @@ class Container:
         return min(99, 100 * done // total) if total else 99
 
 
-def _cap_of(record: Record) -> Cap | None:
-    kept = record.state.get(MONGO, {}).get(CAP)
-    return Cap(*kept) if kept is not None else None
-
-
-def key_range_of(state: Body) -> KeyRange:
-    return KeyRange(
-        id=state["id"],
-        low=bytes.fromhex(state["low"]),
-        high=bytes.fromhex(state["high"]),
-        parents=tuple(state["parents"]),
-        store=state["store"],
-    )
-
-
-def range_state(key_range: KeyRange) -> Body:
-    """The same the other way round."""
-    return {
-        "id": key_range.id,
-        "low": key_range.low.hex(),
-        "high": key_range.high.hex(),
-        "parents": list(key_range.parents),
-        "store": key_range.store,
-    }
-
-
-def new_ranges(boundaries: list[bytes], new_store: Any) -> list[Body]:
+def new_ranges(boundaries: list[bytes], new_store: Callable[[], int]) -> tuple[KeyRange, ...]:
     """The ranges of a new container, ids counting from 0, each with a store of its own."""
     edges = [SPACE_LOW, *boundaries, SPACE_HIGH]
-    return [
-        range_state(KeyRange(number, low, high, (), new_store())) for number, (low, high) in enumerate(pairwise(edges))
-    ]
+    return tuple([KeyRange(number, low, high, (), new_store()) for number, (low, high) in enumerate(pairwise(edges))])

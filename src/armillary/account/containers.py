@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.container_rules import new_rules
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import Body, ContainerState, stored_change
 from armillary.account.catalog.records import Record
-from armillary.account.container import VERSIONS, Container, new_ranges
+from armillary.account.container import Container, new_ranges
 from armillary.account.throughput import provisioning as throughputs
 from armillary.account.throughput.offers import check_fixed, new_offer, offer_of, refuse_if_serverless
 from armillary.account.throughput.provisioning import Throughput
@@ -54,10 +55,10 @@ async def create_container(
     wanted: Throughput | None,
     *,
     is_old_client: bool = False,
-    kept: Body | None = None,
+    begin: Callable[[ContainerState], ContainerState] | None = None,
 ) -> Container:
-    """Make a container with its partitions. Old clients may leave the partition key out: a fixed container. `kept` is
-    what a door remembers about it, beside what everybody sees."""
+    """Make a container with its partitions. Old clients may leave the partition key out: a fixed container. `begin`
+    completes its state, with the options of a MongoDB collection for example."""
     name, body = container_body(given, is_old_client=is_old_client)
     key = PartitionKeyDefinition.parse(body["partitionKey"]) if "partitionKey" in body else None
     refuse_if_serverless(account, wanted, "container")
@@ -75,9 +76,8 @@ async def create_container(
 
     def state(_rid: bytes, new_store: Callable[[], int]) -> Body:
         boundaries = even_boundaries(count, key.version) if key is not None else []
-        ranges = new_ranges(boundaries, new_store)
-        own_state: Body = {"ranges": ranges, "next_range": count, "rules": 1, "first_lsn": account.highest_lsn}
-        return own_state | (kept or {})
+        made = ContainerState(new_ranges(boundaries, new_store), count, 1, account.highest_lsn)
+        return (begin(made) if begin is not None else made).to_json()
 
     companions = (lambda made: [new_offer(own, made)]) if own is not None else None
     opened: list[Container] = []
@@ -107,11 +107,11 @@ async def replace_container(account: Account, container: Container, given: Any, 
         is_ruled_anew = any(present.body.get(each) != body.get(each) for each in ("indexingPolicy", "defaultTtl"))
         has_versions = container.schema.versions_number > 0
 
-        def state(state: Body) -> Body:
+        def change(state: ContainerState) -> ContainerState:
             if is_ruled_anew:
                 state = new_rules(state, present.body)
-            if not has_versions and "changeFeedPolicy" in body:  # whatever was kept before has a gap behind it
-                state = {**state, VERSIONS: state.get(VERSIONS, 1) + 1}
+            if not has_versions and "changeFeedPolicy" in body:  # versions that were kept before have a gap after them
+                state = replace(state, versions_number=state.versions_number + 1)
             return state
 
         def adopt(changed: Record) -> None:
@@ -119,7 +119,9 @@ async def replace_container(account: Account, container: Container, given: Any, 
             if is_ruled_anew:
                 account.restate(container)
 
-        changed = await account.catalog.replace(present, body, state=state, if_match=if_match, on_replaced=adopt)
+        changed = await account.catalog.replace(
+            present, body, state=stored_change(change), if_match=if_match, on_replaced=adopt
+        )
         await container.keep_versions()  # or else upkeep does it
         return changed
 

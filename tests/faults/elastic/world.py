@@ -147,7 +147,7 @@ class World(logging.Handler):
     def _count_ranges(self, account: Account) -> None:
         """How many ranges there have ever been: each but the first ones is of a split or a merge."""
         container = account.owner_container(*self.place.names)
-        self.history.tally["ranges"] = container.record.state["next_range"]
+        self.history.tally["ranges"] = container.state.next_range
 
     async def _events(self, events: Callable[[World, asyncio.Event], Awaitable[None]]) -> None:
         await events(self, self._stopping)

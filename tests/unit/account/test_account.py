@@ -294,5 +294,5 @@ async def test_policies_that_change_again_before_the_items_followed(house: House
     await until(lambda: not container.is_restating, "all items follow the policy")
     stored = house.account.catalog.find(ResourceType.CONTAINER, container.database.rid, "c")
     assert stored is not None
-    assert stored.state["rules"] == container.schema.rules.number == 13
+    assert stored.container_state.rules_number == container.schema.rules.number == 13
     assert stored.body["defaultTtl"] == 1011

@@ -15,10 +15,11 @@ from support.waiting import until
 from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
+from armillary.account.catalog.container_state import as_collection
 from armillary.account.catalog.records import Record
 from armillary.account.check import check_account
 from armillary.account.collections import event_feed, indexes
-from armillary.account.container import MONGO, Container
+from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.throughput import offers
@@ -46,9 +47,8 @@ async def account(tmp_path: Path) -> AsyncIterator[Account]:
 
 async def a_container(account: Account) -> Container:
     database = await containers.create_database(account, {"id": "db"}, None)
-    kept = {MONGO: {"options": ""}}
     body = {"id": "c", "partitionKey": KEY}
-    return await containers.create_container(account, database, body, Throughput.manual(400), kept=kept)
+    return await containers.create_container(account, database, body, Throughput.manual(400), begin=as_collection)
 
 
 async def replace_policies(account: Account, container: Container) -> None:

@@ -228,7 +228,7 @@ async def test_stopped_at_every_point_and_taken_up_again(house: House, point: st
     await house.quiet()
     assert len(house.container.map.ranges) == (1 if is_merge else 2)
     assert await house.everything() == expected
-    assert "reshapes" not in house.container.record.state or not house.container.record.state["reshapes"]
+    assert not house.container.state.reshapes
 
 
 async def test_writers_wait_for_a_cut_over_and_go_on(house: House) -> None:
@@ -285,7 +285,7 @@ async def test_who_reads_a_parent_finishes_there(house: House) -> None:
     del gathering
     gc.collect()
     await house.account.reshaper.keep_up()
-    assert not container.record.state["retired"]
+    assert not container.state.retired
 
 
 async def test_who_reads_a_parent_for_too_long_is_told(house: House) -> None:

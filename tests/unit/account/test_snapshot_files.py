@@ -248,7 +248,7 @@ async def test_what_is_not_whole_restores_nothing(house: KeptHouse, monkeypatch:
     assert house.account.catalog.find(ResourceType.DATABASE, b"", "copy") is None
     await house.check()
     # Nothing is left of what was read before the damage was found.
-    number = max(each["store"] for each in house.container().record.state["ranges"])
+    number = max(each.store for each in house.container().state.ranges)
     for store in range(number + 1, number + 200):
         assert await house.engine.store(store).read(lambda view: next(view.scan(b"", b"\xff" * 8), None)) is None
 

@@ -12,11 +12,12 @@ from support.collections import Shop
 
 from armillary.account import containers
 from armillary.account.account import Account
+from armillary.account.catalog.container_state import as_collection
 from armillary.account.check import check_account
 from armillary.account.collections import document_operations, indexes
 from armillary.account.collections.document_operations import changing, deleting, inserting
 from armillary.account.collections.transactions import Transaction
-from armillary.account.container import MONGO, Container
+from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.provisioning import Throughput
@@ -169,7 +170,7 @@ async def test_random_transfers_keep_their_sum(tmp_path: Path, seed: int) -> Non
     try:
         database = await containers.create_database(account, {"id": "d"}, None)
         container = await containers.create_container(
-            account, database, {"id": "c"}, Throughput.manual(400), is_old_client=True, kept={MONGO: {}}
+            account, database, {"id": "c"}, Throughput.manual(400), is_old_client=True, begin=as_collection
         )
         await put(container, clock, *[{"_id": number, "n": 100} for number in range(8)])
         running: list[Transaction] = []

@@ -5,73 +5,63 @@ number and works through the items; until then both are known. What a rule does 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import Body, ContainerState, IndexState, OlderRules
 from armillary.account.catalog.records import Record
 from armillary.languages.mongo.indexes.index_definitions import ID_DEFINITION, folding, partial_filter
 from armillary.languages.mongo.indexes.key_conditions import required_keys
 from armillary.languages.mongo.indexes.special_indexes import special_keys
-from armillary.model.bson.bson_json import from_json
-from armillary.model.bson.bson_values import Document
 from armillary.model.indexes.field_indexes import FieldIndex
 from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.partition.schema import Rules
 
-MONGO = "mongo"  # what the MongoDB door keeps about a collection in its container's state
-INDEXES = "indexes"  # and its indexes: definition and slot of each
 _RULES_NUMBER_MAX = 65_535
 _KEPT = ("indexingPolicy", "defaultTtl", "vectorEmbeddingPolicy", "fullTextPolicy")
 FIRST_SLOT, LAST_SLOT = 16, 255  # of unique indexes; below are the container's own unique keys
 
 
 def present_rules(record: Record, key: PartitionKeyDefinition | None) -> Rules:
-    indexes = record.state.get(INDEXES, ())
-    return _make(record.state["rules"], record.body, indexes, key, is_collection=MONGO in record.state)
+    state = record.container_state
+    return _make(state.rules_number, record.body, state.indexes, key, is_collection=state.collection is not None)
 
 
 def older_rules(record: Record, key: PartitionKeyDefinition | None) -> dict[int, Rules]:
+    state = record.container_state
     return {
-        int(number): _make(int(number), older, older.get(INDEXES, ()), key, is_collection=MONGO in record.state)
-        for number, older in record.state.get("older_rules", {}).items()
+        number: _make(number, older.policies, older.indexes, key, is_collection=state.collection is not None)
+        for number, older in state.older_rules.items()
     }
 
 
-def new_rules(state: Body, body: Body) -> Body:
+def new_rules(state: ContainerState, body: Body) -> ContainerState:
     """The state of a container whose items are to follow new rules, while some still follow the present ones."""
-    older = {each: body[each] for each in _KEPT if each in body}
-    if INDEXES in state:
-        older[INDEXES] = state[INDEXES]
-    return {
-        **state,
-        "rules": state["rules"] % _RULES_NUMBER_MAX + 1,  # two bytes in each item's header
-        "older_rules": {**state.get("older_rules", {}), str(state["rules"]): older},
-    }
-
-
-def definition_of(entry: Mapping[str, Any]) -> Document:
-    """An index of a collection, as it was declared."""
-    definition: Document = from_json(entry["definition"])
-    return definition
+    older = OlderRules({each: body[each] for each in _KEPT if each in body}, state.indexes)
+    return replace(
+        state,
+        rules_number=state.rules_number % _RULES_NUMBER_MAX + 1,  # two bytes in each item's header
+        older_rules={**state.older_rules, state.rules_number: older},
+    )
 
 
 def _make(
     number: int,
     body: Mapping[str, Any],
-    indexes: Sequence[Mapping[str, Any]],
+    indexes: Sequence[IndexState],
     key: PartitionKeyDefinition | None,
     *,
     is_collection: bool,
 ) -> Rules:
     fields = [FieldIndex.parse(ID_DEFINITION)] if is_collection else []
     for entry in indexes:
-        definition = definition_of(entry)
+        definition = entry.definition
         given = definition.get("partialFilterExpression")
         requires = required_keys(given) if given is not None else None
         special = special_keys(definition)
         folds = folding(definition)
-        fields.append(FieldIndex.parse(definition, entry["slot"], partial_filter(definition), requires, special, folds))
+        fields.append(FieldIndex.parse(definition, entry.slot, partial_filter(definition), requires, special, folds))
     ttl = body.get("defaultTtl")
     policy = IndexingPolicy.parse(
         body["indexingPolicy"],

@@ -8,10 +8,11 @@ as it was stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from armillary import limits
 from armillary.model.bson.bson_json import from_json, to_json
 from armillary.model.bson.bson_values import Document
 from armillary.model.ranges import KeyRange
@@ -171,8 +172,27 @@ class ContainerState:
     def reshape(self, number: int) -> ReshapeState | None:
         return next((each for each in self.reshapes if each.number == number), None)
 
+    def retired_with(self, ranges: Iterable[KeyRange], until_s: float) -> tuple[RetiredStore, ...]:
+        """The retired stores when these ranges have been replaced too."""
+        return (*self.retired, *[RetiredStore(each.id, each.store, until_s) for each in ranges])
+
+    def past_with(self, ranges: Iterable[KeyRange]) -> tuple[PastRange, ...]:
+        """The past ranges when these have been replaced too; the oldest are forgotten."""
+        past = (*self.past, *[PastRange(each.id, each.low, each.high) for each in ranges])
+        return past[-limits.PAST_RANGES_MAX :]
+
     def without_reshape(self, number: int) -> tuple[ReshapeState, ...]:
         return tuple([each for each in self.reshapes if each.number != number])
+
+
+def as_collection(state: ContainerState) -> ContainerState:
+    """A new container as a collection of the MongoDB protocol, without options."""
+    return replace(state, collection=CollectionState())
+
+
+def stored_change(change: Callable[[ContainerState], ContainerState]) -> Callable[[Body], Body]:
+    """A change of a container's state as the catalog applies it: to the stored form."""
+    return lambda stored: change(ContainerState.parse(stored)).to_json()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ Inside a partition events come in the order of its log; those of several are put
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from armillary import limits
 from armillary.account.account import Account
-from armillary.account.catalog.container_state import Body
-from armillary.account.container import WATCHED, Container
+from armillary.account.catalog.container_state import ContainerState
+from armillary.account.container import Container
 from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
 from armillary.model.encoding import unpack_header
@@ -48,15 +49,15 @@ async def watch(account: Account, container: Container) -> None:
     if container.are_events_begun:
         return
 
-    def change(state: Body, _new_store: object) -> Body:
-        return {**state, WATCHED: True}
+    def change(state: ContainerState, _new_store: object) -> ContainerState:
+        return replace(state, is_watched=True)
 
     def keep() -> None:
         container.schema.keeps_events = True
 
     if not container.schema.keeps_events:
         async with account.control:
-            await account.catalog.change_state(container.record, change, on_changed=keep)
+            await account.catalog.change_container(container.record, change, on_changed=keep)
     # Also where the record says so: the server may have stopped, or storage failed, before the partitions knew.
     partitions = list(container.partitions.values())
     for partition in partitions:

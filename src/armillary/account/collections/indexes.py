@@ -5,22 +5,23 @@ one that turns out not to be unique is given up again, whoever asked for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from armillary.account.account import Account
-from armillary.account.catalog.container_rules import FIRST_SLOT, INDEXES, LAST_SLOT, definition_of, new_rules
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_rules import FIRST_SLOT, LAST_SLOT, new_rules
+from armillary.account.catalog.container_state import Body, ContainerState, IndexState, stored_change
 from armillary.account.catalog.records import Record
-from armillary.account.container import MONGO, Container
+from armillary.account.container import Container
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.indexes.index_definitions import CANNOT_CREATE, ID_DEFINITION, added
-from armillary.model.bson.bson_json import field_name, to_json
+from armillary.model.bson.bson_json import field_name
 from armillary.model.bson.bson_values import Document, shell_text
 
 
 def definitions(container: Container) -> list[Document]:
     """All indexes of a collection, that of `_id` first."""
-    return [dict(ID_DEFINITION), *[definition_of(entry) for entry in container.record.state.get(INDEXES, ())]]
+    return [dict(ID_DEFINITION), *[index.definition for index in container.state.indexes]]
 
 
 async def create_indexes(account: Account, container: Container, wanted: Sequence[Document]) -> int:
@@ -32,7 +33,7 @@ async def create_indexes(account: Account, container: Container, wanted: Sequenc
             return 0
         for each in new:
             _check_unique(container, each)
-        entries = [*container.record.state.get(INDEXES, ()), *_entries(container, new)]
+        entries = [*container.state.indexes, *_entries(container, new)]
         await _change(account, container, entries)
     await account.restated(container)
     for each in new:
@@ -45,8 +46,8 @@ async def create_indexes(account: Account, container: Container, wanted: Sequenc
 async def drop_indexes(account: Account, container: Container, names: Collection[str]) -> None:
     """Indexes that nobody needs any more; that of `_id` is none of them."""
     async with account.control:
-        present = container.record.state.get(INDEXES, ())
-        kept = [entry for entry in present if definition_of(entry)["name"] not in names]
+        present = container.state.indexes
+        kept = [index for index in present if index.name not in names]
         if len(kept) < len(present):
             await _change(account, container, kept)
 
@@ -57,21 +58,19 @@ async def replace_index(
     """Change what may be changed of an index: when it ends lives, and whether it is hidden."""
     async with account.control:
         entries = [
-            {**entry, "definition": to_json(change(definition_of(entry)))}
-            if definition_of(entry)["name"] == name
-            else entry
-            for entry in container.record.state.get(INDEXES, ())
+            IndexState.of(change(index.definition), index.slot) if index.name == name else index
+            for index in container.state.indexes
         ]
         await _change(account, container, entries)
     await account.restated(container)
 
 
-def _entries(container: Container, new: Sequence[Document]) -> list[Body]:
-    taken = {entry["slot"] for entry in container.record.state.get(INDEXES, ())}
+def _entries(container: Container, new: Sequence[Document]) -> list[IndexState]:
+    taken = {index.slot for index in container.state.indexes}
     # Values under the slot of an index that was dropped a moment ago may still be there.
-    for older in container.record.state.get("older_rules", {}).values():
-        taken |= {entry["slot"] for entry in older.get(INDEXES, ())}
-    entries: list[Body] = []
+    for older in container.state.older_rules.values():
+        taken |= {index.slot for index in older.indexes}
+    entries: list[IndexState] = []
     for each in new:
         slot = 0
         if each.get("unique"):
@@ -80,13 +79,13 @@ def _entries(container: Container, new: Sequence[Document]) -> list[Body]:
                 raise refusal(CANNOT_CREATE, f"A collection has at most {LAST_SLOT - FIRST_SLOT + 1} unique indexes.")
             slot = free[0]
             taken.add(slot)
-        entries.append({"definition": to_json(each), "slot": slot})
+        entries.append(IndexState.of(each, slot))
     return entries
 
 
 def _check_unique(container: Container, definition: Document) -> None:
     """Values are unique inside a logical partition; so an index that is to say more must hold the shard key."""
-    if not definition.get("unique") or container.key is None or MONGO not in container.record.state:
+    if not definition.get("unique") or container.key is None or not container.is_collection:
         return
     shard_key = {".".join([field_name(steps[0]) or "_id", *steps[1:]]): 1.0 for steps in container.key.steps}
     if not set(shard_key) <= set(definition["key"]):
@@ -97,23 +96,23 @@ def _check_unique(container: Container, definition: Document) -> None:
         )
 
 
-async def _change(account: Account, container: Container, entries: Sequence[Body]) -> None:
+async def _change(account: Account, container: Container, entries: Sequence[IndexState]) -> None:
     present = container.record
-    body = _body(present.body, [definition_of(entry) for entry in present.state.get(INDEXES, ())], entries)
+    body = _body(present.body, [index.definition for index in container.state.indexes], entries)
 
-    def state(before: Body) -> Body:
-        return {**new_rules(before, present.body), INDEXES: list(entries)}
+    def change(state: ContainerState) -> ContainerState:
+        return replace(new_rules(state, present.body), indexes=tuple(entries))
 
     def adopt(changed: Record) -> None:
         container.adopt(changed)
         account.restate(container)
 
-    await account.catalog.replace(present, body, state=state, on_replaced=adopt)
+    await account.catalog.replace(present, body, state=stored_change(change), on_replaced=adopt)
 
 
-def _body(body: Body, before: Sequence[Document], entries: Sequence[Body]) -> Body:
+def _body(body: Body, before: Sequence[Document], entries: Sequence[IndexState]) -> Body:
     """What indexes say that everybody can see: the default time to live, and where shapes are."""
-    now = [definition_of(entry) for entry in entries]
+    now = [index.definition for index in entries]
     changed = dict(body)
     if _default_ttl(before) != _default_ttl(now):
         changed.pop("defaultTtl", None)

@@ -34,7 +34,7 @@ class _Fork(Partition):
     """A partition as one transaction sees it."""
 
     def __init__(self, store: ForkedStore, real: Partition, container: Container, epk: bytes, clock: Clock) -> None:
-        super().__init__(store, container.schema, real.range, clock, container.record.state["first_lsn"])
+        super().__init__(store, container.schema, real.range, clock, container.state.first_lsn)
         self.meter = real.meter
         self._real = container
         self._epk = epk

@@ -15,7 +15,7 @@ import orjson
 
 from armillary import limits
 from armillary.account.changes.feed_positions import Stretch
-from armillary.account.container import MONGO, Container
+from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
@@ -165,7 +165,7 @@ class Copier:
         else:
             made = bson_draft(schema, document, documents.bson_bytes(stored), ts)
         key = self._key(self._target, stored, document)
-        if stored[0] != FORMAT_JSON and MONGO in self._target.record.state and self._target.key is not None:
+        if stored[0] != FORMAT_JSON and self._target.is_collection and self._target.key is not None:
             _check_shard_key(self._target.key, document)
         return Operation(Verb.UPSERT, self._target.effective_key(key), key, made.item_id, draft=made)
 

@@ -20,14 +20,14 @@ from typing import Final
 from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import Body, ContainerState, FormerKey, MigrationTarget
 from armillary.account.catalog.records import Record
 from armillary.account.changes.feed_positions import Stretch
 from armillary.account.collections import indexes
-from armillary.account.container import FORMER_KEY, FORMER_RID, VERSIONS, WATCHED, Container
+from armillary.account.container import Container
 from armillary.account.migration.item_copy import Copier, Pinned, Sum, pin, release
-from armillary.account.migration.target import MARK, alike, definition_of, found, made, refuse_same_key, refuse_table
 from armillary.account.migration.target import Plan as Plan
+from armillary.account.migration.target import alike, definition_of, found, made, refuse_same_key, refuse_table
 from armillary.account.security import permissions
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import validate_name
@@ -44,13 +44,15 @@ _SCRIPTS: Final = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FU
 
 
 class Migration:
-    def __init__(self, account: Account, source: Container, target: Container, plan: Plan, mark: Body) -> None:
+    def __init__(
+        self, account: Account, source: Container, target: Container, plan: Plan, mark: MigrationTarget
+    ) -> None:
         self._account = account
         self._source = source
         self._target = target
         self.plan = plan
-        self._adds_policy: bool = mark["adds_policy"]
-        self._like: Body | None = mark.get("like")  # how the source was defined when the target was made
+        self._adds_policy = mark.adds_policy
+        self._like = mark.like  # how the source was defined when the target was made
         self._copier = Copier(source, target, account.clock)
         self.source_name = source.name
         self.target_name = target.name
@@ -235,15 +237,15 @@ class Migration:
                 if self._adds_policy:
                     old.body.pop("changeFeedPolicy", None)
                 new = _renamed(target.record, self.source_name, etag, ts)
-                new.state.pop(MARK, None)
-                new.state[FORMER_KEY] = source.record.body.get("partitionKey")
-                new.state[FORMER_RID] = source.record.rid.hex()
+                former_key = FormerKey(source.record.body.get("partitionKey"))
+                state = target.state
+                state = replace(state, migration=None, former_key=former_key, former_rid=source.record.rid.hex())
                 granted = permissions.moved_permissions(account, source.record, target.record, self.kept_as)
                 self.permissions_left = granted.left
                 changed = [replace(each, etag=etag, ts=ts) for each in granted.changed]
                 removed = [source.record, target.record, *granted.present]
                 try:
-                    await self._begin_keeping(new)
+                    new.state = (await self._begin_keeping(new.body, state)).to_json()
                     await account.catalog.rewrite(removed, [old, new, *changed])
                 except Failure:
                     target.adopt(target.record)  # a later attempt is to keep nothing of what it copies
@@ -256,20 +258,23 @@ class Migration:
                 self.stage = SWITCHED
             await account.renew(source)
 
-    async def _begin_keeping(self, new: Record) -> None:
+    async def _begin_keeping(self, body: Body, state: ContainerState) -> ContainerState:
         """What the source kept beside items the target keeps from the switch on; answers to writes that may come again
         are taken over."""
         source, target = self._source, self._target
         await self._copier.carry_records()
         if source.schema.keeps_events:
-            new.state[WATCHED] = target.schema.keeps_events = True
+            state = replace(state, is_watched=True)
+            target.schema.keeps_events = True
             for partition in target.partitions.values():
                 await partition.keep_events()
         if not self._adds_policy and "changeFeedPolicy" not in target.record.body:
-            new.body["changeFeedPolicy"] = source.record.body["changeFeedPolicy"]
-            new.state[VERSIONS] = target.schema.versions_number = new.state.get(VERSIONS, 1) + 1
+            body["changeFeedPolicy"] = source.record.body["changeFeedPolicy"]
+            state = replace(state, versions_number=state.versions_number + 1)
+            target.schema.versions_number = state.versions_number
             target.schema.versions_seconds = source.schema.versions_seconds
             await target.keep_versions()
+        return state
 
     def _compare_counts(self) -> None:
         """Once more; what has expired is swept at either's own time."""
@@ -327,11 +332,11 @@ async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
     is_new = plan.target not in names
     like = definition_of(source) if is_new else None
     target = await made(account, source, plan) if is_new else found(account, source, plan)
-    mark: Body | None = target.record.state.get(MARK)
+    mark = target.state.migration
     if mark is None:
         adds_policy = "changeFeedPolicy" not in source.record.body
-        own = mark = {"source": source.rid_text, "adds_policy": adds_policy, "like": like}
-        await account.catalog.change_state(target.record, lambda state, _: {**state, MARK: own})
+        own = mark = MigrationTarget(source.rid_text, adds_policy, like)
+        await account.catalog.change_container(target.record, lambda state, _: replace(state, migration=own))
     if "changeFeedPolicy" not in source.record.body:
         policy = {"retentionDuration": limits.MIGRATION_VERSION_MINUTES}
         await containers.replace_container(account, source, {**source.record.body, "changeFeedPolicy": policy}, None)
@@ -351,7 +356,7 @@ async def _begun(source: Container) -> None:
 
 
 def _renamed(record: Record, name: str, etag: str, ts: int) -> Record:
-    return replace(record, name=name, body={**record.body, "id": name}, state={**record.state}, etag=etag, ts=ts)
+    return replace(record, name=name, body={**record.body, "id": name}, etag=etag, ts=ts)
 
 
 def _moved(name: str) -> Failure:

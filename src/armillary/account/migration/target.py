@@ -4,25 +4,22 @@ attempt left it. Collections of MongoDB keep their options, and their indexes ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.catalog.container_rules import INDEXES
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import Body, ContainerState, index_list
 from armillary.account.collections.indexes import definitions, index_path
-from armillary.account.container import CAP, MONGO, Container
+from armillary.account.container import Container
 from armillary.account.throughput.offers import offer_of
 from armillary.account.throughput.provisioning import Throughput, throughput_of
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.bson.bson_json import ID, field_name
 from armillary.model.keys import PartitionKeyDefinition
 
-MARK: Final = "migration"  # in the state of a target: whose, and whether it was us who had versions kept
 TABLES, TABLE_KEY = "TablesDB", ("/$pk",)  # as the Table door has them
 _OWN: Final = ("id", "partitionKey", "changeFeedPolicy")  # what a target has for itself
-_CARRIED: Final = ("throughput_mode", "throughput_buckets", MONGO, INDEXES)  # of the source's state
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +33,9 @@ class Plan:
 
 def _check_collection(source: Container, key: PartitionKeyDefinition | None) -> None:
     """Whether a collection of MongoDB can have this shard key at all."""
-    if MONGO not in source.record.state:
+    if source.state.collection is None:
         return
-    if CAP in source.record.state[MONGO]:
+    if source.state.collection.cap is not None:
         raise Failure(Kind.UNSUPPORTED, f"'{source.name}' is capped: such a collection is not sharded.")
     fields = {".".join([field_name(steps[0]) or ID, *steps[1:]]) for steps in key.steps} if key is not None else set()
     for index in definitions(source):
@@ -82,13 +79,13 @@ def _key_body(paths: tuple[str, ...]) -> Body:
 def definition_of(container: Container) -> Body:
     """What a migration carries over of a container beside its items, to see whether that changes."""
     body = {name: value for name, value in container.record.body.items() if name not in _OWN}
-    return {"body": body, INDEXES: container.record.state.get(INDEXES)}
+    return {"body": body, "indexes": index_list(container.state.indexes) or None}
 
 
 def alike(source: Container, named: Body, key: PartitionKeyDefinition | None) -> Body:
     """The definition of a container that is like another but for its name and its key."""
     body = {name: value for name, value in source.record.body.items() if name not in _OWN}
-    if MONGO in source.record.state:
+    if source.is_collection:
         body["indexingPolicy"] = _collection_policy(source, key)
     return {**body, **{name: named[name] for name in _OWN if name in named}}
 
@@ -114,26 +111,35 @@ async def made(account: Account, source: Container, plan: Plan) -> Container:
     offer = offer_of(account, source.record)
     if wanted is None and offer is not None:
         wanted = throughput_of(offer.body)
-    kept: Body = {name: source.record.state[name] for name in _CARRIED if name in source.record.state}
-    if MONGO in kept:
-        kept[MONGO] = {**kept[MONGO], "uuid": account.clock.guid()}
+    like = source.state
+    collection = replace(like.collection, uuid=account.clock.guid()) if like.collection is not None else None
+
+    def begin(state: ContainerState) -> ContainerState:
+        return replace(
+            state,
+            throughput_mode=like.throughput_mode,
+            throughput_buckets=like.throughput_buckets,
+            collection=collection,
+            indexes=like.indexes,
+        )
+
     return await containers.create_container(
-        account, source.database, body, wanted, is_old_client=not plan.paths, kept=kept
+        account, source.database, body, wanted, is_old_client=not plan.paths, begin=begin
     )
 
 
 def found(account: Account, source: Container, plan: Plan) -> Container:
     """A container that is there already: of an earlier attempt, or empty."""
     target = account.container(source.database.name, plan.target)
-    mark = target.record.state.get(MARK)
+    mark = target.state.migration
     is_empty = not any(each.head.item_count for each in target.partitions.values())
-    if (mark is not None and mark["source"] != source.rid_text) or (mark is None and not is_empty):
+    if (mark is not None and mark.source_rid != source.rid_text) or (mark is None and not is_empty):
         raise Failure(
             Kind.CONFLICT, f"The container '{plan.target}' is there already, and was not begun as a copy of this one."
         )
     if plan.paths and (target.key is None or target.key.paths != plan.paths):
         raise Failure(Kind.CONFLICT, f"The container '{plan.target}' is there already, with another partition key.")
-    if (MONGO in source.record.state) != (MONGO in target.record.state):
+    if source.is_collection != target.is_collection:
         raise Failure(Kind.CONFLICT, f"One of '{source.name}' and '{plan.target}' is a collection of MongoDB's.")
     _check_collection(source, target.key)
     offer = offer_of(account, target.record)

@@ -12,13 +12,14 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from armillary import limits
 from armillary.account.catalog.catalog import NewStore
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import ContainerState, ReshapeChild, ReshapeState
 from armillary.account.container import Container
 from armillary.account.reshaping.retirement import Retirement
 from armillary.account.reshaping.split_and_merge import POINTS, Reshape
@@ -54,9 +55,9 @@ class Reshaper:
 
     def enter(self, container: Container) -> None:
         """Watch a container, and take up what was going on when the server stopped."""
-        state, rid = container.record.state, container.record.rid
-        for entry in state.get("reshapes", ()):
-            self._reserved.update((rid, parent) for parent in entry["parents"])
+        rid = container.record.rid
+        for entry in container.state.reshapes:
+            self._reserved.update((rid, parent) for parent in entry.parents)
             self._start(container, entry, is_fresh=False)
         self._retirement.enter(container)
         self._watch(container, container.partitions.values())
@@ -123,15 +124,14 @@ class Reshaper:
         container = reshape.container
         # A task that is cancelled before its first step does not get to leave by itself.
         self._running.pop((container.record.rid, reshape.number), None)
-        entries = container.record.state.get("reshapes", ())
-        stores = [child["store"] for each in entries if each["number"] == reshape.number for child in each["children"]]
+        entry = container.state.reshape(reshape.number)
+        stores = entry.stores if entry is not None else []
 
-        def change(state: Body, _: NewStore) -> Body:
-            left = [each for each in state.get("reshapes", ()) if each["number"] != reshape.number]
-            return {**state, "reshapes": left}
+        def change(state: ContainerState, _: NewStore) -> ContainerState:
+            return replace(state, reshapes=state.without_reshape(reshape.number))
 
         try:
-            await self._account.catalog.change_state(
+            await self._account.catalog.change_container(
                 container.record, change, garbage=stores, is_freeing=True, waits=True
             )
         except Failure:
@@ -145,8 +145,7 @@ class Reshaper:
         """It is still down in the container's record, so its ranges are reserved: have it go on, unless the container
         is gone."""
         container = reshape.container
-        entries = container.record.state.get("reshapes", ())
-        entry = next((each for each in entries if each["number"] == reshape.number), None)
+        entry = container.state.reshape(reshape.number)
         if entry is not None and not container.is_retired:
             self._start(container, entry, is_fresh=False)
 
@@ -187,12 +186,12 @@ class Reshaper:
         forgotten when it is fulfilled, or another one is made."""
         if container.key is None:
             raise bad_request(f"The container '{container.name}' has no partition key, so it cannot be split.")
-        if count == container.record.state.get("wanted_ranges", 0):
+        if count == container.state.wanted_ranges:
             return
         await self._wish(container, count if count > len(container.map.ranges) else 0)
 
     def is_growing(self, container: Container) -> bool:
-        return bool(container.record.state.get("wanted_ranges", 0) > len(container.map.ranges))
+        return container.state.wanted_ranges > len(container.map.ranges)
 
     async def grown(self, container: Container) -> None:
         """Wait until there are as many ranges as are wished for."""
@@ -357,22 +356,17 @@ class Reshaper:
         reason: str,
         reservation: _Reservation,
     ) -> Reshape:
-        def change(state: Body, new_store: NewStore) -> Body:
-            number = state.get("next_reshape", 1)
-            entry = {
-                "number": number,
-                "parents": list(parents),
-                "children": [{"low": low.hex(), "high": high.hex(), "store": new_store()} for low, high in children],
-                "reason": reason,
-            }
-            return {**state, "next_reshape": number + 1, "reshapes": [*state.get("reshapes", ()), entry]}
+        def change(state: ContainerState, new_store: NewStore) -> ContainerState:
+            made = tuple([ReshapeChild(low, high, new_store()) for low, high in children])
+            entry = ReshapeState(state.next_reshape, parents, made, reason)
+            return replace(state, next_reshape=state.next_reshape + 1, reshapes=(*state.reshapes, entry))
 
-        await self._account.catalog.change_state(container.record, change, waits=True)
-        entry = next(each for each in container.record.state["reshapes"] if each["parents"] == list(parents))
+        await self._account.catalog.change_container(container.record, change, waits=True)
+        entry = next(each for each in container.state.reshapes if each.parents == parents)
         reservation.keep()
         return self._start(container, entry, is_fresh=True)
 
-    def _start(self, container: Container, entry: Body, *, is_fresh: bool) -> Reshape:
+    def _start(self, container: Container, entry: ReshapeState, *, is_fresh: bool) -> Reshape:
         lock = self._switching.setdefault(container, asyncio.Lock())
         reshape = Reshape(
             self._account, container, entry, lock, self._reach, self._switched, self._pace, is_fresh=is_fresh
@@ -399,7 +393,7 @@ class Reshaper:
 
     def _consider(self, container: Container) -> None:
         """Begin what is missing of the ranges that are wished for."""
-        wanted: int = container.record.state.get("wanted_ranges", 0)
+        wanted = container.state.wanted_ranges
         running = self.running(container)
         if not wanted or container.is_retired:
             return
@@ -424,13 +418,12 @@ class Reshaper:
             await self._wish(container, 0)
 
     async def _wish(self, container: Container, count: int) -> None:
-        def change(state: Body, _: NewStore) -> Body:
-            kept = {name: value for name, value in state.items() if name != "wanted_ranges"}
-            return {**kept, "wanted_ranges": count} if count else kept
+        def change(state: ContainerState, _: NewStore) -> ContainerState:
+            return replace(state, wanted_ranges=count)
 
         # If the client has gone by the time that it is recorded, begin all the same.
         begin = partial(self._consider, container) if count else None
-        await self._account.catalog.change_state(container.record, change, on_changed=begin)
+        await self._account.catalog.change_container(container.record, change, on_changed=begin)
 
     async def _try(self, wanted: Awaitable[object], container: Container) -> None:
         try:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from armillary import limits
 from armillary.account.catalog.catalog import Catalog, NewStore
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import ContainerState
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure
@@ -34,11 +35,10 @@ class Retirement:
 
     def enter(self, container: Container) -> None:
         """After a restart nobody reads those that were retired before."""
-        stored = container.record.state.get("retired", ())
-        self._retired += [_Retired(container, entry["store"], 0.0, None, None) for entry in stored]
+        self._retired += [_Retired(container, each.store, 0.0, None, None) for each in container.state.retired]
 
     def add(self, container: Container, parents: Iterable[Partition]) -> None:
-        until_s = {each["store"]: each["until_s"] for each in container.record.state["retired"]}
+        until_s = {each.store: each.until_s for each in container.state.retired}
         for parent in parents:
             store = parent.range.store
             self._retired.append(_Retired(container, store, until_s[store], weakref.ref(parent), parent.meter))
@@ -67,11 +67,10 @@ class Retirement:
         if retired.meter is not None:
             retired.container.forget(retired.meter)
 
-        def change(state: Body, _: NewStore) -> Body:
-            left = [each for each in state.get("retired", ()) if each["store"] != retired.store]
-            return {**state, "retired": left}
+        def change(state: ContainerState, _: NewStore) -> ContainerState:
+            return replace(state, retired=tuple([each for each in state.retired if each.store != retired.store]))
 
-        await self._catalog.change_state(retired.container.record, change, garbage=[retired.store])
+        await self._catalog.change_container(retired.container.record, change, garbage=[retired.store])
         await self._catalog.collect_garbage()
 
 

@@ -12,12 +12,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armillary import limits
 from armillary.account.catalog.catalog import NewStore
-from armillary.account.catalog.container_state import Body
-from armillary.account.container import Container, key_range_of, range_state
+from armillary.account.catalog.container_state import ContainerState, ReshapeState
+from armillary.account.container import Container
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.partition import Partition
@@ -47,7 +48,7 @@ class Reshape:
         self,
         account: Account,
         container: Container,
-        entry: Body,
+        entry: ReshapeState,
         switching: asyncio.Lock,
         reach: Reach,
         switched: Switched,
@@ -56,9 +57,9 @@ class Reshape:
         is_fresh: bool,
     ) -> None:
         self.container = container
-        self.number: int = entry["number"]
-        self.parents: tuple[int, ...] = tuple(entry["parents"])
-        self.reason: str = entry["reason"]
+        self.number = entry.number
+        self.parents = entry.parents
+        self.reason = entry.reason
         self.point = ""  # that was passed last
         self.waits_for: str | None = None  # why it does not go on
         self.is_switching = False  # too late to take it back
@@ -134,17 +135,19 @@ class Reshape:
 
     async def _renew(self) -> None:
         """Leave what was copied so far, and begin with empty stores."""
-        garbage = [child["store"] for child in (self._entry() or _NOTHING)["children"]]
+        present = self._entry()
+        garbage = present.stores if present is not None else []
 
-        def change(state: Body, new_store: NewStore) -> Body:
+        def change(state: ContainerState, new_store: NewStore) -> ContainerState:
             entries = []
-            for entry in state.get("reshapes", ()):
-                if entry["number"] == self.number:
-                    entry = {**entry, "children": [{**child, "store": new_store()} for child in entry["children"]]}
+            for entry in state.reshapes:
+                if entry.number == self.number:
+                    children = tuple([replace(child, store=new_store()) for child in entry.children])
+                    entry = replace(entry, children=children)
                 entries.append(entry)
-            return {**state, "reshapes": entries}
+            return replace(state, reshapes=tuple(entries))
 
-        await self._account.catalog.change_state(self.container.record, change, garbage=garbage, waits=True)
+        await self._account.catalog.change_container(self.container.record, change, garbage=garbage, waits=True)
         entry = self._entry()
         assert entry is not None
         self._transfer = self._new_transfer(entry)
@@ -188,7 +191,7 @@ class Reshape:
                 await self._transfer.settle()
                 while await self._transfer.catch_up(_no_rest):
                     pass
-                new_map, children = self._new_map(self.container.record.state)
+                new_map, children = self._new_map(self.container.state)
                 await self._transfer.seal([child.id for child in children])
                 partitions = [self.container.new_partition(child) for child in children]
                 for partition in partitions:
@@ -224,26 +227,24 @@ class Reshape:
         """The one transaction. Returns whether it took place."""
         until_s = self._account.clock.now_s() + limits.RETIRED_SECONDS
 
-        def change(state: Body, _: NewStore) -> Body:
-            if state["rules"] != self._transfer.rules_number or state.get("older_rules"):
+        def change(state: ContainerState, _: NewStore) -> ContainerState:
+            if state.rules_number != self._transfer.rules_number or state.older_rules:
                 raise Overtaken
             stored_map, _children = self._new_map(state)
             assert stored_map.ranges == new_map.ranges, "the map changed while one of its ranges was cut over"
-            parents = [each for each in state["ranges"] if each["id"] in self.parents]
-            retired = [{"id": each["id"], "store": each["store"], "until_s": until_s} for each in parents]
-            past = [{"id": each["id"], "low": each["low"], "high": each["high"]} for each in parents]
-            return {
-                **state,
-                "ranges": [range_state(each) for each in new_map.ranges],
-                "next_range": new_map.next_id(),
-                "reshapes": [each for each in state["reshapes"] if each["number"] != self.number],
-                "retired": [*state.get("retired", ()), *retired],
-                "past": [*state.get("past", ()), *past][-limits.PAST_RANGES_MAX :],
-            }
+            parents = [each for each in state.ranges if each.id in self.parents]
+            return replace(
+                state,
+                ranges=new_map.ranges,
+                next_range=new_map.next_id(),
+                reshapes=state.without_reshape(self.number),
+                retired=state.retired_with(parents, until_s),
+                past=state.past_with(parents),
+            )
 
         try:
             # After a failed sync only storage can tell whether the map was switched: that is waited for.
-            await self._account.catalog.change_state(self.container.record, change, waits=True)
+            await self._account.catalog.change_container(self.container.record, change, waits=True)
             return True
         except Overtaken:
             return False
@@ -266,36 +267,30 @@ class Reshape:
     def _partitions(self) -> list[Partition]:
         return [self.container.partitions[each] for each in self.parents]
 
-    def _new_map(self, state: Body) -> tuple[PartitionMap, list[KeyRange]]:
+    def _new_map(self, state: ContainerState) -> tuple[PartitionMap, list[KeyRange]]:
         """The map with children instead of parents, and those, in the order of their keys."""
-        present = PartitionMap([key_range_of(each) for each in state["ranges"]])
-        entry = next(each for each in state["reshapes"] if each["number"] == self.number)
-        stores = [child["store"] for child in entry["children"]]
+        present = PartitionMap(state.ranges)
+        entry = state.reshape(self.number)
+        assert entry is not None, "it is recorded until the map is switched"
+        stores = entry.stores
         if self.is_merge:
             low_id, high_id = self.parents
             new_map = present.merge(low_id, high_id, *stores)
         else:
-            boundary = bytes.fromhex(entry["children"][1]["low"])
-            new_map = present.split(self.parents[0], boundary, *stores)
+            new_map = present.split(self.parents[0], entry.children[1].low, *stores)
         return new_map, [each for each in new_map.ranges if each.store in stores]
 
-    def _entry(self) -> Body | None:
+    def _entry(self) -> ReshapeState | None:
         """What the record says about it; None: it is done, or the container is gone."""
         record = self.container.record
         if self._account.catalog.get(record.type, record.rid) is None:
             return None
-        return next((each for each in record.state.get("reshapes", ()) if each["number"] == self.number), None)
+        return record.container_state.reshape(self.number)
 
-    def _new_transfer(self, entry: Body) -> Transfer:
+    def _new_transfer(self, entry: ReshapeState) -> Transfer:
         engine = self._account.engine
-        targets = [
-            Target(bytes.fromhex(child["low"]), bytes.fromhex(child["high"]), engine.store(child["store"]))
-            for child in entry["children"]
-        ]
+        targets = [Target(child.low, child.high, engine.store(child.store)) for child in entry.children]
         return Transfer(self._partitions(), targets, self.container.schema, self._account.clock)
-
-
-_NOTHING: Body = {"children": []}
 
 
 async def _no_rest() -> None:

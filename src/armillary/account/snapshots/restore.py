@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from armillary import audit, limits
 from armillary.account.account import Account
-from armillary.account.catalog.container_state import Body
 from armillary.account.catalog.records import Record
-from armillary.account.container import Container, key_range_of, range_state
+from armillary.account.container import Container
 from armillary.account.migration.migration import Migration
 from armillary.account.snapshots.snapshots import Snapshot, copied, records_of
 from armillary.errors import Failure, Kind
@@ -118,12 +117,12 @@ async def _rewind(account: Account, snapshot: Snapshot, past: Record) -> bool:
 
 def _is_rewindable(container: Container, past: Record) -> bool:
     """Whether all that was done to the items since is in the log, and only there."""
-    state, schema = container.record.state, container.schema
+    now, then, schema = container.state, past.container_state, container.schema
     return (
-        state["ranges"] == past.state["ranges"]
-        and state["rules"] == past.state["rules"]
+        now.ranges == then.ranges
+        and now.rules_number == then.rules_number
         and not schema.older_rules
-        and not past.state.get("older_rules")
+        and not then.older_rules
         and not schema.keeps_events
         and not schema.versions_number
         and schema.cap is None
@@ -137,15 +136,15 @@ async def _copy_all(account: Account, snapshot: Snapshot, copies: list[_Copy]) -
     """Fill new stores. Nobody knows of them yet."""
     if not copies:
         return
-    count = sum(len(copy.past.state["ranges"]) for copy in copies)
+    count = sum(len(copy.past.container_state.ranges) for copy in copies)
     stores = await account.catalog.reserve(lambda reservation: [reservation.store() for _ in range(count)])
     lsn = account.highest_lsn
     try:
         for copy in copies:
             container = account.container_by_rid(copy.past.rid)
             copy.ranges = _new_ranges(copy.past, container, stores)
-            for each, target in zip(copy.past.state["ranges"], copy.ranges, strict=True):
-                view, store = snapshot.view(each["store"]), account.engine.store(target.store)
+            for each, target in zip(copy.past.container_state.ranges, copy.ranges, strict=True):
+                view, store = snapshot.view(each.store), account.engine.store(target.store)
                 await copy_store(view, store)
                 await store.write(_founding(view, target.id, lsn))
                 copy.views[target.store] = await store.pin()
@@ -159,10 +158,9 @@ async def _copy_all(account: Account, snapshot: Snapshot, copies: list[_Copy]) -
 def _new_ranges(past: Record, container: Container | None, stores: list[int]) -> list[KeyRange]:
     """The same stretches of keys as then, with ids that were never used, as children of what is there now."""
     present = container.map if container is not None else None
-    first_id = max(past.state["next_range"], container.record.state["next_range"] if container is not None else 0)
+    first_id = max(past.container_state.next_range, container.state.next_range if container is not None else 0)
     ranges = []
-    for number, each in enumerate(past.state["ranges"]):
-        before = key_range_of(each)
+    for number, before in enumerate(past.container_state.ranges):
         ancestors = {before.id, *before.parents}
         for overlapped in present.overlapping(before.low, before.high) if present is not None else ():
             ancestors |= {overlapped.id, *overlapped.parents}
@@ -237,7 +235,7 @@ async def _switch(account: Account, snapshot: Snapshot, present: list[Record], c
         container.database = account.catalog.get(ResourceType.DATABASE, record.owner) or container.database
         container.adopt(record)
         if record.rid in arrivals:
-            new_map = PartitionMap([key_range_of(each) for each in record.state["ranges"]])
+            new_map = PartitionMap(record.container_state.ranges)
             container.take_over(new_map, arrivals[record.rid])
             for partition in parents[record.rid]:
                 partition.move()
@@ -260,22 +258,20 @@ def _restored(past: Record, present: Record | None, copy: _Copy | None, until_s:
     record = copied(past)
     if past.type is not ResourceType.CONTAINER:
         return record
-    state: Body = present.state if present is not None else {}
-    own: Body = {**record.state}
-    retired = list(state.get("retired", ()))
-    past_ranges = list(state["past"] if "past" in state else own.get("past", ()))
+    own = record.container_state
     if copy is not None:
-        former = state.get("ranges", ())
-        retired += [{"id": each["id"], "store": each["store"], "until_s": until_s} for each in former]
-        past_ranges += [{"id": each["id"], "low": each["low"], "high": each["high"]} for each in former]
-        own["ranges"] = [range_state(each) for each in copy.ranges]
-        own["next_range"] = 1 + max(each.id for each in copy.ranges)
-    grown: Body = {
-        "retired": retired,
-        "past": past_ranges[-limits.PAST_RANGES_MAX :],
-        "next_reshape": max(own.get("next_reshape", 0), state.get("next_reshape", 0)),
-    }
-    record.state = {**own, **{name: value for name, value in grown.items() if value or name in state}}
+        own = replace(own, ranges=tuple(copy.ranges), next_range=1 + max(each.id for each in copy.ranges))
+    if present is not None:
+        now = present.container_state
+        grown = replace(now, past=now.past or own.past)
+        replaced = now.ranges if copy is not None else ()
+        own = replace(
+            own,
+            retired=grown.retired_with(replaced, until_s),
+            past=grown.past_with(replaced),
+            next_reshape=max(own.next_reshape, now.next_reshape),
+        )
+    record.state = own.to_json()
     return record
 
 
@@ -308,8 +304,8 @@ def _raise_lsn(txn: Txn, lsn: int) -> None:
 def _keep(snapshot: Snapshot, added: list[Record], copies: list[_Copy]) -> None:
     """The snapshot is of what was copied from now on: the next time there is less to do."""
     for copy in copies:
-        for each in copy.past.state["ranges"]:
-            snapshot.views.pop(each["store"]).release()
+        for each in copy.past.container_state.ranges:
+            snapshot.views.pop(each.store).release()
         snapshot.views |= copy.views
     snapshot.records = [copied(record) for record in added]
 

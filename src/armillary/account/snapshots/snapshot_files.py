@@ -35,10 +35,10 @@ def parts(snapshot: Snapshot) -> Iterator[bytes]:
     for record in snapshot.records:
         yield writer.frame(RECORD, record.pack())
     for record in snapshot.containers:
-        for each in record.state["ranges"]:
-            place = {"container": record.rid.hex(), "range": each["id"]}
+        for each in record.container_state.ranges:
+            place = {"container": record.rid.hex(), "range": each.id}
             yield writer.frame(STORE, orjson.dumps(place))
-            for pairs in _portions(snapshot.view(each["store"])):
+            for pairs in _portions(snapshot.view(each.store)):
                 yield writer.frame(PAIRS, pack_pairs(pairs))
     yield writer.end()
 

@@ -19,8 +19,6 @@ from armillary.account.account import Account
 from armillary.account.catalog.allocation import Reservation
 from armillary.account.catalog.container_state import Body
 from armillary.account.catalog.records import Record
-from armillary.account.container import FORMER_RID, key_range_of
-from armillary.account.migration.target import MARK
 from armillary.account.snapshots.file_frames import (
     HEADER,
     PAIRS,
@@ -45,7 +43,6 @@ from armillary.partition.history import log
 from armillary.storage.directory import FORMATS_READ
 from armillary.storage.engine import Loader, Txn
 
-_BETWEEN_CONTAINERS = (MARK, FORMER_RID)  # what containers say of others by their rids
 _WITH_RIDS = (layout.ITEMS, layout.IMAGES)  # spaces whose values are items as they are stored
 
 
@@ -187,11 +184,14 @@ class Arrival:
         )
         record.body = {**past.body, "id": name}
         if past.type is ResourceType.CONTAINER:
-            ranges = [{**each, "store": reservation.store()} for each in past.state["ranges"]]
-            kept = {name: value for name, value in past.state.items() if name not in _BETWEEN_CONTAINERS}
-            record.state = {**kept, "ranges": ranges, "first_lsn": self._account.highest_lsn}
+            state = past.container_state
+            ranges = tuple([replace(each, store=reservation.store()) for each in state.ranges])
+            first_lsn = self._account.highest_lsn
+            # What the container says of others by their rids is not true here.
+            moved = replace(state, ranges=ranges, first_lsn=first_lsn, migration=None, former_rid=None)
+            record.state = moved.to_json()
             self._became[past.rid] = record
-            self._due |= {(past.rid, each["id"]): each["store"] for each in ranges}
+            self._due |= {(past.rid, each.id): each.store for each in ranges}
         return record
 
     def _database(self, reservation: Reservation, records: list[Record]) -> Record:
@@ -214,9 +214,11 @@ class Arrival:
         served = set()
         for past in self._arrived:
             if past.type is ResourceType.OFFER:
-                owner = owners[past.state["owner"]]
+                owner = owners[past.offer_state.owner]
                 body = {**past.body, "resource": owner.self_link, "offerResourceId": owner.rid_text}
-                made.append(_offer(reservation, body, {**past.state, "owner": owner.rid_text}))
+                made.append(
+                    _offer(reservation, body, replace(past.offer_state, owner=owner.rid_text).to_json(past.state))
+                )
                 served.add(owner.rid)
         is_serverless = self._account.settings.is_serverless
         for record in records:
@@ -290,7 +292,7 @@ class Arrival:
         moving, self._moving = self._moving, None
         assert moving is not None
         moving.loader.finish()
-        ranges = {each["store"]: key_range_of(each) for each in moving.becomes.state["ranges"]}
+        ranges = {each.store: each for each in moving.becomes.container_state.ranges}
         first = resources.first_item_number(ranges[moving.store].id)
         head = moving.head or log.new_head(first, 0)
         head.lsn = max(head.lsn, self._account.highest_lsn)

@@ -73,7 +73,7 @@ class Past:
 
     async def _partition(self, container: Container, pin: _Pinned) -> Partition:
         store = ForkedStore(pin.store)
-        first_lsn = container.record.state["first_lsn"]
+        first_lsn = container.state.first_lsn
         partition = Partition(store, container.schema, pin.range, self._clock, first_lsn)
         partition.meter = pin.meter
         await partition.open()

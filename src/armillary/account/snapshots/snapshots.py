@@ -6,7 +6,7 @@ go when the server stops. Bringing one back is `restore.py`'s part, making a fil
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from armillary import audit, limits
@@ -19,8 +19,6 @@ from armillary.storage.engine import Kept, View
 
 if TYPE_CHECKING:
     from armillary.account.account import Account
-
-_PASSING = ("reshapes", "retired", "wanted_ranges")  # what goes on in a container, and is none of its past
 
 
 @dataclass(slots=True)
@@ -59,8 +57,8 @@ async def take(account: Account, scope: tuple[str, ...], name: str = "") -> Snap
     try:
         # Nothing is waited for where storage is well, so all partitions are shown as they were at one moment.
         for record in snapshot.containers:
-            for each in record.state["ranges"]:
-                snapshot.views[each["store"]] = await account.engine.store(each["store"]).pin()
+            for each in record.container_state.ranges:
+                snapshot.views[each.store] = await account.engine.store(each.store).pin()
     except BaseException:
         snapshot.release()
         raise
@@ -78,9 +76,10 @@ def records_of(account: Account, scope: tuple[str, ...]) -> list[Record]:
 
 
 def copied(record: Record) -> Record:
-    """A record by itself, without what is only going on."""
+    """A record of its own, without the splits, merges and retired stores of the moment."""
     copy = Record.unpack(record.pack())
-    copy.state = {name: value for name, value in copy.state.items() if name not in _PASSING}
+    if copy.type is ResourceType.CONTAINER:
+        copy.state = replace(copy.container_state, reshapes=(), retired=(), wanted_ranges=0).to_json()
     return copy
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from armillary import limits
-from armillary.account.catalog.catalog import NewStore
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import ContainerState
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.throughput import provisioning as throughputs
@@ -85,7 +85,7 @@ class Budgets:
 
     def containers_of(self, offer: Record) -> list[Container]:
         """Those that an offer's throughput is for: one, or all that share a database's."""
-        owner_rid = rid_bytes(offer.state["owner"]) or b""
+        owner_rid = rid_bytes(offer.offer_state.owner) or b""
         own = self._account.container_by_rid(owner_rid)
         if own is not None:
             return [own]
@@ -108,8 +108,7 @@ class Budgets:
         """What is in force: the offer, or while that is pending what was in force before."""
         if not self.is_pending(offer):
             return throughputs.throughput_of(offer.body)
-        before = offer.state.get("before", offer.body)
-        return throughputs.throughput_of(before)
+        return throughputs.throughput_of(offer.offer_state.before or offer.body)
 
     def storage_bytes(self, offer: Record) -> int:
         return sum(
@@ -154,7 +153,7 @@ class Budgets:
     def assign_offer(self, offer: Record) -> None:
         for container in self.containers_of(offer):
             self.assign(container)
-            if container.rid_text != offer.state["owner"]:
+            if container.rid_text != offer.offer_state.owner:
                 return  # the others that share it have been served too
 
     def _assign_own(self, container: Container, offer: Record | None) -> None:
@@ -219,14 +218,14 @@ class Budgets:
     # Modes and buckets.
 
     def mode_of(self, container: Container) -> str:
-        mode: str = container.record.state.get("throughput_mode", self._account.settings.throughput_mode)
-        return mode
+        mode = container.state.throughput_mode
+        return mode if mode is not None else self._account.settings.throughput_mode
 
     async def set_mode(self, container: Container, mode: str | None) -> None:
         """Enforce, observe or leave alone a container's budget, whatever the server does; None: as the server does."""
         if mode is not None and mode not in MODES:
             raise bad_request(f"The throughput mode must be one of {', '.join(MODES)}, not '{mode}'.")
-        await self._keep(container, "throughput_mode", mode)
+        await self._change(container, lambda state: replace(state, throughput_mode=mode))
 
     async def set_buckets(self, container: Container, shares_percent: Mapping[int, int]) -> None:
         """The most that requests of each throughput bucket may take of a container's budget."""
@@ -238,15 +237,13 @@ class Budgets:
                 )
         if self.offer_of(container.record) is None:
             raise bad_request(f"The container '{container.name}' has no throughput of its own to put into buckets.")
-        kept = {str(bucket): share for bucket, share in sorted(shares_percent.items())}
-        await self._keep(container, "throughput_buckets", kept or None)
+        kept = dict(sorted(shares_percent.items()))
+        await self._change(container, lambda state: replace(state, throughput_buckets=kept))
 
-    async def _keep(self, container: Container, name: str, value: object) -> None:
-        def change(state: Body, _: NewStore) -> Body:
-            kept = {each: present for each, present in state.items() if each != name}
-            return kept if value is None else {**kept, name: value}
-
-        await self._account.catalog.change_state(container.record, change, on_changed=lambda: self.assign(container))
+    async def _change(self, container: Container, change: Callable[[ContainerState], ContainerState]) -> None:
+        await self._account.catalog.change_container(
+            container.record, lambda state, _: change(state), on_changed=lambda: self.assign(container)
+        )
 
     # Autoscale.
 
@@ -263,7 +260,7 @@ class Budgets:
         serving = self.serving(offer)
         if not serving.is_autoscale:
             return serving.ru
-        own = self._account.container_by_rid(rid_bytes(offer.state["owner"]) or b"")
+        own = self._account.container_by_rid(rid_bytes(offer.offer_state.owner) or b"")
         if own is not None:
             count = len(own.partitions)
         else:
@@ -276,5 +273,5 @@ class Budgets:
 
 
 def buckets_of(container: Container) -> dict[int, int]:
-    kept: dict[str, int] = container.record.state.get("throughput_buckets", {})
-    return {int(bucket): share for bucket, share in kept.items()}
+    """The share of each throughput bucket, in percent."""
+    return dict(container.state.throughput_buckets)

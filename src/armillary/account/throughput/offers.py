@@ -11,7 +11,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.account.account import Account
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import Body, OfferState
 from armillary.account.catalog.records import Record
 from armillary.account.throughput import provisioning
 from armillary.account.throughput.provisioning import Minimum, Throughput
@@ -29,7 +29,7 @@ def offer_of(account: Account, owner: Record) -> Record | None:
 def new_offer(wanted: Throughput, owner: Record) -> tuple[ResourceType, Body, Body]:
     """The companion that comes into being with a database or container."""
     body = provisioning.offer_body(wanted, owner.self_link, owner.rid_text, wanted.ru)
-    return ResourceType.OFFER, body, {"owner": owner.rid_text, "highest_ru": wanted.ru}
+    return ResourceType.OFFER, body, OfferState(owner.rid_text, wanted.ru).to_json()
 
 
 def refuse_if_serverless(account: Account, wanted: Throughput | None, what: str) -> None:
@@ -67,10 +67,10 @@ def _shown_ru(account: Account, offer: Record) -> int:
 
 def _minimum(account: Account, offer: Record, wanted: Throughput) -> Minimum:
     budgets = account.budgets
-    is_shared = account.catalog.get(ResourceType.DATABASE, rid_bytes(offer.state["owner"]) or b"") is not None
+    is_shared = account.catalog.get(ResourceType.DATABASE, rid_bytes(offer.offer_state.owner) or b"") is not None
     return provisioning.minimum(
         wanted,
-        offer.state["highest_ru"],
+        offer.offer_state.highest_ru,
         budgets.storage_bytes(offer),
         len(budgets.containers_of(offer)) if is_shared else 0,
     )
@@ -113,12 +113,12 @@ async def _replace(account: Account, offer: Record, changed: Throughput, if_matc
     # What is served until partitions have been split is what is served now.
     serving = budgets.serving(offer)
     before = {"content": provisioning.offer_body(serving, "", "", serving.ru)["content"]}
-    highest_ru = max(offer.state["highest_ru"], changed.ru)
+    highest_ru = max(offer.offer_state.highest_ru, changed.ru)
     body = provisioning.offer_body(changed, offer.body["resource"], offer.body["offerResourceId"], highest_ru)
     replaced = await account.catalog.replace(
         offer,
         {**body, "id": offer.name},
-        state=lambda state: {**state, "highest_ru": highest_ru, "before": before},
+        state=lambda stored: replace(OfferState.parse(stored), highest_ru=highest_ru, before=before).to_json(stored),
         if_match=if_match,
         on_replaced=budgets.adopt,
     )

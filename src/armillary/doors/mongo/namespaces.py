@@ -4,16 +4,17 @@ them. An unsharded collection is a container without partition key; a shard key 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
 from bson.binary import UUID_SUBTYPE, Binary
 
 from armillary.account import containers
-from armillary.account.catalog.container_state import Body
+from armillary.account.catalog.container_state import CollectionState, ContainerState
 from armillary.account.catalog.records import Record
 from armillary.account.collections import indexes
-from armillary.account.container import CAP, IMAGES, MONGO, WATCHED, Container
+from armillary.account.container import Container
 from armillary.account.throughput.provisioning import Throughput
 from armillary.doors.mongo.call import Call
 from armillary.errors import Failure, Kind
@@ -102,15 +103,17 @@ async def create(
     if throughput is None and not call.account.settings.is_serverless:
         throughput = Throughput.manual(call.door.settings.throughput_ru)
     identity = call.clock.guid()
-    kept: Body = {MONGO: {"uuid": identity, **_kept_options(options)}}
+    collection_state = _with_options(CollectionState(identity), options)
     is_watched = call.door.is_watched(call.database, collection)
-    if is_watched:
-        kept[WATCHED] = True
-        if transaction is None:
-            await announce_creation(call, call.database, collection, _uuid(identity), options)
+    if is_watched and transaction is None:
+        await announce_creation(call, call.database, collection, _uuid(identity), options)
+
+    def begin(state: ContainerState) -> ContainerState:
+        return replace(state, collection=collection_state, is_watched=is_watched)
+
     try:
         made = await containers.create_container(
-            call.account, database, body, throughput, is_old_client=not shard_key, kept=kept
+            call.account, database, body, throughput, is_old_client=not shard_key, begin=begin
         )
         for partition in made.partitions.values() if is_watched else ():
             await partition.keep_events()
@@ -172,35 +175,28 @@ async def change_options(call: Call, container: Container, options: Document) ->
     """Put options over those that a collection has."""
     merged = {**options_of(container), **options}
 
-    def change(state: Body, _new_store: Any) -> Body:
-        mine = {name: value for name, value in state.get(MONGO, {}).items() if name not in (IMAGES, CAP)}
-        return {**state, MONGO: {**mine, **_kept_options(merged)}}
+    def change(state: ContainerState, _new_store: object) -> ContainerState:
+        return replace(state, collection=_with_options(state.collection or CollectionState(), merged))
 
-    await call.account.catalog.change_state(container.record, change, on_changed=container.adopt_kept)
+    await call.account.catalog.change_container(container.record, change, on_changed=container.adopt_kept)
 
 
-def _kept_options(options: Document) -> Body:
+def _with_options(collection: CollectionState, options: Document) -> CollectionState:
     """The options of a collection, and beside them what its partitions must know."""
-    kept: Body = {"options": encode(options).hex()}
-    if (options.get("changeStreamPreAndPostImages") or {}).get("enabled"):
-        kept[IMAGES] = True
+    keeps_images = bool((options.get("changeStreamPreAndPostImages") or {}).get("enabled"))
+    cap = None
     if options.get("capped"):
         most = int(options.get("max", 0))
-        kept[CAP] = [int(options["size"]), most if most > 0 else None]
-    return kept
+        cap = int(options["size"]), most if most > 0 else None
+    return replace(collection, options=encode(options).hex(), keeps_images=keeps_images, cap=cap)
 
 
 # What is remembered.
 
 
-def kept_of(container: Container) -> dict[str, Any]:
-    kept: dict[str, Any] = container.record.state.get(MONGO, {})
-    return kept
-
-
 def options_of(container: Container) -> Document:
-    encoded = kept_of(container).get("options")
-    return _decoded_options(encoded) if encoded else {}
+    collection = container.state.collection
+    return _decoded_options(collection.options) if collection is not None and collection.options else {}
 
 
 @lru_cache(1024)
@@ -210,8 +206,9 @@ def _decoded_options(encoded: str) -> Document:
 
 
 def uuid_of(container: Container) -> Binary:
-    known = kept_of(container).get("uuid")
-    # What another door has made gets one that follows from its rid.
+    collection = container.state.collection
+    known = collection.uuid if collection is not None else None
+    # A container of another protocol gets one that is derived from its rid.
     return _uuid(known) if known else Binary(container.record.rid.ljust(16, b"\x00")[:16], UUID_SUBTYPE)
 
 

@@ -19,8 +19,7 @@ from bson.timestamp import Timestamp
 from armillary import limits
 from armillary.account.collections import document_operations, event_feed
 from armillary.account.collections.event_feed import DocumentEvent, Position, Told
-from armillary.account.container import FORMER_RID, Container
-from armillary.account.migration.target import MARK
+from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.fields import Fields
@@ -185,7 +184,7 @@ class ChangeStream:
             named = self._database
             of_database = namespaces.collections_of(call, named) if named is not None else call.account.containers
             # What a collection is being copied to is told of when it takes over the name.
-            present = [each for each in of_database if MARK not in each.record.state]
+            present = [each for each in of_database if each.state.migration is None]
             return [each for each in present if self.covers(each.database.name, each.name)]
         assert self._database is not None
         container = namespaces.find(call, self._collection, self._database)
@@ -195,7 +194,7 @@ class ChangeStream:
         rid = container.record.rid.hex()
         await event_feed.watch(call.account, container)
         self._entered.add(rid)
-        if rid in self._positions or container.record.state.get(FORMER_RID) in self._positions:
+        if rid in self._positions or container.state.former_rid in self._positions:
             return
         if not self._is_resumed and not is_new:
             self._positions[rid] = event_feed.now(container)
@@ -253,7 +252,7 @@ class ChangeStream:
             return False
         known = self._entered | self._positions.keys()
         present = [each.record for each in self._containers(call)]
-        return not any(each.rid.hex() in known or each.state.get(FORMER_RID) in known for each in present)
+        return not any(each.rid.hex() in known or each.container_state.former_rid in known for each in present)
 
     def _end(self, call: Call) -> None:
         """As when it is dropped here."""
@@ -264,7 +263,7 @@ class ChangeStream:
     def _due(self, call: Call, container: Container) -> Container:
         """Of a collection that was moved to another shard key, what was done before the move comes first: it is in the
         container that the collection was then."""
-        former, rid = container.record.state.get(FORMER_RID), container.record.rid.hex()
+        former, rid = container.state.former_rid, container.record.rid.hex()
         if former is None or rid in self._positions or former not in self._positions:
             return container
         moved = call.account.container_by_rid(bytes.fromhex(former))

@@ -6,7 +6,6 @@ from copy import copy
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from armillary.account.catalog.container_rules import INDEXES
 from armillary.account.collections import indexes
 from armillary.account.container import Container
 from armillary.doors.mongo.call import Call
@@ -119,7 +118,7 @@ def _nested(values: Document) -> Document:
 def text_index(container: Container | None) -> TextIndex | None:
     if container is None:
         return None
-    entries = container.record.state.get(INDEXES)
+    entries = container.state.indexes
     kept = _text_indexes.get(container)
     if kept is not None and kept[0] is entries:
         return kept[1]
