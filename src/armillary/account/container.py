@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
-from urllib.parse import quote
 
 from armillary.account.catalog.container_rules import older_rules, present_rules
 from armillary.account.catalog.container_state import ContainerState
@@ -29,8 +28,6 @@ from armillary.partition.meter import Meter, Totals
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Cap, Schema
 from armillary.storage.engine import Engine
-
-_HEADER_TEXT = "".join(map(chr, range(0x20, 0x7F)))  # what an HTTP header carries as it is
 
 
 class Container:
@@ -72,10 +69,6 @@ class Container:
         self.name = self.record.name
         self.rid_text = self.record.rid_text
         self.link = f"dbs/{self.database.name}/colls/{self.record.name}"
-        # As they stand in every answer about its items.
-        self.link_header = quote(self.link, safe=_HEADER_TEXT).encode("ascii")
-        self.rid_header = self.rid_text.encode("ascii")
-        self.path_lines = b"x-ms-alt-content-path: %b\r\nx-ms-content-path: %b" % (self.link_header, self.rid_header)
 
     @property
     def state(self) -> ContainerState:

@@ -10,6 +10,7 @@ from binascii import Error as HexError
 from binascii import unhexlify
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -320,6 +321,19 @@ def render_path(link: str) -> bytes:
     if link.isascii() and link.isprintable():
         return link.encode("ascii")
     return quote(link, safe="".join(map(chr, range(0x20, 0x7F)))).encode("ascii")
+
+
+class PathHeaders(NamedTuple):
+    """The path of a container as it stands in every answer about its items: by names and by rids."""
+
+    lines: bytes
+    pairs: tuple[tuple[bytes, bytes], ...]
+
+
+@lru_cache(4096)  # containers; made for each point read otherwise
+def path_headers(link: str, rid: str) -> PathHeaders:
+    pairs = ((b"x-ms-alt-content-path", render_path(link)), (b"x-ms-content-path", rid.encode("ascii")))
+    return PathHeaders(b"\r\n".join([b"%b: %b" % pair for pair in pairs]), pairs)
 
 
 def session_token(headers: Headers) -> dict[int, int]:

@@ -185,7 +185,7 @@ def answer_item(call: Call, container: Container, answer: Answer, read_factor: i
         render_charge(answer.charge_ru),
         range_id,
         lsn,
-        container.path_lines,
+        h.path_headers(container.link, container.rid_text).lines,
         range_id,
         lsn,
         lsn,
@@ -212,8 +212,7 @@ def place_headers(container: Container, range_id: int, lsn: int) -> HeaderList:
     text = b"%d" % lsn
     return [
         (b"x-ms-session-token", b"%d:1#%d" % (range_id, lsn)),
-        (b"x-ms-alt-content-path", container.link_header),
-        (b"x-ms-content-path", container.rid_header),
+        *h.path_headers(container.link, container.rid_text).pairs,
         (b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id),
         (b"lsn", text),
         (b"x-ms-cosmos-llsn", text),

@@ -109,7 +109,7 @@ async def list_ranges(call: Call) -> Response:
 
 
 def container_paths(container: Container) -> list[tuple[bytes, bytes]]:
-    return [(b"x-ms-alt-content-path", container.link_header), (b"x-ms-content-path", container.rid_header)]
+    return list(h.path_headers(container.link, container.rid_text).pairs)
 
 
 def _range_content(container: Container, key_range: Any) -> dict[str, Any]:
