@@ -27,8 +27,8 @@ from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.queries import item_pages
 from armillary.account.queries import merged_queries as gathers
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.provisioning import Throughput
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock
 from armillary.doors.sql.errors import error_response
 from armillary.errors import Failure

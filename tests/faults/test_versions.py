@@ -26,7 +26,7 @@ from armillary.account.account import AccountSettings
 from armillary.account.changes.change_feed import ChangePage, read_changes
 from armillary.account.changes.feed_rows import change_row
 from armillary.account.check import check_account
-from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions
 
 POLICIES = {"changeFeedPolicy": {"retentionDuration": 10}, "defaultTtl": -1}
 KEYS, ITEMS, WRITERS = 12, 4, 4

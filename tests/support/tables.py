@@ -22,8 +22,8 @@ from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.provisioning import Throughput
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock
 from armillary.doors.table.access.authentication import Keys
 from armillary.doors.table.call import TableSettings

@@ -17,8 +17,9 @@ from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions, PageAnswer
+from armillary.account.queries.item_pages import PageAnswer
 from armillary.account.queries.merged_queries import gather
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.encoding import payload_of

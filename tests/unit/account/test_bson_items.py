@@ -23,8 +23,8 @@ from armillary.account.collections import document_operations
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.queries.merged_queries import gather
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.bson.bson_ids import id_text, id_value

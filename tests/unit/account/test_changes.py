@@ -19,7 +19,7 @@ from armillary.account.changes.change_feed import ChangePage, read_changes
 from armillary.account.changes.feed_positions import Positions, Stretch
 from armillary.account.container import Container
 from armillary.account.faults import FaultRule, add_rule
-from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW

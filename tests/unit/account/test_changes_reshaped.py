@@ -14,7 +14,7 @@ from armillary.account.changes.change_feed import read_changes
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
-from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import payload_of, unpack_header
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW

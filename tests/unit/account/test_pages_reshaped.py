@@ -14,7 +14,7 @@ from armillary.account.changes import feed_positions
 from armillary.account.changes.feed_positions import Positions, Stretch
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW

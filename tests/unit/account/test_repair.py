@@ -24,8 +24,8 @@ from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.misplaced_items import find_misplaced
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.provisioning import Throughput
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import SystemClock
 from armillary.model.keys import Key
 from armillary.model.ranges import KeyRange

@@ -17,10 +17,10 @@ from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.queries.merged_queries import gather
 from armillary.account.throughput import offers, provisioning
 from armillary.account.throughput.provisioning import Throughput
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query

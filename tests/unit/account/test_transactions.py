@@ -19,8 +19,8 @@ from armillary.account.collections.document_operations import changing, deleting
 from armillary.account.collections.transactions import Transaction
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.provisioning import Throughput
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.indexes.index_definitions import read_definition

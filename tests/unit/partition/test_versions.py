@@ -16,7 +16,7 @@ from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
-from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure
 from armillary.model import layout
 from armillary.partition.upkeep.upkeep import forget_versions, sweep_expired

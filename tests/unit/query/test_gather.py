@@ -15,9 +15,10 @@ from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions, PageAnswer
+from armillary.account.queries.item_pages import PageAnswer
 from armillary.account.queries.merged_queries import Gathering, gather, query
 from armillary.account.throughput.provisioning import Throughput
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import BoundQuery, compile_query

@@ -21,7 +21,7 @@ from armillary.account.container import Container
 from armillary.account.items import items, procedures
 from armillary.account.items.items import ItemOptions
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
 from armillary.partition.check import check_partition

@@ -31,7 +31,7 @@ from armillary.account.graphs.graph_documents import (
 )
 from armillary.account.graphs.graph_reads import NamedItems, Naming, Point, Tally, read_naming, read_points
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.gremlin.errors import execution, unsupported

@@ -17,8 +17,7 @@ from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries.partition_slices import Slice, count_work, out_of_time, rows_without_items
 from armillary.account.queries.split_pages import SplitMerge
-from armillary.account.visits.page_charges import Bill
-from armillary.account.visits.visits import Session, check_session
+from armillary.account.visits.page_walk import FeedOptions, PageWalk, SliceEnd
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.hybrid_search import is_component
@@ -26,13 +25,11 @@ from armillary.languages.sql.planning.partition_queries import is_bare_aggregate
 from armillary.languages.sql.planning.plan import key_index_paths, query_plan
 from armillary.model import charges
 from armillary.model.charges import QueryWork
-from armillary.model.documents import Form
-from armillary.model.encoding import ItemHeader, decode_value, encode_value
+from armillary.model.encoding import decode_value, encode_value
 from armillary.model.keys import NO_KEY, Key
 from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED
-from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT, Ask
-from armillary.partition.partition import Partition
+from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT
 from armillary.query import cursor as cursors
 from armillary.query.access.access_path import Counters, Index, Scope
 from armillary.query.conditions import Condition, pinned_keys, pinned_points
@@ -55,23 +52,6 @@ _CLIENT_MERGES = (
 
 
 @dataclass(slots=True)
-class FeedOptions:
-    """Which items are asked for, and how much of them at once."""
-
-    key: Key | None = None  # or a prefix of a hierarchical one
-    range_id: str | None = None
-    epk_range: tuple[bytes, bytes] | None = None
-    page_items: int = limits.PAGE_ITEMS_DEFAULT
-    continuation: str | None = None
-    session: Session | None = None
-    read_factor: int = 1
-    is_cross_partition_allowed: bool = True
-    is_unaware: bool = False  # the client cannot be told that a range is split or merged: what took its place answers
-    ask: Ask | None = None
-    form: Form | None = None  # in which filters see items and rows are answered; None: as JSON
-
-
-@dataclass(slots=True)
 class PageAnswer:
     rows: list[bytes]  # JSON unless another form was asked for
     continuation: str | None
@@ -82,10 +62,8 @@ class PageAnswer:
 
 
 async def read_feed(account: Account, container: Container, options: FeedOptions) -> PageAnswer:
-    walk = _Walk(account, container, options, Selection(), b"feed", is_feed=True)
-    if container.faults is not None:
-        await walk.meet_faults("feed")
-    await walk.run()
+    walk = _ItemWalk(account, container, options, Selection(), b"feed", is_feed=True)
+    await walk.run("feed")
     return walk.answer()
 
 
@@ -99,7 +77,7 @@ async def query(
     if selection.take is not None and is_component(bound):
         # Python's client takes the first page of a ranking's part for all of it.
         options = replace(options, page_items=max(options.page_items, selection.take))
-    walk = _Walk(account, container, options, selection, text)
+    walk = _ItemWalk(account, container, options, selection, text)
     if bound.has_source:
         walk.confine(bound.condition)
         if not options.is_cross_partition_allowed and not walk.is_confined:
@@ -110,9 +88,9 @@ async def query(
             newest = container.partitions[max(container.partitions)]
             place = {"range_id": newest.range.id, "lsn": newest.lsn, "container": container}
             raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan, **place})
-        if container.faults is not None:
-            await walk.meet_faults("query", is_page_of_one=True)
-        await walk.run(is_page_of_one=True)
+        # As the service's pages of queries are: a client then makes as many requests here as there.
+        walk.is_page_of_one = True
+        await walk.run("query", faults_max=1)
     else:
         walk.rows = await rows_without_items(bound, account.clock)
         walk.work.partitions_begun = 1
@@ -129,11 +107,9 @@ async def select(
         keys = pinned_keys(selection.condition, key_index_paths(container.key))
         if keys is not None and len(keys) == 1 and not container.key.is_unsure_of(keys):
             options = replace(options, key=keys[0])
-    walk = _Walk(account, container, options, selection, text)
+    walk = _ItemWalk(account, container, options, selection, text)
     walk.confine(selection.condition)
-    if container.faults is not None:
-        await walk.meet_faults("query")
-    await walk.run()
+    await walk.run("query")
     return walk.answer()
 
 
@@ -142,20 +118,21 @@ def slices_of(
 ) -> list[Slice]:
     """The partitions that a query is about, each at its beginning: for whoever merges their rows. `selection` is what
     each is to do of the query."""
-    walk = _Walk(account, container, options, selection, b"")
+    walk = _ItemWalk(account, container, options, selection, b"")
     walk.confine(bound.condition)
-    return walk.slices()
+    return walk.find_parts()
 
 
 def selection_slices(account: Account, container: Container, selection: Selection, options: FeedOptions) -> list[Slice]:
     """The same of what any language asks for."""
-    walk = _Walk(account, container, options, selection, b"")
+    walk = _ItemWalk(account, container, options, selection, b"")
     walk.confine(selection.condition)
-    return walk.slices()
+    return walk.find_parts()
 
 
-class _Walk:
-    """One page's way through the partitions."""
+class _ItemWalk(PageWalk[Slice]):
+    """One page of items. Partitions are read one after the other, except where they continue an ordered one that was
+    split: then their rows are merged."""
 
     def __init__(
         self,
@@ -167,31 +144,29 @@ class _Walk:
         *,
         is_feed: bool = False,
     ) -> None:
-        self._account = account
-        self._container = container
-        self._options = options
         self._selection = selection
         self._is_past = False  # about a range that is gone
-        self._low, self._high = self._stretch()
+        low, high = self._stretch(container, options)
+        super().__init__(account, container, options, low, high, READ_DEPOSIT if is_feed else QUERY_DEPOSIT)
         self._points: tuple[tuple[bytes, str], ...] | None = None
         self._wanted: set[int] | None = None  # range ids that can hold an answer; None: all
         self._bound = (text, *self._bound_stretch())
-        self._cursor = Cursor((), self._low)
+        self._cursor = Cursor((), low)
         if options.continuation is not None:
             self._go_on(options.continuation)
         self._continuation: str | None = None
-        self._visited: list[Partition] = []
         self._size_bytes = 0
+        self._is_new = False  # nothing was read of the current part, in this page or an earlier one
+        self._is_feed = is_feed
+        self.is_page_of_one = False  # from one partition only, even if it has no rows
         self.rows: list[bytes] = []
         self.work = QueryWork()
         self._counters = Counters()
-        self._is_feed = is_feed
-        self._bill = Bill(options.ask, container.one_key(self._low, self._high))
 
-    def _stretch(self) -> tuple[bytes, bytes]:
+    def _stretch(self, container: Container, options: FeedOptions) -> tuple[bytes, bytes]:
         """What the request is about. A range that was split or merged while its rows are being read is what it was:
         Python's client would begin it anew."""
-        options, container, selection = self._options, self._container, self._selection
+        selection = self._selection
         try:
             return container.stretch(options.key, options.range_id, options.epk_range)
         except Failure:
@@ -224,6 +199,7 @@ class _Walk:
         if low > cursor.low:
             cursor = cursor._replace(state=b"")  # of aggregates; whoever has the beginning adds it up
         self._low, self._high, self._cursor = low, high, cursor
+        self._bill.epk = container.one_key(low, high)
 
     @property
     def is_confined(self) -> bool:
@@ -281,87 +257,59 @@ class _Walk:
 
     # Walking.
 
-    async def meet_faults(self, operation: str, *, is_page_of_one: bool = False) -> None:
-        """Let rules of faults have the request, if it is theirs: it is about what is still to be read."""
-        if self._container.faults is not None:
-            ranges = [each.partition.range for each in self.slices()]
-            wanted = ranges[:1] if is_page_of_one else ranges
-            await self._container.faults.over(operation, self._container, self._low, self._high, wanted)
-
-    async def run(self, *, is_page_of_one: bool = False) -> None:
-        """Fill the page. `is_page_of_one`: from one partition only, even if it has no rows, as the service's pages of
-        queries are; a client then makes as many requests here as there."""
-        try:
-            await self._fill(is_page_of_one)
-        except Failure as failure:
-            raise self._bill.charge(failure, self._partitions()[0]) from None
-
-    async def _fill(self, is_page_of_one: bool) -> None:
-        begun_s = self._account.clock.elapsed_s()
-        slices = self.slices()
-        if self._options.session is not None:
-            for each in slices:
-                check_session(each.partition, self._options.session)
-        self._visited = [each.partition for each in slices]
+    async def _fill(self) -> None:
+        slices, ordering = self._parts, self._selection.ordering
         if not slices:
-            self.work.partitions_begun = 1  # a filter that nothing can meet has been looked at all the same
+            self.work.partitions_begun = 1  # a filter that nothing can meet was evaluated all the same
             self.rows = await work.run(lambda: list(map(dump_large, evaluate(self._selection, []))))
-        ordering = self._selection.ordering
-        if ordering is not None and len(slices) > 1 and self._selection.is_streaming:
-            await self._fill_in_order(
-                slices, SplitMerge(slices, self._account.clock, is_descending=ordering.keys[0].is_descending)
-            )
-            return
-        for index, current in enumerate(slices):
-            if not self._enter(current.partition, is_first=index == 0):
-                self._stop_at(slices[index:])
-                return
-            is_new = current.position == START
-            while True:
-                room = self._options.page_items - len(self.rows)
-                before = replace(current.execution.progress) if room <= 0 else None
-                # With a full page we only look whether anything follows: a page too many is a request too many.
-                page, is_out_of_time = await current.read(
-                    self._account.clock,
-                    max(room, 1),
-                    limits.PAGE_BYTES_MAX - self._size_bytes,
-                    begun_s,
-                    can_end=self._selection.is_streaming,
-                )
-                if before is not None and page.rows:
-                    current.execution.progress = before
-                    self._stop_at(slices[index:])
-                    return
-                self._take(page)
-                self.work.partitions_begun += is_new
-                is_new = False
-                if page.position is None:
-                    break
-                is_full_of_bytes = len(page.rows) < room and not is_out_of_time
-                if is_full_of_bytes or self._is_late(current.execution, begun_s):
-                    self._stop_at(slices[index:])
-                    return
-                await asyncio.sleep(0)
-            if index + 1 < len(slices):
-                done, following = current.execution.progress, slices[index + 1].execution.progress
-                following.skip, following.take = done.skip, done.take
-            if is_page_of_one and index + 1 < len(slices):
-                self._stop_at(slices[index + 1 :])
-                return
+        elif ordering is not None and len(slices) > 1 and self._selection.is_streaming:
+            is_descending = ordering.keys[0].is_descending
+            await self._fill_in_order(SplitMerge(slices, self._account.clock, is_descending=is_descending))
+        else:
+            await super()._fill()
 
-    async def _fill_in_order(self, slices: list[Slice], merge: SplitMerge) -> None:
-        begun_s = self._account.clock.elapsed_s()
+    def _enter(self, part: Slice, *, is_first: bool) -> bool:
+        self._is_new = part.position == START
+        return super()._enter(part, is_first=is_first)
+
+    async def _read_slice(self, index: int) -> SliceEnd:
+        current = self._parts[index]
+        room = self._options.page_items - len(self.rows)
+        # With a full page it is only looked whether anything follows: a page too many is a request too many.
+        before = replace(current.execution.progress) if room <= 0 else None
+        page, is_out_of_time = await current.read(
+            self._account.clock,
+            max(room, 1),
+            limits.PAGE_BYTES_MAX - self._size_bytes,
+            self._begun_s,
+            can_end=self._selection.is_streaming,
+        )
+        if before is not None and page.rows:
+            current.execution.progress = before
+            return SliceEnd(is_part_read=False, is_page_full=True)
+        self._take(page)
+        self.work.partitions_begun += self._is_new
+        self._is_new = False
+        if page.position is not None:
+            return SliceEnd(is_part_read=False, is_page_full=len(page.rows) < room and not is_out_of_time)
+        is_last = index + 1 == len(self._parts)
+        if not is_last:
+            done, following = current.execution.progress, self._parts[index + 1].execution.progress
+            following.skip, following.take = done.skip, done.take
+        return SliceEnd(is_part_read=True, is_page_full=self.is_page_of_one and not is_last)
+
+    async def _fill_in_order(self, merge: SplitMerge) -> None:
         skip, take = self._selection.skip, self._selection.take
         if self._options.continuation is not None:
             skip, take = self._cursor.skip, self._cursor.take
-        for index, each in enumerate(slices):
-            if not self._enter(each.partition, is_first=index == 0):
+        for index, each in enumerate(self._parts):
+            if not self._enter(each, is_first=not index):
                 self._stop_in_order(merge, skip, take)
                 return
         while take != 0:
             while (page := await merge.fill()) is not None:
                 self._take(page._replace(rows=[]))
-                if self._account.clock.elapsed_s() - begun_s > limits.PAGE_SECONDS_MAX:
+                if self._seconds() > limits.PAGE_SECONDS_MAX:
                     self._stop_in_order(merge, skip, take)
                     return
             row = merge.first
@@ -384,26 +332,17 @@ class _Walk:
         positions = tuple(cursors.Position(each.low, each.high, *each.position) for each in merge.rest())
         self._end_page(Cursor(positions, None, self._cursor.page + 1, skip, take))
 
-    def _enter(self, partition: Partition, *, is_first: bool) -> bool:
-        """Whether a partition can pay for being read. A page that has begun ends before one that cannot."""
-        if not is_first and partition.meter.is_closed(self._options.ask):
-            return False
-        deposit = READ_DEPOSIT if self._is_feed else QUERY_DEPOSIT
-        self._bill.enter(partition, deposit, 0.0 if is_first else self._cost_ru())
-        return True
-
-    def _is_late(self, execution: Execution, begun_s: float) -> bool:
-        """Whether to answer what there is. What cannot be taken up again later goes on, within another limit."""
-        seconds = self._account.clock.elapsed_s() - begun_s
+    def _is_late(self, part: Slice, seconds: float) -> bool:
+        """What cannot be taken up again later goes on, within another limit."""
         if seconds <= limits.PAGE_SECONDS_MAX:
             return False
-        if execution.can_stop:
+        if part.execution.can_stop:
             return True
         if seconds > limits.QUERY_SECONDS_MAX:
             raise out_of_time()
         return False
 
-    def slices(self) -> list[Slice]:
+    def find_parts(self) -> list[Slice]:
         """What is left to read, one partition at a time. A position of before a split goes on in all its children."""
         slices = []
         for low, high, after_rid, order, given in self._cursor.positions:
@@ -441,9 +380,6 @@ class _Walk:
         state = decode_value(cursor.state)[0] if cursor.state else UNDEFINED
         return Progress(position, cursor.skip, cursor.take, state)
 
-    def _is_live(self, header: ItemHeader) -> bool:
-        return self._container.schema.is_live(header, self._account.clock.now_s())
-
     def _scope_of(self, low: bytes, high: bytes, key_range: KeyRange) -> Scope:
         if self._points is not None:
             # The order of the points decides nothing: candidates come in the order of their rids.
@@ -464,8 +400,9 @@ class _Walk:
         work.returned_ru += charges.rows_ru(page.rows)
         work.loaded_bytes += max(0, page.counters.bytes_loaded - page.size_bytes)
 
-    def _stop_at(self, rest: list[Slice]) -> None:
-        """Note where the next page goes on: the slices begun, then everything behind them."""
+    def _stop_at(self, index: int) -> None:
+        """The continuation has the positions of the slices begun, then everything behind them."""
+        rest = self._parts[index:]
         positions = tuple(
             cursors.Position(each.low, each.high, *each.position) for each in rest if each.position.rid >= 0
         )
@@ -485,15 +422,6 @@ class _Walk:
             return max(float(factor), self.work.returned_ru * factor)
         return charges.query_page_ru(self.work, factor)
 
-    def _partitions(self) -> list[Partition]:
-        """Those that the page is about, or any at all: somebody must answer, and be paid."""
-        found = self._visited or [
-            self._container.partitions[each.id] for each in self._container.map.overlapping(self._low, self._high)
-        ]
-        return found or list(self._container.partitions.values())[:1]
-
     def answer(self) -> PageAnswer:
-        partitions = self._partitions()
-        charge_ru = self._bill.pay(self._cost_ru(), partitions[0])
-        lsns = list(dict.fromkeys((partition.range.id, partition.lsn) for partition in partitions))
+        charge_ru, lsns = self._settle()
         return PageAnswer(self.rows, self._continuation, charge_ru, lsns, self.work, self._counters)

@@ -11,16 +11,15 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions, PageAnswer, slices_of
-from armillary.account.queries.partition_slices import MergedSlice, PageWork, Slice, out_of_time, rows_without_items
-from armillary.account.visits.page_charges import Bill
+from armillary.account.queries.item_pages import PageAnswer, slices_of
+from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page
+from armillary.account.queries.partition_slices import Slice, out_of_time, rows_without_items
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.account.visits.visits import check_session, refused_at
 from armillary.clock import Clock
 from armillary.errors import Failure, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.partition_queries import is_unmergeable
-from armillary.model import charges
-from armillary.partition.budget import QUERY_DEPOSIT
 from armillary.query.aggregates import too_many
 from armillary.query.gather import Gather, partial
 from armillary.query.ordering import check_order
@@ -65,9 +64,7 @@ class Gathering:
     ) -> None:
         self._clock = clock
         self._container = container
-        self._page_items = options.page_items
-        self._read_factor = options.read_factor
-        self._ask = options.ask
+        self._options = options
         self._slices = slices
         self._page_work = PageWork(slices)
         self._held: list[bytes] | None = None
@@ -110,31 +107,22 @@ class Gathering:
             low, high = self._slices[0].low, self._slices[-1].high
             ranges = [each.partition.range for each in self._slices]
             await self._container.faults.over("query", self._container, low, high, ranges)
-        bill = Bill(self._ask, None)
-        anyone = next(iter(self._container.partitions.values()))
-        try:
-            for each in self._slices:
-                bill.enter(each.partition, QUERY_DEPOSIT)
-            if not self._bound.has_source:
-                if self._held is None:
-                    self._held = await rows_without_items(self._bound, self._clock)
-                rows, self._held = self._held[: self._page_items], self._held[self._page_items :]
-            else:
-                rows = await self._read()
-        except Failure as failure:
-            raise bill.charge(failure, anyone) from None
-        work, counters = self._page_work.finish(rows)
-        shares = [each.take_share() for each in self._sources]
-        charge_ru = bill.pay_shares(charges.query_page_ru(work, self._read_factor), shares, anyone)
+        answer = await charged_page(self._container, self._options, self._page_work, self._sources, self._read)
         lsns = [(each.partition.range.id, each.partition.lsn) for each in self._slices]
-        return PageAnswer(rows, None, charge_ru, list(dict.fromkeys(lsns)), work, counters)
+        answer.lsns = list(dict.fromkeys(lsns))
+        return answer
 
     async def _read(self) -> list[bytes]:
+        if not self._bound.has_source:
+            if self._held is None:
+                self._held = await rows_without_items(self._bound, self._clock)
+            rows, self._held = self._held[: self._options.page_items], self._held[self._options.page_items :]
+            return rows
         begun_s = self._clock.elapsed_s()
         for each in self._sources:
             each.begun_s = begun_s
         while True:
-            rows = await self._gather.page(self._page_items, is_late=lambda: self._is_late(begun_s))
+            rows = await self._gather.page(self._options.page_items, is_late=lambda: self._is_late(begun_s))
             # Half a sum is no answer, so what must see all rows first goes on, within another limit.
             if rows or self._gather.is_done or self._is_streaming:
                 return rows

@@ -1,11 +1,9 @@
 """Slices: the part of one partition that a query or a read feed goes through, a short time at once, and the work that
-is counted for the charge. `item_pages.py` decides which slices a page has; `merged_queries.py` and `sorted_reading.py`
-merge the rows of several, each of which is a `MergedSlice` then.
+is counted for the charge. `item_pages.py` decides which slices a page has.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +12,8 @@ from armillary import limits, work
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import BoundQuery
-from armillary.model import charges
 from armillary.model.charges import QueryWork
-from armillary.model.values import UNDEFINED, Value
+from armillary.model.values import UNDEFINED
 from armillary.partition.partition import Partition
 from armillary.query.access.access_path import Counters
 from armillary.query.execution import Execution, Page, PageEnds, Position
@@ -55,67 +52,6 @@ class Slice:
         check = deadline(clock, clock.elapsed_s() if begun_s is None else begun_s, execution if can_end else None)
         page = await self.partition.evaluate(lambda view: execution.step(view, max_items, max_bytes, is_due), check)
         return page, is_out_of_time
-
-
-class PageWork:
-    """The work of a page whose rows are merged from several slices. Rows that were read ahead are charged with the page
-    that gives them."""
-
-    def __init__(self, slices: Sequence[Slice]) -> None:
-        self._work = QueryWork()
-        self._counters = Counters()
-        self._loaded_bytes = 0  # and not given, so far
-        if not slices:
-            self._work.partitions_begun = 1  # a filter that nothing can meet was evaluated all the same
-
-    def add(self, page: Page, *, is_first: bool) -> None:
-        """Count what was read of a slice. `is_first`: nothing was before."""
-        self._work.partitions_begun += is_first
-        count_work(self._work, page.counters)
-        self._counters.add(page.counters)
-        self._loaded_bytes += page.counters.bytes_loaded
-
-    def finish(self, rows: Sequence[bytes]) -> tuple[QueryWork, Counters]:
-        """What a page with these rows comes to; the next page begins."""
-        done, self._work = self._work, QueryWork()
-        counters, self._counters = self._counters, Counters()
-        for row in rows:
-            done.returned_ru += charges.read_ru(len(row))
-            self._loaded_bytes -= len(row)
-        done.loaded_bytes = max(0, self._loaded_bytes)
-        self._loaded_bytes -= done.loaded_bytes
-        return done, counters
-
-
-class MergedSlice:
-    """A slice whose rows are merged with those of others. It counts its own work too, by which the partitions share the
-    charge."""
-
-    def __init__(self, slice_: Slice, clock: Clock, page_work: PageWork, *, is_begun: bool = False) -> None:
-        self.slice = slice_
-        self.is_begun = is_begun
-        self.begun_s: float | None = None  # when the page began, for its time limits
-        self._clock = clock
-        self._page_work = page_work
-        self._work = QueryWork()  # not paid for yet
-
-    async def read(self, max_items: int, max_bytes: int) -> Page:
-        page, _ = await self.slice.read(self._clock, max_items, max_bytes, self.begun_s)
-        is_first, self.is_begun = not self.is_begun, True
-        self._page_work.add(page, is_first=is_first)
-        self._work.partitions_begun += is_first
-        count_work(self._work, page.counters)
-        self._work.loaded_bytes += page.counters.bytes_loaded
-        await asyncio.sleep(0)
-        return page
-
-    def state(self) -> Value:
-        return self.slice.execution.state
-
-    def take_share(self) -> float:
-        """The work since the last call: this partition's share of what the page costs."""
-        work, self._work = self._work, QueryWork()
-        return charges.query_page_ru(work)
 
 
 def deadline(clock: Clock, begun_s: float, execution: Execution | None = None) -> Check:

@@ -11,12 +11,11 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions, PageAnswer
-from armillary.account.queries.partition_slices import MergedSlice, PageWork, Slice
-from armillary.account.visits.page_charges import Bill
+from armillary.account.queries.item_pages import PageAnswer
+from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page
+from armillary.account.queries.partition_slices import Slice
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
-from armillary.model import charges
-from armillary.partition.budget import QUERY_DEPOSIT
 from armillary.query.access.field_access import several_in
 from armillary.query.access.field_order import served_order
 from armillary.query.gather import partial
@@ -54,7 +53,6 @@ class SortedReading:
         self._page_work = PageWork(slices)
         # The orders of an index are in its direction already, so the merge is never descending.
         self._merge = OrderedMerge([self._merged(each) for each in slices])
-        self._payers: list[MergedSlice] = []  # of the page that is being read
 
     def _slices(self, options: FeedOptions) -> list[Slice]:
         return item_pages.selection_slices(self._account, self._container, self._selection, options)
@@ -68,27 +66,19 @@ class SortedReading:
 
     async def page(self, max_items: int, max_bytes: int = limits.PAGE_BYTES_MAX) -> PageAnswer:
         """The next rows, with what they cost; none only at the end, or where many items must be looked at for one."""
-        bill = Bill(self._options.ask, None)
-        anyone = next(iter(self._container.partitions.values()))
-        try:
-            rows = await self._read(bill, max_items, max_bytes)
-        except Failure as failure:
-            raise bill.charge(failure, anyone) from None
-        work, counters = self._page_work.finish(rows)
-        shares = [each.take_share() for each in self._payers]
-        charge_ru = bill.pay_shares(charges.query_page_ru(work, self._options.read_factor), shares, anyone)
-        self._merge.drop_ended()
-        lsns = [(each.range.id, each.lsn) for each in self._container.partitions.values()]
-        return PageAnswer(rows, None, charge_ru, lsns, work, counters)
-
-    async def _read(self, bill: Bill, max_items: int, max_bytes: int) -> list[bytes]:
-        merge = self._merge
-        for lane in list(merge.lanes):
+        for lane in list(self._merge.lanes):
             if not lane.is_ended:
                 self._replace_moved(lane.source)
-        self._payers = [lane.source for lane in merge.lanes if not lane.is_ended]
-        for each in self._payers:
-            bill.enter(each.slice.partition, QUERY_DEPOSIT)
+        payers = [lane.source for lane in self._merge.lanes if not lane.is_ended]
+        answer = await charged_page(
+            self._container, self._options, self._page_work, payers, lambda: self._read(max_items, max_bytes)
+        )
+        self._merge.drop_ended()
+        answer.lsns = [(each.range.id, each.lsn) for each in self._container.partitions.values()]
+        return answer
+
+    async def _read(self, max_items: int, max_bytes: int) -> list[bytes]:
+        merge = self._merge
         begun_s = self._account.clock.elapsed_s()
         rows: list[bytes] = []
         size_bytes = 0

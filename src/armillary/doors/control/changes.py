@@ -13,7 +13,7 @@ from armillary import limits
 from armillary.account.changes.change_feed import read_changes
 from armillary.account.changes.feed_rows import change_row
 from armillary.account.container import Container
-from armillary.account.queries.item_pages import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.control.call import Call
 from armillary.errors import bad_request
 from armillary.model.json_members import shown

@@ -12,7 +12,8 @@ import orjson
 
 from armillary.account.container import Container
 from armillary.account.queries.index_use import CompositePath, IndexUse, container_index_use
-from armillary.account.queries.item_pages import FeedOptions, PageAnswer
+from armillary.account.queries.item_pages import PageAnswer
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.sql import headers as h
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.query_advisor import advice_of

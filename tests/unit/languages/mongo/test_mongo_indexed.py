@@ -15,8 +15,8 @@ from support.mongo_author import MongoAuthor
 from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.queries.sorted_reading import SortedReading
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter

@@ -12,8 +12,8 @@ from armillary.account.collections import document_operations, document_queries,
 from armillary.account.collections.document_queries import EVERY_DOCUMENT, DocumentSelection, IndexCondition
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.queries.sorted_reading import SortedReading, has_order
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.commands import short_commands
 from armillary.doors.mongo.namespaces import shard_fields

@@ -8,8 +8,8 @@ from email.utils import parsedate_to_datetime
 from armillary.account.changes.change_feed import read_changes
 from armillary.account.changes.feed_rows import change_row
 from armillary.account.container import Container
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.charge_explanations import explain_feed
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.resources.lists import container_paths

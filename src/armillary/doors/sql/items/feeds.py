@@ -10,8 +10,9 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.account.items.procedures import query_functions
 from armillary.account.queries import item_pages, merged_queries
-from armillary.account.queries.item_pages import FeedOptions, PageAnswer
+from armillary.account.queries.item_pages import PageAnswer
 from armillary.account.throughput.charge_explanations import explain_feed, explain_query
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.items.change_feed import read_change_feed

@@ -6,8 +6,8 @@ import orjson
 
 from armillary import limits, work
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import FeedOptions
 from armillary.account.throughput.charge_explanations import explain_query
+from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.table.access.grants import Action
 from armillary.doors.table.call import Call
 from armillary.doors.table.entities.operations import selected

@@ -1,0 +1,156 @@
+"""The one loop that fills a page from several partitions: pages of read feeds, of queries and of the change feed. Each
+partition is entered, which its meter may refuse, and read in short slices until the page is full, late, or at the end;
+then the partitions that were read pay for it. What a slice reads and where the next page begins is left to
+`account/queries/item_pages.py` and `account/changes/change_feed.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.container import Container
+from armillary.account.visits.page_charges import Bill
+from armillary.account.visits.visits import Session, check_session
+from armillary.errors import Failure
+from armillary.model.documents import Form
+from armillary.model.encoding import ItemHeader
+from armillary.model.keys import Key
+from armillary.partition.budget import Ask
+from armillary.partition.partition import Partition
+
+
+@dataclass(slots=True)
+class FeedOptions:
+    """Which items are asked for, and how much of them at once."""
+
+    key: Key | None = None  # or a prefix of a hierarchical one
+    range_id: str | None = None
+    epk_range: tuple[bytes, bytes] | None = None
+    page_items: int = limits.PAGE_ITEMS_DEFAULT
+    continuation: str | None = None
+    session: Session | None = None
+    read_factor: int = 1
+    is_cross_partition_allowed: bool = True
+    is_unaware: bool = False  # the client cannot be told that a range is split or merged: its successors answer
+    ask: Ask | None = None
+    form: Form | None = None  # in which filters see items and rows are answered; None: as JSON
+
+
+class PagePart(Protocol):
+    """What a page reads of one partition."""
+
+    @property
+    def partition(self) -> Partition: ...
+
+
+class SliceEnd(NamedTuple):
+    """How a slice ended."""
+
+    is_part_read: bool  # nothing is left of the part
+    is_page_full: bool  # nothing more goes into the page
+
+
+Part = TypeVar("Part", bound=PagePart)
+
+
+class PageWalk(ABC, Generic[Part]):
+    """One page's way through the partitions."""
+
+    def __init__(
+        self, account: Account, container: Container, options: FeedOptions, low: bytes, high: bytes, deposit: int
+    ) -> None:
+        self._account = account
+        self._container = container
+        self._options = options
+        self._low, self._high = low, high  # the keys that the page is about
+        self._deposit = deposit  # the least that a partition is charged
+        self._parts: list[Part] = []
+        self._begun_s = 0.0
+        self._bill = Bill(options.ask, container.one_key(low, high))
+
+    @abstractmethod
+    def find_parts(self) -> list[Part]:
+        """What is left to read, in the order in which it is read."""
+
+    @abstractmethod
+    async def _read_slice(self, index: int) -> SliceEnd:
+        """Read on in a part, for a short time, and put what was found into the page."""
+
+    @abstractmethod
+    def _is_late(self, part: Part, seconds: float) -> bool:
+        """Whether to answer what there is after so many seconds, in the middle of a part."""
+
+    @abstractmethod
+    def _stop_at(self, index: int) -> None:
+        """The page ends here; the next one begins with this part."""
+
+    @abstractmethod
+    def _cost_ru(self) -> float:
+        """What the page has cost so far."""
+
+    async def run(self, operation: str, *, faults_max: int | None = None) -> None:
+        """Fill the page. Rules of faults, which know it as `operation`, have it before, as a request to the first
+        `faults_max` of the partitions."""
+        if self._container.faults is not None:
+            ranges = [part.partition.range for part in self.find_parts()[:faults_max]]
+            await self._container.faults.over(operation, self._container, self._low, self._high, ranges)
+        self._begun_s = self._account.clock.elapsed_s()
+        self._parts = self.find_parts()
+        try:
+            if self._options.session is not None:
+                for part in self._parts:
+                    check_session(part.partition, self._options.session)
+            await self._fill()
+        except Failure as failure:
+            raise self._bill.charge(failure, self._partitions()[0]) from None
+
+    async def _fill(self) -> None:
+        for index, part in enumerate(self._parts):
+            if index:
+                await asyncio.sleep(0)
+            if not self._enter(part, is_first=not index):
+                self._stop_at(index)
+                return
+            while True:
+                is_part_read, is_page_full = await self._read_slice(index)
+                if is_page_full or (not is_part_read and self._is_late(part, self._seconds())):
+                    self._stop_at(index + is_part_read)
+                    return
+                if is_part_read:
+                    break
+                await asyncio.sleep(0)
+
+    def _enter(self, part: Part, *, is_first: bool) -> bool:
+        """Whether a partition can pay for being read. A page that has begun ends before one that cannot; the first is
+        refused."""
+        partition = part.partition
+        if not is_first and partition.meter.is_closed(self._options.ask):
+            return False
+        self._bill.enter(partition, self._deposit, 0.0 if is_first else self._cost_ru())
+        return True
+
+    def _seconds(self) -> float:
+        """Since the page began."""
+        return self._account.clock.elapsed_s() - self._begun_s
+
+    def _is_live(self, header: ItemHeader) -> bool:
+        return self._container.schema.is_live(header, self._account.clock.now_s())
+
+    def _partitions(self) -> Sequence[Partition]:
+        """Those that the page is about, or any at all: one partition is charged for every page."""
+        container = self._container
+        found = [part.partition for part in self._parts]
+        found = found or [container.partitions[each.id] for each in container.map.overlapping(self._low, self._high)]
+        return found or list(container.partitions.values())[:1]
+
+    def _settle(self) -> tuple[float, list[tuple[int, int]]]:
+        """Pay for the page. Returns the charge, and the range ids and lsns of its partitions."""
+        partitions = self._partitions()
+        charge_ru = self._bill.pay(self._cost_ru(), partitions[0])
+        return charge_ru, list(dict.fromkeys((each.range.id, each.lsn) for each in partitions))
