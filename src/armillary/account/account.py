@@ -27,7 +27,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
 from armillary.partition.upkeep import upkeep
-from armillary.scripts.functions import Callers
+from armillary.scripts.functions import FunctionProcesses
 from armillary.scripts.jail import Confinement, Jail
 from armillary.scripts.script_queue import ScriptQueue
 from armillary.storage.engine import Engine
@@ -67,7 +67,7 @@ class Account:
         self.migrations: dict[tuple[str, str], Stoppable] = {}  # by the names of what is moved, as it was found
         self.jail = Jail(settings.script_confinement)  # where scripts run; nothing runs there until one does
         self.script_queue = ScriptQueue()
-        self.function_callers = Callers(settings.script_confinement)  # the same for functions of queries
+        self.function_processes = FunctionProcesses(settings.script_confinement)  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
         self._unopened: dict[bytes, Record] = {}  # containers that could not be brought to life yet, by rid
@@ -108,7 +108,7 @@ class Account:
         await self.reshaper.close()
         await self.catalog.close()  # last: what was cancelled in the middle of a change has left it there
         await self.jail.close()
-        self.function_callers.leave()
+        self.function_processes.leave()
 
     def _check_capacity(self) -> None:
         """A data directory is of an account with provisioned throughput or of a serverless one: what its containers may

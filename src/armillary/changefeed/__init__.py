@@ -1,6 +1,6 @@
-"""A consumer of change feeds for Python applications, with leases: several workers share the ranges of a container,
-each change is handed over at least once, and where one stops or dies another goes on. It works with any server that
-azure-cosmos works with, the cloud's included (docs/changefeed.md).
+"""A change feed processor for Python applications. Several workers share the ranges of a container through leases; each
+change is delivered at least once, and the ranges of a worker that stops or dies are taken over by the others. It works
+with every server that azure-cosmos works with, Azure Cosmos DB included (docs/changefeed.md).
 """
 
 try:

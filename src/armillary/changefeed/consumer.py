@@ -1,8 +1,10 @@
-"""One worker of a consumer: takes its share of the leases, reads their ranges, hands changes over and notes how far
-that is. Several with the same name, in whatever processes, share the work; each change is handed over at least once.
+"""One worker of a change feed consumer: acquires its share of the leases, reads their ranges, passes changes to the
+application and stores the position reached. Workers with the same consumer name, in any number of processes, share the
+ranges; each change is delivered at least once.
 
-A lease is held by writing it again and again. One that was not written for `lease_seconds`, by the watch of whoever
-looks, is free: no clocks are compared. What leases look like is `leases.py`'s part, how they are shared `balance.py`'s.
+A worker keeps a lease by renewing it periodically. A lease that was not renewed for `lease_seconds`, measured by the
+observing worker's own clock, has expired; clocks of different machines are never compared. How leases are stored and
+balanced is `leases.py`'s part, reading pages of the feed `reading.py`'s.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _NAME = re.compile(r"[^/\\?#]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is handed over: some changes of one range, in order. Of one partition key, all before came before."""
+    """A page of changes of one range. Changes of one partition key are delivered in the order of their commits."""
 
     rows: list[Row]
     feed_range: FeedRange
@@ -48,10 +50,10 @@ OnChanges = Callable[[Changes], Awaitable[None] | None]
 
 @dataclass(slots=True)
 class _Held:
-    """A lease that this worker has, and what goes on with it."""
+    """A lease that this worker holds, with its tasks."""
 
     lease: Lease
-    position: str | None  # how far was read; written with the next beat
+    position: str | None  # how far was read; stored by the next renewal
     written_s: float  # when the lease was last written
     is_lost: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -62,7 +64,7 @@ class _Held:
 class Consumer:
     """`feed` and `leases` are containers of azure.cosmos.aio; the latter is partitioned by /id. `on_changes` is called
     for each page of changes, and may be a coroutine function or a plain one, which then runs in a thread. When it
-    raises, the same changes come again."""
+    raises, the same changes are delivered again."""
 
     def __init__(
         self,
@@ -107,21 +109,22 @@ class Consumer:
         self._retry_seconds = retry_seconds
         self._beginning: Beginning | None = None
         self._held: dict[str, _Held] = {}
-        self._beats: dict[str, tuple[str, float]] = {}  # by lease: the etag that was seen, and since when
+        self._beats: dict[str, tuple[str, float]] = {}  # by lease: the last etag seen, and since when
         self._stopping = asyncio.Event()
         self._balancing: asyncio.Task[None] | None = None
 
     # Starting and stopping.
 
     async def start(self) -> None:
-        """Begin, if nobody has; then read in the background until `stop`."""
-        assert self._balancing is None, "it was started"
+        """Create the leases unless they exist, and read in the background until `stop`."""
+        assert self._balancing is None, "the consumer was started already"
         self._beginning = await self._begin()
         self._balancing = asyncio.create_task(self._keep_balance())
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
-        """Changes that were handed over are finished and noted, and the leases given back; after the timeout, whoever
-        is not finished is interrupted, and his changes come again to somebody else."""
+        """Wait until the application has processed the changes it was given, store the positions and release the
+        leases. After the timeout calls that are still running are cancelled; their changes are delivered again, to
+        another worker."""
         self._stopping.set()
         if self._balancing is not None:
             await self._balancing
@@ -135,7 +138,7 @@ class Consumer:
             await self._let_go(held)
 
     async def run(self) -> None:
-        """Start, and go on until this is cancelled or somebody calls `stop`."""
+        """Start, and run until the task is cancelled or `stop` is called."""
         async with self:
             await self._stopping.wait()
 
@@ -150,7 +153,7 @@ class Consumer:
 
     @property
     def held_count(self) -> int:
-        """How many leases this worker has."""
+        """How many leases this worker holds."""
         return len(self._held)
 
     async def _begin(self) -> Beginning:
@@ -161,7 +164,7 @@ class Consumer:
             start = self._start if isinstance(self._start, str) else self._start.astimezone(UTC).isoformat()
             await self._leases.begin(Beginning(self._mode, start, tuple(made), is_complete=False))
             beginning = await self._leases.beginning()
-            assert beginning is not None, "somebody deletes leases"
+            assert beginning is not None, "the item that was just created was deleted"
         if beginning.mode != self._mode:
             raise ValueError(f"the consumer of this name reads in mode {beginning.mode}, not {self._mode}")
         if not beginning.is_complete:
@@ -170,21 +173,21 @@ class Consumer:
         return beginning
 
     async def _first_position(self, feed_range: FeedRange) -> str | None:
-        """Now is when a consumer begins, not when somebody comes to read the range."""
+        """With start "Now": the position at the creation of the consumer, not at the first read of the range."""
         if self._start != NOW:
             return None
         page = await read_page(self._feed, feed_range, None, start=NOW, mode=self._mode, page_items=1)
-        assert not page.rows, "nothing was written after now"
+        assert not page.rows, "a feed that starts now has no changes yet"
         return page.continuation
 
-    # Sharing.
+    # Acquiring and renewing leases.
 
     async def _keep_balance(self) -> None:
         while not self._stopping.is_set():
             try:
                 await self._balance()
             except AzureError as error:
-                log.warning("leases cannot be looked at now: %s", error)
+                log.warning("cannot read the leases: %s", error)
             await self._wait(self._balance_seconds)
 
     async def _balance(self) -> None:
@@ -195,7 +198,7 @@ class Consumer:
         for lease in leases:
             etag, since_s = self._beats.get(lease.id, ("", now_s))
             seen[lease.id] = (lease.etag, since_s if etag == lease.etag else now_s)
-            is_left = lease.owner == self.worker and lease.id not in self._held  # by a worker of this name that died
+            is_left = lease.owner == self.worker and lease.id not in self._held  # by an earlier worker of the same name
             if lease.owner is None or is_left or now_s - seen[lease.id][1] > self._lease_seconds:
                 free.add(lease.id)
         free -= self._held.keys()
@@ -207,7 +210,7 @@ class Consumer:
     async def _take(self, lease: Lease) -> None:
         taken = await self._leases.write(lease, owner=self.worker)
         if taken is None:
-            return  # somebody else was faster
+            return  # another worker was faster
         if taken.parts:
             await self._leases.replace_by_parts(taken)
             return
@@ -221,12 +224,12 @@ class Consumer:
             try:
                 await self._write(held)
             except AzureError as error:
-                log.warning("the lease %s cannot be renewed now: %s", held.lease.id, error)
-                # Others may have it by now: what is being handed over is the last.
+                log.warning("cannot renew the lease %s: %s", held.lease.id, error)
+                # Another worker may hold it by now: nothing more is delivered from here.
                 held.is_lost = _now_s() - held.written_s > self._lease_seconds
 
     async def _write(self, held: _Held, **changes: Any) -> bool:
-        """Whether the lease is still ours."""
+        """Renew a lease. Returns whether this worker still holds it."""
         async with held.lock:
             if not held.is_lost:
                 written = await self._leases.write(held.lease, continuation=held.position, **changes)
@@ -236,9 +239,9 @@ class Consumer:
             return not held.is_lost
 
     async def _let_go(self, held: _Held) -> None:
-        """The lease is free from now on, or not ours any more."""
+        """Release a lease, unless it was lost."""
         if held.beating is not None:
-            async with held.lock:  # a renewal that was half-way might be stored, under an etag that we did not hear of
+            async with held.lock:  # a renewal cancelled half-way could be stored under an unknown etag
                 held.beating.cancel()
             await asyncio.gather(held.beating, return_exceptions=True)
         self._held.pop(held.lease.id, None)
@@ -246,7 +249,7 @@ class Consumer:
             try:
                 await self._write(held, owner=None)
             except AzureError as error:
-                log.warning("the lease %s will be free when it has expired: %s", held.lease.id, error)
+                log.warning("cannot release the lease %s, it will expire: %s", held.lease.id, error)
 
     # Reading.
 
@@ -257,19 +260,20 @@ class Consumer:
                 is_done = await self._read_on(held)
                 failures = 0
             except Exception as error:
-                # Whatever the application raises, and a server that cannot be reached: the same changes come again.
+                # Broad on purpose: whatever the application raises, the same changes are delivered again. So it is when
+                # the server cannot be reached.
                 level = logging.WARNING if isinstance(error, AzureError) else logging.ERROR
-                log.log(level, "changes of %s come again", held.lease.id, exc_info=error)
+                log.log(level, "delivering the changes of %s again", held.lease.id, exc_info=error)
                 await self._wait(min(self._retry_seconds * 2**failures, RETRY_SECONDS_MAX))
                 failures = min(failures + 1, 10)
                 continue
             if is_done:
                 break
         if held.is_lost:
-            await self._let_go(held)  # `stop` lets go of the others
+            await self._let_go(held)  # leases that were not lost are released by `stop`
 
     async def _read_on(self, held: _Held) -> bool:
-        """One page; whether the lease was divided, so that others take its place."""
+        """Read and deliver one page. Returns whether this lease is finished: lost, or replaced after a split."""
         page = await self._page(held)
         if page.rows:
             await self._hand_over(Changes(page.rows, held.lease.feed_range, self.worker))
@@ -306,7 +310,7 @@ class Consumer:
             await answer
 
     async def _wait(self, seconds: float) -> None:
-        """Or until it is stopped."""
+        """Sleep, or return earlier when the consumer is stopped."""
         try:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
@@ -314,17 +318,17 @@ class Consumer:
 
 
 def _now_s() -> float:
-    """By this worker's own watch."""
+    """Monotonic time of this process."""
     return asyncio.get_running_loop().time()
 
 
-# A worker as a program of its own.
+# Running a worker as a program.
 
 
 def run_consumer(url: str, credential: Any, feed: str, leases: str, on_changes: OnChanges, **options: Any) -> None:
-    """Read the change feed of `feed`, a `database/container`, until SIGINT or SIGTERM comes. `leases` is another
-    container, which is made if it does not exist; the options are those of `Consumer`. For programs that are not
-    asynchronous otherwise: call it in the main thread."""
+    """Read the change feed of `feed`, a `database/container`, until SIGINT or SIGTERM. `leases` is another container,
+    which is created if it does not exist; the options are those of `Consumer`. For synchronous programs: call it in the
+    main thread."""
     asyncio.run(_run(url, credential, feed, leases, on_changes, options))
 
 

@@ -1,5 +1,5 @@
-"""How far a consumer is behind: for each lease, about how many transactions of its range it has not read. An estimate,
-as the difference of two lsns is: those of other keys of the range count too.
+"""Estimates the lag of a consumer: for each lease, about how many transactions of its range were not read yet. The
+estimate is a difference of lsns of the partition, which also count changes outside the lease's range.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from armillary.changefeed.reading import FeedRange, Part, lsn_of, parts_of, read
 
 
 class RangeLag(NamedTuple):
+    """The lag of one range."""
+
     feed_range: FeedRange
-    owner: str | None  # the worker that reads it
-    transactions: int  # that were not read yet, about; 0: all were
+    owner: str | None  # the worker that holds the lease; None if none does
+    transactions: int  # not read yet, estimated; 0: the consumer is up to date
 
 
 async def estimate_lag(feed: ContainerProxy, leases: ContainerProxy, name: str) -> list[RangeLag]:
-    """Of the consumer with this name, which need not be running. Reads one change of each range."""
+    """The lag of the consumer with this name, which need not be running. Reads one change of each range."""
     store = Leases(leases, name)
     beginning = await store.beginning()
     if beginning is None:

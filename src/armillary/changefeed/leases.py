@@ -1,7 +1,9 @@
-"""Leases of a consumer, as items of a container that is partitioned by /id: one for each range of the feed, with who
-reads it and how far that is. Every write names the etag that was read, so of two workers one is refused.
+"""The leases of a consumer, stored as items of a container that is partitioned by /id: one for each range of the feed,
+with its owner and the position reached. Every write is conditional on the etag, so of two competing workers one fails.
+Also decides which leases a worker should acquire (`leases_to_take`).
 
-An item beside them says which ranges the consumer began with: of several that begin at once, one list counts.
+One more item records how the consumer began: mode, start and first ranges. If several workers start a new consumer at
+the same time, the item that was created first counts.
 """
 
 from __future__ import annotations
@@ -31,23 +33,25 @@ _OURS = "SELECT * FROM c WHERE c.consumer = @consumer AND c.kind = 'lease'"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
+    """The right of one worker to read one range."""
+
     id: str
     feed_range: FeedRange
     continuation: str | None = None  # None: nothing was read yet
     owner: str | None = None
-    beat: int = 0  # grows with every write: a lease that is not written for a while is nobody's
-    parts: tuple[Part, ...] = ()  # by which it is to be replaced
+    beat: int = 0  # incremented by every renewal: a lease whose beat stands still has expired
+    parts: tuple[Part, ...] = ()  # after a split: the ranges whose leases replace this one
     etag: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a consumer began with."""
+    """How a consumer began."""
 
     mode: str
     start: str  # Beginning, Now, or a time in ISO form
     leases: tuple[Lease, ...]
-    is_complete: bool  # the leases were made
+    is_complete: bool  # all leases were created
     etag: str = ""
 
     @property
@@ -56,6 +60,8 @@ class Beginning:
 
 
 class Leases:
+    """The leases of one consumer in the lease container."""
+
     def __init__(self, container: ContainerProxy, consumer: str) -> None:
         self._container = container
         self._consumer = consumer
@@ -70,7 +76,7 @@ class Leases:
         return Lease(f"{self._consumer}.{digest}", feed_range, continuation)
 
     async def make(self, leases: Sequence[Lease]) -> None:
-        """Those that are not there yet."""
+        """Create the leases that do not exist yet."""
         for lease in leases:
             try:
                 await self._container.create_item(self._item(lease))
@@ -78,7 +84,7 @@ class Leases:
                 continue
 
     async def write(self, lease: Lease, **changes: Any) -> Lease | None:
-        """The lease as it is now; None: somebody else has it, or it is gone."""
+        """Renew or change a lease. None: another worker has changed it, or it was deleted."""
         changed = replace(lease, beat=lease.beat + 1, **changes)
         try:
             stored = await self._container.replace_item(
@@ -89,7 +95,8 @@ class Leases:
         return replace(changed, etag=stored["_etag"])
 
     async def replace_by_parts(self, lease: Lease) -> None:
-        """Make the leases that its parts name, and drop it. Whoever dies in between, the next one goes on with it."""
+        """Replace a lease by those of its parts. If the worker dies in between, the next owner of the lease repeats
+        this."""
         await self.make([replace(self.new(*part), owner=lease.owner) for part in lease.parts])
         try:
             await self._container.delete_item(
@@ -98,7 +105,7 @@ class Leases:
         except (CosmosAccessConditionFailedError, CosmosResourceNotFoundError):
             return
 
-    # How a consumer begins.
+    # The item that records how a consumer began.
 
     async def beginning(self) -> Beginning | None:
         try:
@@ -109,7 +116,7 @@ class Leases:
         return Beginning(item["mode"], item["start"], leases, item["isComplete"], item["_etag"])
 
     async def begin(self, beginning: Beginning) -> None:
-        """Unless somebody else did."""
+        """Create the item, unless another worker has."""
         try:
             await self._container.create_item(self._beginning_item(beginning))
         except CosmosResourceExistsError:
@@ -122,7 +129,7 @@ class Leases:
                 item["id"], item, etag=beginning.etag, match_condition=MatchConditions.IfNotModified
             )
         except CosmosAccessConditionFailedError:
-            return  # somebody else did
+            return  # another worker has
 
     @property
     def _beginning_id(self) -> str:
@@ -161,7 +168,9 @@ def _lease(item: dict[str, Any]) -> Lease:
 
 
 def leases_to_take(leases: Sequence[Lease], worker: str, free_ids: Collection[str]) -> list[Lease]:
-    """Free ones up to one's share; if there are none, one of whoever has at least two more."""
+    """The leases that a worker should acquire so that all workers end up with about the same number. Workers do not
+    communicate: each decides alone, and the first conditional write wins. Takes free leases up to the worker's share;
+    if none is free, one lease of the worker that holds most, if that has at least two more."""
     owners = Counter(lease.owner for lease in leases if lease.id not in free_ids and lease.owner is not None)
     own_count = owners[worker]
     share = ceil(len(leases) / len(owners.keys() | {worker}))

@@ -1,8 +1,8 @@
-"""One page of a change feed through azure-cosmos, with where it goes on: the client tells that in headers, which the
-requests of others must not come in between.
+"""Reads one page of a change feed through azure-cosmos, with its continuation. The client returns the continuation in
+the response headers, so a hook captures the headers of this very request.
 
-Where a feed stands is a token of the client's. It is opaque but for one thing: after a split the client puts a part for
-each new range into it, and those can be had as tokens of their own, so that several workers can go on with them.
+A continuation is a token of the client, opaque but for one thing: after a split it has one part for each new range.
+`parts_of` makes a token of each part, so that different workers can continue with them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ Start = datetime | str  # "Beginning", "Now" or a time
 class Page(NamedTuple):
     rows: list[Row]
     continuation: str
-    session: str  # token: how far the range is
+    session: str  # session token: the last lsn of the range
 
 
 class Part(NamedTuple):
+    """One of the ranges that a continuation covers after a split."""
+
     feed_range: FeedRange
     continuation: str
 
@@ -41,7 +43,7 @@ async def read_page(
     mode: str,
     page_items: int,
 ) -> Page:
-    """What comes after a continuation, or from the start; no rows: nothing new."""
+    """The page after a continuation, or the first from the start. No rows: there are no new changes."""
     seen: list[Mapping[str, Any]] = []
     options: dict[str, Any] = {
         "max_item_count": page_items,
@@ -55,14 +57,14 @@ async def read_page(
     async for page in feed.query_items_change_feed(**options).by_page():
         rows = [row async for row in page]
         break
-    # The client writes its own token over the server's when it is done with an answer.
+    # When it has read a response the client overwrites the server's etag by its own token.
     headers = seen[-1]
     return Page(rows, headers["etag"], headers.get("x-ms-session-token", ""))
 
 
 def parts_of(continuation: str) -> list[Part]:
-    """A token as one for each range that it goes on with; none: it goes on with one, or is in a form that is not known
-    here, and stays as it is."""
+    """Split a token into one for each range that it covers. Empty if it covers only one, or has an unknown form: then
+    the token is used as it is."""
     try:
         state = json.loads(base64.b64decode(continuation, validate=True))
         inner = state["continuation"]
@@ -80,13 +82,13 @@ def parts_of(continuation: str) -> list[Part]:
 
 
 def lsn_of(row: Row) -> int | None:
-    """Of a change in either mode."""
+    """The lsn of a change, in either mode."""
     lsn = row.get("metadata", {}).get("lsn") if "current" in row else row.get("_lsn")
     return int(lsn) if lsn is not None else None
 
 
 def session_lsn(token: str) -> int | None:
-    """How far a range is, by a session token: `range:version#lsn#...`, or `range:lsn` of old."""
+    """The lsn in a session token: `range:version#lsn#...`, or `range:lsn` in the old form."""
     try:
         return int(token.partition(",")[0].partition(":")[2].split("#")[:2][-1])
     except ValueError:

@@ -1,1 +1,1 @@
-"""Server-side JavaScript: stored procedures, triggers and functions, run in a process that can reach nothing."""
+"""Server-side JavaScript: stored procedures, triggers and user-defined functions, run in sandboxed processes."""

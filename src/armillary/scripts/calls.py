@@ -23,7 +23,7 @@ from armillary.partition.operations import Document, Operation, Result, Verb
 from armillary.scripts.transaction import Page, ScriptTransaction
 from armillary.work import run as run_work
 
-# `number` of the errors that scripts get to see, as the object model has it. Others end the script.
+# The `number` of errors that are passed to the script's callback, by kind. Errors of any other kind end the script.
 NUMBERS = {
     Kind.BAD_REQUEST: 400,
     Kind.KEY_MISMATCH: 400,
@@ -54,13 +54,13 @@ class Calls:
         self._clock = clock
         self._functions = functions
         self._trace = trace
-        self._asked: deque[Any] = deque()  # and not done yet
-        self._size_bytes = 0  # of what was answered now
-        self._items: int | None = None  # in the page that was read last
+        self._asked: deque[Any] = deque()  # calls that were received and not executed yet
+        self._size_bytes = 0  # of the answers to the current request
+        self._items: int | None = None  # rows in the last page read; for the trace
 
     async def perform(self, asked: Any) -> Answer:
-        """Do what the script has queued, in order; each succeeds or fails for itself. What would make the answer large
-        is done when the script comes for it, with or without more to do."""
+        """Execute the calls that the script has queued, in order; each succeeds or fails by itself. When the answer
+        gets large the remaining calls stay queued until the script asks again."""
         if not isinstance(asked, list):
             raise _broken()
         self._asked.extend(asked)
@@ -192,14 +192,14 @@ _OPTIONS: dict[str, set[str]] = {
     "read": {"ifNoneMatch"},
     "replace": {"etag", "indexAction"},
     "delete": {"etag"},
-    # Scans are always allowed, and all orders are precise.
+    # Accepted without effect: scans are always allowed, and every ORDER BY is precise.
     "query": _PAGES | {"enableScan", "enableLowPrecisionOrderBy"},
     "feed": _PAGES,
 }
 
 
 def _broken() -> Failure:
-    return Failure(Kind.SCRIPT_FAILED, "The script has broken its own surroundings.")
+    return Failure(Kind.SCRIPT_FAILED, "The script has overwritten built-in objects that it needs itself.")
 
 
 def _document(asked: Document) -> Document:
@@ -229,7 +229,7 @@ def _directive(options: Document) -> str:
 
 def _page_items(options: Document) -> int:
     value = options.get("pageSize")
-    if not value:  # 0 and "" say nothing either, as in the service
+    if not value:  # 0 and "" mean the default, as in the service
         return limits.PAGE_ITEMS_DEFAULT
     if value == -1:
         return limits.PAGE_ITEMS_MAX
@@ -248,7 +248,7 @@ class Step:
     operation: str  # create, read, query, ...
     subject: str  # the item's id, or the text of the query
     status: int
-    items: int | None  # of a page
+    items: int | None  # rows of a page; None if the call returns no page
     charge_ru: float
 
     def to_json(self) -> dict[str, Any]:
@@ -262,7 +262,7 @@ Trace = list[Step]
 
 
 def step_of(asked: dict[str, Any], answer: dict[str, Any], items: int | None, charge_ru: float) -> Step:
-    """A call as the script made it, and what it was answered."""
+    """The trace entry of a call and its answer."""
     error = answer.get("error")
     status = error["number"] if error is not None else answer["options"]["statusCode"]
     return Step(asked["verb"], _subject(asked)[:_TRACED_CHARACTERS_MAX], status, items, charge_ru)

@@ -1,14 +1,15 @@
-"""What runs inside the jail: a program of its own that imports nothing of the server's, gives up everything it could
-reach, and then runs one script after the other, each in a fresh context of the engine. It speaks frames over its two
-pipes: a length, a letter and a body, which is JSON where a script has to do with it (what that means is between
-`objects.js` and `calls.py`) and Python's own form where only the server speaks. Modules that take long to import are
-not used: somebody waits for a cell to start.
+"""The program of a cell, the sandboxed process that runs scripts. It imports nothing of the server's, gives up all
+privileges (`confinement.py`), and then runs one script at a time, each in a fresh context of the JavaScript engine.
 
-    S  ->  a script begins: source and limits, what it is given   O  <-  operations that the script waits for
-    R  ->  results of the operations                              E  <-  the script ended, well or by its own error
-    Q  ->  instead of results: the script is over                 X  <-  the engine ended it: time, memory or syntax
-    C  ->  a call of a function, in a context of many             F  <-  the function threw: number and text
-    D  ->  such a context is no longer needed                     N  <-  the process could not be confined, and why
+It exchanges frames with the server (`jail.py`, `functions.py`) over two pipes: a length, a letter and a body. Bodies
+that scripts can influence are JSON (`objects.js` and `calls.py` agree on its form); bodies that only the server writes
+are marshalled Python. Modules that are slow to import are avoided, because requests wait for a cell to start.
+
+    S  ->  run a script: source, limits and input                 O  <-  operations that the script waits for
+    R  ->  results of the operations                              E  <-  the script ended, by returning or throwing
+    Q  ->  instead of results: the script is cancelled            X  <-  the engine stopped it: time, memory or syntax
+    C  ->  call a user-defined function in a numbered context     F  <-  the function threw: number and text
+    D  ->  drop such a context                                    N  <-  the process could not be confined, and why
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-USER_LINE_OFFSET = 1_000  # lines before a user's source, so that its lines in a stack are told from the prelude's
+USER_LINE_OFFSET = 1_000  # blank lines before a user's source: distinguishes its stack frames from the prelude's
 
 _HEAD = struct.Struct(">IB")
 _LENGTH = struct.Struct(">I")
@@ -37,7 +38,7 @@ _QUIET_S = 0.002
 
 
 def main(engine_path: str, directory: str, confined_by: str) -> None:
-    # Behind the standard library, so that nothing there is taken for something of it.
+    # At the end of the path, so that no file in these directories shadows a module of the standard library.
     sys.path += [os.path.dirname(engine_path), directory]
     engine, confinement = __import__("_quickjs"), __import__("confinement")
     del sys.path[-2:]
@@ -54,7 +55,7 @@ def main(engine_path: str, directory: str, confined_by: str) -> None:
     pipes.write(b"E", b"ready")
     worlds: list[_World] = []
     contexts: dict[int, tuple[Any, dict[str, Any]]] = {}
-    is_for_functions = False  # of queries: then no worlds for scripts are needed
+    is_for_functions = False  # user-defined functions of queries: then no worlds for scripts are prepared
     while True:
         if not is_for_functions:
             _prepare(pipes, engine, sources, worlds)
@@ -72,18 +73,18 @@ def main(engine_path: str, directory: str, confined_by: str) -> None:
 
 
 class _World:
-    """A context for one script, with the object model in it."""
+    """An engine context for one script, with the object model loaded."""
 
     def __init__(self, engine: Any, sources: list[str]) -> None:
         prelude, *others = sources
         self.context = engine.Context()
         self.context.set_max_stack_size(_STACK_BYTES_MAX)
         self.step = self.context.eval(prelude)(*others)
-        self.warmth = 0  # how many of the last two sources it has compiled
+        self.warmth = 0  # how many of the two sources that are compiled lazily are compiled already
 
 
 def _prepare(pipes: _Pipes, engine: Any, sources: list[str], worlds: list[_World]) -> None:
-    """Have worlds ready for the scripts to come, and compile more for them when it is quiet."""
+    """Keep worlds ready for the next scripts; while the cell is idle, compile their lazily compiled sources."""
     while len(worlds) < _WORLDS_READY and not pipes.has_more():
         worlds.insert(0, _World(engine, sources))
     for warmth in range(2):
@@ -102,14 +103,14 @@ def _run(pipes: _Pipes, world: _World, body: bytes) -> None:
     context, step = world.context, world.step
     left_s = begin["cpu_s"]
     used_s = time.process_time()
-    # The engine watches the time itself; this is for the day when it does not.
+    # The engine enforces the time limit itself; this limit of the kernel is a second line of defence.
     resource.setrlimit(resource.RLIMIT_CPU, (int(used_s + left_s) + _CPU_GRACE_S, resource.RLIM_INFINITY))
     ends_s = used_s + left_s
     context.set_memory_limit(begin["memory_bytes"])
 
     def timed(call: Any, *arguments: Any) -> Any:
         left_s = ends_s - time.process_time()
-        if left_s <= 0:  # short jobs that follow each other for ever are never interrupted
+        if left_s <= 0:  # the engine does not interrupt an endless sequence of short jobs
             raise TimeoutError("interrupted")
         context.set_time_limit(left_s)
         return call(*arguments)
@@ -126,23 +127,24 @@ def _run(pipes: _Pipes, world: _World, body: bytes) -> None:
             told = timed(step, "drain", "", None)
             settle()
             if not isinstance(told, str) or told[:1] not in ("O", "E"):
-                raise ValueError("the script has broken its own surroundings")
+                raise ValueError("the script has overwritten built-in objects that it needs itself")
             text = told[1:].encode("utf-8", "replace")
             if told[0] == "E":
                 pipes.write(b"E", text)
                 return
             if len(text) > begin["message_bytes_max"]:
-                raise ValueError("more is written at once than the limit allows")
+                raise ValueError("the queued operations are larger than the limit allows")
             pipes.write(b"O", text)
             letter, body = pipes.read()
             if letter != b"R":
-                return  # the host has had enough of it
+                return  # the server cancelled the script
             timed(step, "results", body.decode(), None)
-    except Exception as error:  # the script's doing, whatever it is
+    except Exception as error:  # the engine raises its errors as Exception; a cell must answer every script
         pipes.write(b"X", _described(error))
 
 
-# What it gives calls a function with the text of its arguments, or is asked which number its last error had.
+# Wraps a user-defined function: called with the JSON text of the arguments it returns the JSON text of the result;
+# called without arguments it returns the `number` of the last error.
 _FUNCTION = """(function (script) {
     const { parse, stringify } = JSON;
     let number;
@@ -176,44 +178,44 @@ def _call(
         if "source" in asked:
             functions[name] = context.eval(_FUNCTION)(_compiled(context, asked["source"]))
         function = functions[name]
-    except Exception as error:  # the function's doing
+    except Exception as error:  # syntax, time or memory: the engine has no narrower type
         pipes.write(b"X", _described(error))
         return
     try:
         pipes.write(b"E", function(asked["arguments"]).encode("utf-8", "replace"))
-    except Exception as error:
+    except Exception as error:  # whatever the function throws
         pipes.write(b"F", b"%d\n" % _number_of(function) + _described(error))
 
 
 def _number_of(function: Any) -> int:
-    """Of the error that a function threw; 0: it has none."""
+    """The `number` of the error that a function threw last; 0 if it has none."""
     try:
         number = function()
-    except Exception:  # no time or memory is left
+    except Exception:  # the engine raises when time or memory is used up
         return 0
     return number if type(number) is int and number > 0 else 0
 
 
 def _described(error: Exception) -> bytes:
-    # Where there was no memory left, there was none for an error that says so either.
+    # When memory is exhausted the engine cannot allocate an error object either, and throws null.
     message = "InternalError: out of memory" if str(error).strip() == "null" else str(error)
     return message.encode("utf-8", "replace")
 
 
 def _compiled(context: Any, source: str) -> Any:
-    """The function that a script is. Its text is one, perhaps with a semicolon behind, or several of which the first
-    is called."""
+    """The function of a script. Its source is one function expression, perhaps with a semicolon after it, or several
+    declarations of which the first is called."""
     source = source.removeprefix("\ufeff")
     lines = "\n" * USER_LINE_OFFSET
     bare = source.rstrip().rstrip(";")
     try:
         made = context.eval(f"{lines}({bare}\n)")
-    except Exception as error:
+    except Exception as error:  # the engine has one type for all errors: the text tells them apart
         if not str(error).startswith("SyntaxError"):
             raise
         name = _first_name(source)
         try:
-            # Without a name, what follows it may be a comment behind the semicolon.
+            # An anonymous function may be followed by a semicolon and a comment.
             made = context.eval(f"{lines}{source if name else f'0,{source}'}")
             if name:
                 made = context.eval(name)
@@ -234,13 +236,13 @@ def _first_name(source: str) -> str | None:
 
 
 class _Pipes:
-    """Frames from and to the server."""
+    """Reads and writes the frames that are exchanged with the server."""
 
     def __init__(self) -> None:
         self._unread = b""
 
     def has_more(self, seconds: float = 0) -> bool:
-        """Whether something is there, or comes in so many seconds."""
+        """Whether input is available, or arrives within so many seconds."""
         return bool(self._unread or select.select([0], [], [], seconds)[0])
 
     def read(self) -> tuple[bytes, bytes]:
@@ -253,7 +255,7 @@ class _Pipes:
         while missing > 0:
             part = os.read(0, max(_READ_BYTES, min(missing, 1 << 20)))
             if not part:
-                os._exit(0)  # the server is gone
+                os._exit(0)  # end of file: the server has ended
             parts.append(part)
             missing -= len(part)
         text = b"".join(parts)

@@ -1,6 +1,6 @@
-"""How a cell gives up what it could reach: first by limits and flags of its process, then by a filter that leaves it
-the handful of system calls that an interpreter needs to compute and to speak over its two pipes. Each step is checked:
-a cell that could not be confined runs nothing. Stands for itself, since a cell imports nothing of the server's.
+"""Drops the privileges of a cell: resource limits and process flags first, then a seccomp filter that allows only the
+system calls that an interpreter needs to compute and to use its two pipes. Each step is checked; a cell that could not
+be confined runs no script. This module imports nothing of the server's, because a cell loads it by itself.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 
 _SECCOMP_MODE_FILTER = 2
 _SIGKILL = 9
 
-# Programs of the packet filter, as the kernel takes them: load a word, compare, test bits, return.
+# Instructions of the kernel's packet filter (BPF): load a word, compare, test bits, return.
 _INSTRUCTION = struct.Struct("=HBBI")
 _LOAD, _IF_EQUAL, _IF_BITS, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # EPERM
-_CALL_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32  # places in what a filter is shown
+# Offsets in the `seccomp_data` that a filter reads.
+_CALL_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32
 _EXECUTABLE = 4
 
-# The numbers of machines that came after the kernel had one table for all.
+# System-call numbers of the generic table, which newer architectures use.
 _GENERIC = (
     # read write pselect ppoll exit exit_group futex clock_gettime yield restart sigaltstack sigaction sigprocmask
     # sigreturn times getrusage gettimeofday getpid brk munmap mremap madvise getrandom
@@ -31,8 +32,7 @@ _GENERIC = (
     (222, 226),
     261,
 )
-# For each machine: its name for the kernel, calls that are harmless, those that map memory, and the one that sets
-# limits.
+# For each architecture: its audit number, the harmless calls, the calls that map memory, and the one that sets limits.
 _MACHINES = {
     "x86_64": (
         0xC000003E,
@@ -48,23 +48,24 @@ _MACHINES = {
 
 
 class NotConfined(Exception):
-    """Something that confines the process could not be had, and `args[0]` says what."""
+    """A step of the confinement failed; `args[0]` says which."""
 
 
 def give_up_everything(*, needs_filter: bool = True) -> None:
-    """No file, no socket and no process can be had from here on, whatever the engine is made to do. NotConfined if any
-    of that fails; without `needs_filter`, the filter of system calls may be missing, and the limits must do."""
+    """From here on the process can open no file or socket and start no process, even if a script takes over the engine.
+    Raises NotConfined if a step fails; without `needs_filter` the seccomp filter may be missing, and only the limits
+    apply."""
     library = ctypes.CDLL(None, use_errno=True)
     if hasattr(library, "prctl"):
-        _prctl(library, _PR_SET_PDEATHSIG, _SIGKILL)  # where the server ends, cells do
+        _prctl(library, _PR_SET_PDEATHSIG, _SIGKILL)  # the kernel ends a cell with its server
         _prctl(library, _PR_SET_NO_NEW_PRIVS, 1)
         _prctl(library, _PR_SET_DUMPABLE, 0)
     elif needs_filter:
         raise NotConfined("this system has no seccomp")
     os.closerange(3, 1024)
-    os.nice(_NICENESS)  # the server goes first
+    os.nice(_NICENESS)  # the server has priority
     for name, most in (
-        (resource.RLIMIT_NOFILE, 0),  # the two pipes stay; nothing can be opened
+        (resource.RLIMIT_NOFILE, 0),  # the two pipes stay open; nothing else can be opened
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
@@ -88,7 +89,7 @@ def _install_filter(library: ctypes.CDLL, machine: str) -> None:
     count = len(program) // _INSTRUCTION.size
     header = struct.pack("@HP", count, ctypes.addressof(kept))
     _prctl(library, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(header))
-    # Emulators and sandboxes may say yes and do nothing. This call cannot fail but by the filter.
+    # Emulators and sandboxes may accept the filter without applying it. Without a filter this call cannot fail.
     if library.getppid() != -1:
         raise NotConfined("the kernel took the filter of system calls (seccomp) without applying it")
 
@@ -100,7 +101,7 @@ def _prctl(library: ctypes.CDLL, option: int, second: int, third: object = 0) ->
 
 
 def filter_program(machine: str) -> bytes | None:
-    """Calls that are not named fail as not permitted; those of another architecture end the process."""
+    """Calls that are not listed fail with EPERM; calls of another architecture end the process."""
     if machine not in _MACHINES:
         return None
     architecture, harmless, mapping, limiting = _MACHINES[machine]
@@ -108,10 +109,10 @@ def filter_program(machine: str) -> bytes | None:
     steps.append((_LOAD, 0, 0, _CALL_NUMBER))
     for number in harmless:
         steps += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
-    for number in mapping:  # memory that cannot be executed
+    for number in mapping:  # allowed only without PROT_EXEC
         steps += [(_IF_EQUAL, 0, 4, number), (_LOAD, 0, 0, _THIRD_ARGUMENT), (_IF_BITS, 1, 0, _EXECUTABLE)]
         steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
-    # The limits of this process, which cannot be raised.
+    # Only the limits of this process, which cannot be raised.
     steps += [(_IF_EQUAL, 0, 4, limiting), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_IF_EQUAL, 0, 1, 0)]
     steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
     steps.append((_RETURN, 0, 0, _REFUSE))

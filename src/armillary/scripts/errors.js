@@ -1,5 +1,5 @@
-// Errors as scripts know them: the service's engine takes a number before the message. Evaluates to a function that
-// puts such an Error in the place of the engine's own, and gives it.
+// The service's Error constructor, which takes an optional number before the message. Evaluates to a function that
+// replaces the engine's Error by it, and returns it.
 (function (NativeError) {
   "use strict";
   const numbered = new Proxy(NativeError, {

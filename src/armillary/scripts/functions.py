@@ -1,7 +1,8 @@
-"""User-defined functions out of queries. A query calls them in the middle of its work: a call is a question to a cell,
-and other requests go on while it is answered (`work.wait`). Queries of one database share a process, which is asked one
-question at a time; each execution of a query has a context of its own there, so nothing goes from one to the next. A
-call has to be short: one that is not ends with its query.
+"""Calls of user-defined functions by queries. A query calls a function while it evaluates items: the call is sent to a
+cell (`cell.py`), and other requests continue while the query waits (`work.wait`). The queries of one database share a
+process, which executes one call at a time; each execution of a query has its own engine context there, so no state
+leaks
+from one query to another. A call that exceeds the time limit ends its query.
 """
 
 from __future__ import annotations
@@ -22,35 +23,35 @@ import orjson
 from armillary import limits, work
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.values import UNDEFINED, Value
-from armillary.scripts.jail import Confinement, cell_command, check_ready, nowhere
+from armillary.scripts.jail import Confinement, cell_command, check_ready, vanishing_directory
 from armillary.scripts.run import Role, Script, stopped, thrown
 
 _HEAD = struct.Struct(">IB")
-_PATIENCE = 6  # times the seconds of computing, which the engine counts: the machine may be busy
-_STEP = 1.6  # times the same: of computing in one step of the engine, which it does not interrupt
-_LOOK_S = 0.1
-_AT_ONCE_S = 0.0005  # that an answer is waited for before other requests get their turn
-_CALL_UNITS = 1_000  # of work for a call
-_PIPE_BYTES = 60_000  # that an empty pipe takes without a reader
-_LARGE_BYTES = 1_024  # of arguments and results whose size counts
-_UNIT_BYTES = 100  # of them for one unit of work
-_VALUE_BYTES = 12  # of memory for a byte of JSON, at most
+_PATIENCE = 6  # elapsed time allowed, as a multiple of the CPU time allowed: the machine may be busy
+_STEP = 1.6  # CPU time after which the process is killed, as the same multiple: the engine did not interrupt itself
+_LOOK_S = 0.1  # between two checks of the CPU time
+_AT_ONCE_S = 0.0005  # time to block for an answer before yielding to other requests
+_CALL_UNITS = 1_000  # work units for a call
+_PIPE_BYTES = 60_000  # what an empty pipe accepts without blocking
+_LARGE_BYTES = 1_024  # arguments and results below this are not charged by size
+_UNIT_BYTES = 100  # bytes for one unit of work
+_VALUE_BYTES = 12  # of memory for each byte of JSON, at most
 
 
-class Callers:
-    """The processes that functions run in: one for each database that calls some, up to a number of them."""
+class FunctionProcesses:
+    """The processes that execute functions: one for each database, up to SCRIPT_FUNCTION_CELLS_MAX."""
 
     def __init__(self, confinement: Confinement = "filter") -> None:
         self._confinement = confinement
-        self._by_owner: dict[str, Caller] = {}  # the longest unused first
+        self._by_owner: dict[str, FunctionProcess] = {}  # least recently used first
 
-    def of(self, owner: str) -> Caller:
-        """The one of a database."""
-        caller = self._by_owner.pop(owner, None) or Caller(self._confinement)
+    def of(self, owner: str) -> FunctionProcess:
+        """The process of a database. Starts no process; may stop the least recently used idle one."""
+        caller = self._by_owner.pop(owner, None) or FunctionProcess(self._confinement)
         if len(self._by_owner) >= limits.SCRIPT_FUNCTION_CELLS_MAX:
             longest = next((owner for owner, each in self._by_owner.items() if not each.is_busy), None)
             if longest is not None:
-                self._by_owner.pop(longest).leave()  # a query that still uses it starts it again
+                self._by_owner.pop(longest).leave()  # a query that still uses it starts it again on its next call
         self._by_owner[owner] = caller
         return caller
 
@@ -60,21 +61,21 @@ class Callers:
         self._by_owner.clear()
 
 
-class Caller:
-    """The process that functions of one database run in. It is asked one question at a time: queries take turns."""
+class FunctionProcess:
+    """The process that executes the functions of one database, one call at a time: queries take turns."""
 
     def __init__(self, confinement: Confinement = "filter") -> None:
         self._confinement = confinement
         self._process: subprocess.Popen[bytes] | None = None
         self._next_context = 0
-        self.generation = 0  # counts processes: contexts go with theirs
-        self.is_busy = False  # a query has its turn
-        self._waiting: deque[asyncio.Future[None]] = deque()  # for a turn
-        self._unsaid: list[bytes] = []  # frames that need no answer, for when the turn is over
-        self._exchange: asyncio.Future[Any] | None = None  # with the process, in a thread
+        self.generation = 0  # number of processes started so far: contexts are lost with their process
+        self.is_busy = False  # a query is using the process
+        self._waiting: deque[asyncio.Future[None]] = deque()  # queries that wait for their turn
+        self._unsaid: list[bytes] = []  # frames without answer, sent at the end of the turn
+        self._exchange: asyncio.Future[Any] | None = None  # a call that is executed in a thread
 
     async def ready(self) -> None:
-        """Have a process before it is needed, since starting one takes a while."""
+        """Start the process before the first call, since that takes a while."""
         if self._is_alive:
             return
         if self.is_busy:
@@ -89,7 +90,7 @@ class Caller:
     # Turns.
 
     def begin_turn(self) -> None:
-        """Have the process to oneself until `end_turn`."""
+        """Wait for exclusive use of the process, until `end_turn`."""
         if self.is_busy:
             work.wait(self._turn())
         self.is_busy = True
@@ -128,7 +129,7 @@ class Caller:
         return self._next_context
 
     def revive(self) -> None:
-        """Have a process now. If it is a new one, `generation` is another, and it knows of nothing yet."""
+        """Start the process if it does not run. A new process has a new `generation`, and no contexts or functions."""
         if self._is_alive:
             return
         if work.can_wait():
@@ -137,7 +138,8 @@ class Caller:
             self._start()
 
     def ask(self, letter: bytes, body: bytes) -> tuple[bytes, bytes]:
-        """A question and its answer; TIMED_OUT if there is none, and then the process is ended. Only in one's turn."""
+        """Send a frame and return the answer. Without an answer in time the process is killed, and TIMED_OUT raised. To
+        be called between `begin_turn` and `end_turn`."""
         most_s = limits.SCRIPT_FUNCTION_SECONDS_MAX
 
         def read() -> tuple[bytes, bytes]:
@@ -154,7 +156,7 @@ class Caller:
             if len(body) > _PIPE_BYTES:
                 return work.wait(self._in_thread(ask))
             self._write(letter, body)
-            # Most functions answer sooner than it takes to wait for them in another way.
+            # Most functions answer faster than switching to another task would take.
             if not self._is_answered():
                 return work.wait(self._in_thread(read))
             head = self._exactly(_HEAD.size, most_s * _PATIENCE, most_s * _STEP)
@@ -170,7 +172,7 @@ class Caller:
         try:
             return await asyncio.shield(exchange)
         except asyncio.CancelledError:
-            self.leave()  # what it answers is for no one, and must not be taken for the answer to another question
+            self.leave()  # its late answer must not be taken for the answer to the next call
             raise
         finally:
             self._exchange = None
@@ -180,7 +182,7 @@ class Caller:
         return bool(select.select([self._process.stdout.fileno()], [], [], _AT_ONCE_S)[0])
 
     def tell(self, letter: bytes, body: bytes) -> None:
-        """Say what needs no answer, once no question is open."""
+        """Send a frame that needs no answer, after the current call."""
         frame = _HEAD.pack(len(body), letter[0]) + body
         if self.is_busy:
             self._unsaid.append(frame)
@@ -197,7 +199,7 @@ class Caller:
 
     def _start(self) -> None:
         self.leave()
-        with nowhere() as directory:
+        with vanishing_directory() as directory:
             self._process = subprocess.Popen(  # noqa: S603 (our own program)
                 cell_command(self._confinement),
                 stdin=subprocess.PIPE,
@@ -221,7 +223,7 @@ class Caller:
         self._process.stdin.write(_HEAD.pack(len(body), letter[0]) + body)
 
     def _read(self, seconds: float, computing_s: float = math.inf) -> tuple[bytes, bytes]:
-        """TimeoutError after so many seconds, or when the process has computed for so many meanwhile."""
+        """The next frame. TimeoutError after so many seconds, or after so many seconds of CPU time of the process."""
         return self._rest(self._exactly(_HEAD.size, seconds, computing_s), seconds, computing_s)
 
     def _rest(self, head: bytes, seconds: float, computing_s: float) -> tuple[bytes, bytes]:
@@ -236,7 +238,7 @@ class Caller:
         parts = []
         while count:
             self._await(file, seconds, computing_s)
-            part = os.read(file, min(count, _PIPE_BYTES))  # a buffer for all of it would be made anew each time
+            part = os.read(file, min(count, _PIPE_BYTES))  # os.read allocates as much as it is asked for
             if not part:
                 raise EOFError
             parts.append(part)
@@ -253,7 +255,7 @@ class Caller:
                 raise TimeoutError
 
     def _computed_s(self) -> float:
-        """What the process has used of a processor. Where that is not told, time alone counts."""
+        """CPU time of the process. 0 where /proc does not exist: then only elapsed time is limited."""
         try:
             with open(f"/proc/{self.process_id}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
@@ -262,14 +264,14 @@ class Caller:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def leave(self) -> None:
-        """End the process. Another is started when somebody asks again."""
+        """Kill the process. The next call starts another one."""
         process, self._process = self._process, None
         self._unsaid.clear()
         if process is not None:
             self.generation += 1
             process.kill()
             if self._exchange is not None and not self._exchange.done():
-                # A thread reads its pipe and finds its end; the pipe is closed behind it.
+                # A thread is still reading the pipe and will see its end; the pipe is closed after that.
                 self._exchange.add_done_callback(lambda exchange: _end(process, exchange))
             else:
                 _end(process, None)
@@ -285,17 +287,17 @@ def _end(process: subprocess.Popen[bytes], exchange: asyncio.Future[Any] | None)
 
 
 class QueryFunctions:
-    """The functions of a container, for one execution of a query."""
+    """The user-defined functions of a container, for one execution of a query."""
 
     __slots__ = ("_context", "_find", "_generation", "_got", "_owned", "_sources", "_told")
 
-    def __init__(self, caller: Callable[[], Caller], find: Callable[[str], str | None]) -> None:
-        """`caller` gives the process, once a function is called; `find` the source of a function by its name."""
+    def __init__(self, caller: Callable[[], FunctionProcess], find: Callable[[str], str | None]) -> None:
+        """`caller` returns the process, on the first call; `find` returns the source of a function by its name."""
         self._got = caller
-        self._owned: Caller | None = None
+        self._owned: FunctionProcess | None = None
         self._find = find
         self._sources: dict[str, str] = {}
-        self._told: set[str] = set()  # functions that the process knows
+        self._told: set[str] = set()  # functions whose source the process has
         self._context = 0
         self._generation = -1
 
@@ -306,7 +308,7 @@ class QueryFunctions:
         self._sources[name] = source
 
     @property
-    def _caller(self) -> Caller:
+    def _caller(self) -> FunctionProcess:
         if self._owned is None:
             self._owned = self._got()
         return self._owned
@@ -340,7 +342,7 @@ class QueryFunctions:
         except ValueError:
             raise stopped(script, "Error: what it returns is not JSON in UTF-8") from None
 
-    def _ask(self, caller: Caller, name: str, given: bytes) -> tuple[bytes, bytes]:
+    def _ask(self, caller: FunctionProcess, name: str, given: bytes) -> tuple[bytes, bytes]:
         caller.revive()
         if self._generation != caller.generation or not self._context:
             self._context, self._generation, self._told = caller.new_context(), caller.generation, set()

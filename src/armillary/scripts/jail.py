@@ -1,6 +1,6 @@
-"""The jail: processes that run scripts and can reach nothing else, kept ready, one script at a time in each. One that
-does not answer in time, or not in form, is killed, and another takes its place. What scripts ask for while they run is
-for whoever runs them to do.
+"""The jail: a pool of cells, which are sandboxed processes (`cell.py`) that each run one script at a time. A cell that
+does not answer in time, or sends a malformed frame, is killed and replaced. The operations that a script requests while
+it runs are executed by the `perform` function that the caller passes (`calls.py`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from armillary.errors import Failure, Kind
 _HEAD = struct.Struct(">IB")
 _LENGTH = struct.Struct(">I")
 _HERE = Path(__file__).parent
-_UNSEEN_S = 0.1  # in which it shows that a process is not there any more
-_NOT_JSON = "Error: what the script says is not JSON in UTF-8: lone surrogates have no place in it"
+_UNSEEN_S = 0.1  # within which the exit of an idle process may still be unnoticed
+_NOT_JSON = "Error: the script's output is not JSON in UTF-8: it has lone surrogates"
 
-Perform = Callable[[Any], Awaitable[Any]]  # what a script asks for -> what it is answered
+Perform = Callable[[Any], Awaitable[Any]]  # requested operations -> their results
 
 
-Confinement = Literal["filter", "limits"]  # what a cell must have before it runs anything; limits: not the filter
+# What a cell requires before it runs a script. "limits": the seccomp filter may be missing.
+Confinement = Literal["filter", "limits"]
 
 
 def cell_command(confinement: Confinement) -> list[str]:
-    """How a cell is started: without the server's modules, environment and settings."""
+    """The command line of a cell: without the server's modules, environment and settings."""
     engine = importlib.util.find_spec("_quickjs")
     assert engine is not None and engine.origin is not None, "the engine is a dependency"
     return [sys.executable, "-I", "-S", str(_HERE / "cell.py"), engine.origin, str(_HERE), confinement]
 
 
 def check_ready(letter: bytes, body: bytes) -> None:
-    """What a cell says first: that it has given up everything, or why it could not."""
+    """Check the first frame of a cell: it is confined, or says why it could not be."""
     if letter == b"E":
         return
     if letter != b"N":
@@ -56,9 +57,9 @@ def check_ready(letter: bytes, body: bytes) -> None:
 
 
 @contextmanager
-def nowhere() -> Iterator[str]:
-    """A directory to start a cell in. It is gone as soon as the cell is there, so nothing is left of it, whoever is
-    killed, and nothing can be made in it."""
+def vanishing_directory() -> Iterator[str]:
+    """A working directory for a cell. It is removed as soon as the cell runs, so nothing is left of it when a process
+    is killed, and no file can be created in it."""
     directory = tempfile.mkdtemp(prefix="armillary-jail-")
     try:
         yield directory
@@ -67,11 +68,11 @@ def nowhere() -> Iterator[str]:
 
 
 class Begin(NamedTuple):
-    """What a cell is told of a script: its source and bounds, and what the script is given."""
+    """A script for a cell: source, limits and input."""
 
     source: str
     given: dict[str, Any]
-    owner: str = ""  # the database, whose scripts alone a cell runs
+    owner: str = ""  # the database: a cell runs scripts of one database only
     cpu_s: float = limits.SCRIPT_ENGINE_SECONDS_MAX
     memory_bytes: int = limits.SCRIPT_MEMORY_BYTES_MAX
 
@@ -87,23 +88,26 @@ class Begin(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a script ended: by its own account, or stopped by the engine."""
+    """How a script ended: what it reported, or why it was stopped."""
 
     told: dict[str, Any]
     stopped: str | None = None
 
 
 class Jail:
+    """The pool of cells of an account."""
+
     def __init__(self, confinement: Confinement = "filter") -> None:
         self._confinement = confinement
-        self._idle: list[_Cell] = []  # the longest idle first
+        self._idle: list[_Cell] = []  # least recently used first
         self._cells: set[_Cell] = set()
         self._room = asyncio.Semaphore(limits.SCRIPT_CELLS_MAX)
-        self._long_count = 0  # of scripts that have run for so long that they made room for others
+        self._long_count = 0  # long-running scripts that no longer count against the pool's size
         self._is_closed = False
 
     async def run(self, begin: Begin, perform: Perform) -> Ended:
-        """Run a script to its end. `perform` does what it asks for; what that raises ends the script."""
+        """Run a script to its end. `perform` executes the operations that it requests; a Failure of it ends the
+        script."""
         if self._room.locked():
             try:
                 await asyncio.wait_for(self._room.acquire(), limits.SCRIPT_WAIT_SECONDS_MAX)
@@ -120,7 +124,7 @@ class Jail:
             begun_s = loop.time()
             ended = await self._run(cell, begin, perform)
             if ended.stopped == "lost" and not cell.has_answered and loop.time() - begun_s < _UNSEEN_S:
-                # It had ended before it was asked, perhaps, and nobody knew; nothing was done, so another may try.
+                # The idle process had probably ended unnoticed. No operation was executed, so another cell may try.
                 ended = await self._run(await self._ready(begin.owner), begin, perform)
             return ended
         finally:
@@ -131,7 +135,7 @@ class Jail:
                 self._room.release()
 
     def _make_room(self, place: _Place) -> None:
-        """A few that take long do not keep all others waiting."""
+        """Let another script start: a few long-running scripts must not occupy the whole pool."""
         if self._long_count < limits.SCRIPT_LONG_CELLS_MAX:
             self._long_count += 1
             place.is_long = True
@@ -152,8 +156,8 @@ class Jail:
                 await asyncio.shield(cell.kill())
 
     async def _ready(self, owner: str) -> _Cell:
-        """One that ran scripts of this database, or none yet: an engine that a script has broken from within may reach
-        what the next script is given."""
+        """An idle cell that ran only scripts of this database, or a new one. A script that takes over the engine could
+        read the input of the next script in the same cell."""
         if self._is_closed:
             raise Failure(Kind.UNAVAILABLE, "The server is stopping.")
         while (cell := self._take_idle(owner)) is not None:
@@ -189,31 +193,31 @@ class Jail:
 
 
 class _Place:
-    """Of a script that runs: among the first ones, or among those that have run for long."""
+    """The place of a running script in the pool; a long-running one has given it up (`_make_room`)."""
 
     is_long = False
 
 
 class _Cell(asyncio.SubprocessProtocol):
-    """One process. Frames that it sends are kept until somebody reads them."""
+    """One process. Frames that it sends are buffered until `_read` takes them."""
 
     def __init__(self) -> None:
         self.owner = ""
         self._received = bytearray()
-        self._length: int | None = None  # of the frame that is coming
-        self._arrived: asyncio.Future[None] | None = None  # what a reader waits for
+        self._length: int | None = None  # of the frame that is being received
+        self._arrived: asyncio.Future[None] | None = None  # set while `_read` waits for a frame
         self._ended = asyncio.get_running_loop().create_future()
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
-        self._is_silent = False  # no more will come
+        self._is_silent = False  # no more frames will be received
         self.is_at_rest = True
-        self.has_answered = False  # in this run
+        self.has_answered = False  # during the current script
 
     @classmethod
     async def start(cls, owner: str, confinement: Confinement) -> _Cell:
         loop = asyncio.get_running_loop()
         try:
-            with nowhere() as directory:
+            with vanishing_directory() as directory:
                 transport, cell = await loop.subprocess_exec(
                     cls,
                     *cell_command(confinement),
@@ -246,7 +250,7 @@ class _Cell(asyncio.SubprocessProtocol):
         self._write(b"S", begin.encode())
         first = await self._read(limits.SCRIPT_SECONDS_MAX)
         self.has_answered = True
-        if first[0] != b"O":  # many ask for nothing, and need no task of their own
+        if first[0] != b"O":  # many scripts request nothing, and need no task
             return self._ended_by(*first)
         return await asyncio.wait_for(self._serve(first, perform), ends_s - loop.time())
 
@@ -260,7 +264,7 @@ class _Cell(asyncio.SubprocessProtocol):
             try:
                 answer = await perform(asked)
             except Failure:
-                self._write(b"Q", b"")  # the script is over, and the cell is ready for the next
+                self._write(b"Q", b"")  # cancel the script; the cell is ready for the next
                 self.is_at_rest = True
                 raise
             self._write(b"R", orjson.dumps(answer))
@@ -286,14 +290,14 @@ class _Cell(asyncio.SubprocessProtocol):
         return self._transport.get_pid()
 
     async def _read(self, seconds: float | None = None) -> tuple[bytes, bytes]:
-        """The next frame: EOFError if none will come, ValueError if it is over the limit, TimeoutError if it takes
-        longer than so many seconds, or for ever."""
+        """The next frame. EOFError if the process has ended, ValueError if the frame is too large, TimeoutError after
+        so many seconds; None: no timeout."""
         while (frame := self._frame()) is None:
             if self._is_silent:
                 raise EOFError
             loop = asyncio.get_running_loop()
             self._arrived = loop.create_future()
-            # Not asyncio.timeout: whoever asks may not be a task.
+            # Not asyncio.timeout, which needs a task: point requests run without one.
             timer = loop.call_later(seconds, self._wake, TimeoutError()) if seconds is not None else None
             try:
                 await self._arrived
@@ -332,12 +336,12 @@ class _Cell(asyncio.SubprocessProtocol):
         await self._ended
         self._transport.close()
 
-    # What the loop tells.
+    # Callbacks of the event loop.
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._received += data
         if len(self._received) > _HEAD.size + limits.SCRIPT_MESSAGE_BYTES_MAX:
-            self._is_silent = True  # whatever it is that speaks there, it is not our program
+            self._is_silent = True  # our program never sends that much: the cell is compromised
             self._received.clear()
             self._wake()
         elif len(self._received) >= _HEAD.size + (self._length or 0):

@@ -1,6 +1,6 @@
-// The part of the object model that not every script uses: operations on the collection, queries that are written in
-// JavaScript (__.filter and the like, alone or in a chain), values of requests and responses, and the console. It is
-// handed what it needs of `prelude.js`, and gives its functions by name.
+// The part of the object model that not every script uses: operations on the collection, JavaScript query API
+// (__.filter and the like, alone or in a chain), values of requests and responses, and the console. It receives what it
+// needs from `objects.js`, and returns its functions by name.
 (function (prelude) {
   "use strict";
   const { parse, stringify, NativeError, numbered, enqueue, accepts, collection, response, logged, given } = prelude;
@@ -17,7 +17,7 @@
     return [options || {}, callback];
   }
 
-  // Links are looked at when a call is made, as the service does: what is wrong with one is the script's own error.
+  // Links are checked when the call is made, as in the service: a wrong link is thrown as an error of the script.
   function checked(link, kind, partCount, isOwn) {
     const bare = typeof link === "string" ? link.replace(/^\/+|\/+$/g, "") : "", parts = bare.split("/");
     if (parts.length !== partCount || parts[0] !== "dbs" || parts[2] !== "colls" || (parts[4] ?? "docs") !== "docs")
@@ -35,7 +35,7 @@
     return body;
   }
 
-  // Without a callback nobody could hear of an error, so it is the script's own.
+  // Without a callback an error is thrown, and ends the script.
   function asked(operation, units, options, callback, pick) {
     [operation.options, callback] = optional(options, callback);
     return enqueue(operation, units, (error, told) => {
@@ -74,7 +74,7 @@
   }
   operations.readAttachments = () => unsupported("readAttachments: there are no attachments, and it");
 
-  // Queries that are JavaScript. Each stage makes rows of rows; one that `needsAll` must see every document first.
+  // The JavaScript query API. Each stage maps rows to rows; one that `needsAll` must see every document first.
 
   function flat(rows, isShallow) {
     const made = [];
@@ -85,7 +85,7 @@
     return made;
   }
 
-  // Values of different types in the order that ORDER BY has.
+  // The order of ORDER BY for values of different types.
   function rank(value) {
     if (value === null) return 1;
     if (Array.isArray(value)) return 5;
@@ -136,7 +136,7 @@
     sortByDescending: (key) => sorting(key, -1, "sortByDescending"),
   };
 
-  // How many of the values are the stage's own; options and callback follow.
+  // How many leading arguments belong to the stage; options and callback follow.
   const COUNTS = {
     filter: () => 1,
     map: () => 1,
@@ -159,7 +159,7 @@
     return size;
   }
 
-  // A place is where a page of documents begins, and how many rows of it were given.
+  // A continuation: where a page of documents begins, and how many of its rows were returned.
   function placeOf(continuation) {
     if (continuation === undefined || continuation === null || continuation === "") return [0, undefined];
     const bar = typeof continuation === "string" ? continuation.indexOf("|") : -1;
@@ -188,7 +188,7 @@
       if (!callback) throw error;
       callback(error, undefined, {});
     };
-    // What stands in a page of rows, as far as it fits: the number of the row that does not, or -1.
+    // Take the rows of a page until the result is full; returns the index of the first row that does not fit, or -1.
     const take = (page) => {
       for (let index = skip; index < page.length; index++) {
         let each = [page[index]];
@@ -217,10 +217,10 @@
       if (!next) return deliver();
       readSize = readSize === Infinity ? readSize : Math.min(Math.max(readSize, 50) * 2, READ_ITEMS_MAX);
       if (read(next)) return undefined;
-      if (split) return give(refused("There is not enough left of the bounds of this script to sort all documents.", 408));
+      if (split) return give(refused("Sorting reads all documents, and the limits of this script do not allow that.", 408));
       return deliver(`0|${next}`);
     });
-    if (split) start = undefined; // all of them, whatever was given before
+    if (split) start = undefined; // all documents are read again, whatever was returned before
     return { isAccepted: read(start) };
   }
 
@@ -255,7 +255,7 @@
     return made;
   };
 
-  // As the service has it: a body is an empty string at first, and numbers are added to numbers.
+  // As in the service: a body is an empty string at first, and numbers are added to numbers.
   function joined(before = "", value) {
     if (before === null) return value;
     if (typeof before === "number" && typeof value === "number") return before + value;

@@ -1,6 +1,6 @@
-// The object model of server-side scripts: getContext(), __, request and response. It is compiled when a script uses
-// some of it first, or before anybody waits for it; operations on the collection are in `library.js`, likewise. It
-// queues operations and hands results to callbacks; everything it asks for is checked again outside.
+// The object model of server-side scripts: getContext(), __, request and response. It is compiled on first use, or ahead
+// of time while the cell is idle; so is `library.js`, which has the operations on the collection. Operations are queued
+// and their results passed to callbacks; the server validates every operation again (`calls.py`).
 (function (NativeError, errorsSource, librarySource) {
   "use strict";
   const { parse, stringify } = JSON, now = Date.now, evaluate = eval;
@@ -14,7 +14,7 @@
   function fail(thrown) {
     if (failure !== undefined) return;
     const isObject = thrown !== null && typeof thrown === "object";
-    let message = "(something that has no text)", stack = "", number;
+    let message = "(a value that cannot be converted to text)", stack = "", number;
     try { if (isObject && typeof thrown.number === "number") number = thrown.number; } catch (_) { }
     try { if (isObject && typeof thrown.stack === "string") stack = thrown.stack; } catch (_) { }
     try { message = String(isObject && !(thrown instanceof NativeError) ? stringify(thrown) : thrown); } catch (_) { }
@@ -23,7 +23,7 @@
 
   const accepts = () => nextNumber < given.operationsMax && now() < deadline && unitsReserved < unitsLeft;
 
-  // `units`: the least that it will cost, kept back until its charge is known.
+  // `units`: the minimum charge, reserved until the actual charge is known.
   function enqueue(operation, units, callback) {
     if (!accepts()) return false;
     operation.number = nextNumber++;
@@ -57,7 +57,7 @@
     setBody(body) {
       const text = body !== null && typeof body === "object" ? stringify(body) : body;
       if (typeof text === "string" && text.length > given.responseCharactersMax)
-        throw new numbered(413, "The body of the response would be too large. Answer what there is, and how to go on with another call.");
+        throw new numbered(413, "The body of the response would be too large. Return a part of it, and let the client call again for the rest.");
       responseBody = body;
       isResponseBodySet = true;
     },
@@ -81,7 +81,7 @@
   Object.defineProperty(collection, "spatial", { get: () => inside().spatial() });
 
   function abort(error) {
-    // What was queued and not yet done never is, and nobody can catch what has happened already.
+    // Queued operations are dropped. The failure is recorded first: catching the error does not undo it.
     if (error === undefined) error = new numbered("The script called abort.");
     fail(error);
     throw error;
@@ -104,7 +104,7 @@
     unitsLeft = given.unitsMax;
     requestBody = given.requestBody;
     responseBody = given.responseBody;
-    if (!given.hasResponse) { // a pre-trigger: it runs before there is one
+    if (!given.hasResponse) { // a pre-trigger runs before there is a response
       delete context.getResponse;
       delete shortcut.response;
     }
@@ -128,10 +128,10 @@
     }
   }
 
-  // Joined, because the cell is handed plain strings only, and long sums are ropes.
+  // join() makes a flat string: long concatenations are ropes, which the engine does not hand to the cell.
   const told = (...texts) => texts.join("");
 
-  // As many as may go at once.
+  // The next batch of queued operations.
   function taken() {
     let count = 0, characters = 0;
     while (count < queue.length && count < given.batchMax && (!count || characters + queue[count].length <= given.batchCharactersMax))
@@ -140,7 +140,7 @@
   }
 
   function drain() {
-    // Without any: what was asked for before was not all answered yet.
+    // The batch may be empty: then the cell asks for the remaining results of earlier operations.
     if (failure === undefined && waiting.size) return told("O[", taken().join(","), "]");
     const end = { logged };
     try {

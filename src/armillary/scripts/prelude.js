@@ -1,7 +1,7 @@
-// What every run of a script begins with: short, because it is compiled each time. The object model (`objects.js`) takes
-// its place among the globals when a script touches one of them. It evaluates to a function that takes the sources and
-// gives the one that the cell drives: warm (compile more, while nobody waits), begin (the script is called), results
-// (callbacks are called), drain (what is to be done next, or how it ended).
+// The first source of every script context; short, because it is compiled each time. The object model (`objects.js`) is
+// compiled when a script first uses one of its globals. This source evaluates to a function that takes the other sources
+// and returns the function that the cell calls: warm (compile more while the cell is idle), begin (call the script),
+// results (call callbacks), drain (return the queued operations, or how the script ended).
 (function (errorsSource, objectsSource, librarySource) {
   "use strict";
   const { parse } = JSON, now = Date.now, evaluate = eval, NativeError = Error;

@@ -1,5 +1,6 @@
-"""Running one script: what it is given, what comes of it, and what is said when it fails, with the lines of the user's
-own text and of nothing else. Its transaction is the caller's to commit.
+"""Runs one stored procedure or trigger: prepares its input, reads its result, and turns its errors into failures whose
+stack traces show only lines of the user's source. The caller commits the transaction; the process that executes the
+script is `jail.py`'s part.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from armillary.scripts.transaction import ScriptTransaction
 _find_place = re.compile(r"<input>:(\d+):(\d+)")
 _STACK_LINES_MAX = 20
 _MESSAGE_CHARACTERS_MAX = 2_000
-_COMPILE_ERROR = 0xFFFF  # the sub-status of scripts that are not JavaScript
+_COMPILE_ERROR = 0xFFFF  # the sub-status of syntax errors
 
 
 class Role(Enum):
@@ -44,19 +45,21 @@ class Script:
 
 @dataclass(slots=True)
 class Setting:
-    """What a script finds when it begins."""
+    """The input of a script."""
 
     arguments: Sequence[Any] = ()
-    operation: str | None = None  # Create, Upsert, Replace or Delete, of triggers
+    operation: str | None = None  # of triggers: Create, Upsert, Replace or Delete
     request: Document | None = None
     response: bytes | None = None  # JSON
-    quotas: tuple[str, str] | None = None  # what the container uses, and what it may: of post-triggers
+    quotas: tuple[str, str] | None = None  # of post-triggers: the container's usage and its quota
 
 
 @dataclass(slots=True)
 class Ran:
-    response: bytes | None  # JSON; None: nothing was set
-    request: Document | None  # as a pre-trigger has set it
+    """The result of a script."""
+
+    response: bytes | None  # JSON; None: the script has set none
+    request: Document | None  # the request body that a pre-trigger has set
     log: str
 
 
@@ -97,12 +100,12 @@ async def run_script(
 
 
 def result_of(script: Script, ended: Ended) -> Ran:
-    """What came of a script, or the failure that it is."""
+    """The result of a script that ended; raises the Failure if it failed."""
     if ended.stopped is not None:
         raise stopped(script, ended.stopped)
     told = ended.told
     if not isinstance(told, dict) or not isinstance(told.get("logged"), list):
-        raise _failed(script, "the script has broken its own surroundings")
+        raise _failed(script, "the script has overwritten built-in objects that it needs itself")
     failure = told.get("failure")
     if failure is not None:
         raise _thrown(script, failure)
@@ -120,7 +123,7 @@ def result_of(script: Script, ended: Ended) -> Ran:
 
 
 def stopped(script: Script, reason: str) -> Failure:
-    """By the engine or by the jail, not by itself."""
+    """The failure of a script that was stopped by the engine or by the jail: time, memory, syntax, lost process."""
     if "interrupted" in reason:
         most_s = limits.SCRIPT_FUNCTION_SECONDS_MAX if script.role is Role.FUNCTION else limits.SCRIPT_SECONDS_MAX
         return _failed(script, f"it ran for longer than {most_s:g} seconds and was ended", sub_status=408)
@@ -135,7 +138,7 @@ def stopped(script: Script, reason: str) -> Failure:
 
 
 def thrown(script: Script, reason: str, number: int) -> Failure:
-    """By a function itself. `number`: that of its error; 0: it has none."""
+    """The failure of a user-defined function that threw an error. `number`: the error's `number`; 0 if it has none."""
     first, *stack = reason.splitlines() or [""]
     if first in ("InternalError: interrupted", "InternalError: out of memory"):
         return stopped(script, first)
@@ -144,12 +147,12 @@ def thrown(script: Script, reason: str, number: int) -> Failure:
 
 def _thrown(script: Script, failure: Any) -> Failure:
     if not isinstance(failure, dict):
-        return _failed(script, "it threw something that cannot be told")
+        return _failed(script, "it threw a value that cannot be converted to text")
     number = failure.get("number")
     is_number = isinstance(number, int) and not isinstance(number, bool) and 0 < number < 1 << 31
     stack = failure.get("stack")
     if failure.get("message") == "null" and not stack:
-        # Where there is no memory left, the engine has none for an error either.
+        # When memory is exhausted the engine cannot allocate an error object, and throws null.
         return _failed(script, f"it needed more than {limits.SCRIPT_MEMORY_BYTES_MAX // limits.MB} MB, or threw null")
     lines = stack.splitlines() if isinstance(stack, str) else []
     return _described(script, str(failure.get("message")), lines, number if is_number else None)
@@ -165,7 +168,7 @@ def _described(script: Script, message: str, stack: list[str], number: int | Non
 
 
 def _place(script: Script, line: str) -> str | None:
-    """A line of a stack, if it is of the user's text."""
+    """A line of a stack trace, numbered as in the user's source; None for lines of the prelude."""
     found = _find_place.search(line)
     if found is None or int(found[1]) <= USER_LINE_OFFSET:
         return None

@@ -1,12 +1,14 @@
-"""The transaction of a script: one logical partition, its own writes visible to it, nobody else's seen to change.
+"""The transaction of a script: optimistic concurrency control over one logical partition. The script sees its own
+writes and a consistent state of everything else.
 
-While the script runs, its operations are *rehearsed* on a layer over what is stored, and nothing is locked. Reading on
-fresh snapshots is reading on one snapshot as long as nobody writes what was looked at: single items, or after a query
-all of the logical partition. Each look makes sure of that, and so does the end, where the operations are applied in one
-transaction of the partition. Otherwise it is RETRY_WITH, and whoever runs the script runs it again.
+While the script runs, its operations are *rehearsed* on an in-memory layer over the store, and nothing is locked. Each
+read uses a fresh snapshot and validates that no other request has written what the script has read before: single
+items, or, after a query, the whole logical partition. The commit validates once more and applies the operations in one
+transaction of the partition. If validation fails the result is RETRY_WITH, and the script is run again.
 
-What an item's etag and rid will be is known only at the end. Those that the script saw are replaced in what it wrote
-and answered (`relocated`); numbers far from all others make sure that they are nobody else's.
+The final etags and rids of written items are known only at the commit. Until then the script sees provisional ones,
+which are taken from a number range that no stored item uses; `relocated` replaces them in the items and in the
+response.
 """
 
 from __future__ import annotations
@@ -54,22 +56,24 @@ OTHER_PARTITION = (
     "Requests originating from scripts cannot reference partition keys other than the one for which client request "
     "was submitted."
 )
-# Far from what anybody else is given meanwhile, so that what is rehearsed never meets what is stored.
+# Offsets of provisional numbers: far above those that concurrent writes may be given while the script runs.
 _LSN_APART, _NUMBER_APART, _PATH_APART = 1 << 44, 1 << 36, 1 << 24
 _find_names = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9+-]{22}==")
 _RID = b'"_rid":"'
 _RID_CHARACTERS = 24
-_ETAG_MARK, _RID_MARK = slice(9, 15), 10  # the upper half of the lsn with its hyphens; the container's part
+# The parts that all provisional etags and rids of a run share: the upper half of the lsn with its hyphens; the
+# container's part of the rid.
+_ETAG_MARK, _RID_MARK = slice(9, 15), 10
 
 
 def database_of(self_link: str) -> str:
-    """Of a container's link dbs/<rid>/colls/<rid>/."""
+    """The database's rid in a container's link dbs/<rid>/colls/<rid>/."""
     return self_link.split("/")[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The logical partition that a script works in, and what must be known of its container."""
+    """The logical partition that a script works in, and the properties of its container that it needs."""
 
     key: Key
     epk: bytes
@@ -85,7 +89,7 @@ class Home:
 
     @property
     def database(self) -> str:
-        """The rid of the database, which does not come again when another one has its name."""
+        """The rid of the database: unlike its name, it is never used again for another one."""
         return database_of(self.self_link)
 
 
@@ -105,17 +109,17 @@ class ScriptTransaction:
         self._units_max_ru = units_max_ru
         self._clock = clock
         self._layer = Layer()
-        self._paths: PathPrefixes = {}  # the numbers of paths, as stored or as the layer has them
+        self._paths: PathPrefixes = {}  # numbers of index paths, stored or provisional
         self._rules_number = home.schema.rules.number
-        self._first_apart = 1 << 64  # the number of the first item that is created; nothing was looked at yet
-        self._checked_lsn: int | None = None  # up to here nobody else has written what was looked at
-        self._ids: set[str] = set()  # of items that were looked at, whether or not they exist
-        self._numbers: set[int] = set()  # of those that do: their ids may change
-        # Whether all of the logical partition was looked at; where values must be unique, every write does.
+        self._first_apart = 1 << 64  # the first provisional item number; set by the first read
+        self._checked_lsn: int | None = None  # up to this lsn no other request has written what the script has read
+        self._ids: set[str] = set()  # of items that were read, whether or not they exist
+        self._numbers: set[int] = set()  # of those that exist: a replacement may change an item's id
+        # Whether the whole logical partition was read. Unique keys make every write read all of it.
         self._sees_all = has_unique(home.schema)
         self._done: list[tuple[Operation, Outcome]] = []  # writes, in order
-        self._names: dict[bytes, bytes] = {}  # etags and rids as rehearsed -> as they are
-        self._marks: set[bytes] = set()  # what all of them have in them, so that most texts need no second look
+        self._names: dict[bytes, bytes] = {}  # provisional etags and rids -> final ones
+        self._marks: set[bytes] = set()  # parts that they share: a quick test whether a text may have one
 
     @property
     def write_count(self) -> int:
@@ -123,10 +127,10 @@ class ScriptTransaction:
 
     @property
     def units_left_ru(self) -> float:
-        """Where nothing is left, scripts are told that no more is accepted; what is under way is finished."""
+        """At 0 further operations of the script are not accepted; those that are queued are executed."""
         return self._units_max_ru - self.charge_ru
 
-    # Single items.
+    # Reads and writes of single items.
 
     async def write(self, operation: Operation) -> Outcome:
         outcome = await self._rehearse(operation)
@@ -144,7 +148,7 @@ class ScriptTransaction:
     def stored(
         self, verb: Verb, document: Document, item_id: str | None, etag: str | None, directive: str
     ) -> Operation:
-        """An operation that brings a whole item, which must be of this logical partition."""
+        """A create, upsert or replace of a whole item, which must belong to this logical partition."""
         home = self.home
         made = draft(home.schema, document, int(self._clock.now_s()), directive)
         if home.effective_key(home.key_of(document)) != home.epk:
@@ -253,7 +257,7 @@ class ScriptTransaction:
 
             page = await self._look(step)
             if room <= 0 and page.rows:
-                # The page was full, and now it is known that something follows.
+                # The page was full already; this row shows that there are more.
                 return Page(rows, self._token(before, execution, fingerprint))
             rows += page.rows
             size_bytes += page.size_bytes
@@ -279,13 +283,13 @@ class ScriptTransaction:
     def _progress(self, cursor: Cursor) -> Progress:
         [(_, _, rid, order, given)] = cursor.positions
         if _is_apart(rid) and rid < self._first_apart:
-            # An item that another run wrote, as numbered while it was rehearsed. It has at least this number now: some
-            # rows may come again, none is left out.
+            # A provisional number from an earlier run of a script. The item's final number is at least this one: some
+            # rows may be returned again, none is left out.
             rid, given = rid - _NUMBER_APART - (given > 0), 0
         state = decode_value(cursor.state)[0] if cursor.state else UNDEFINED
         return Progress(Position(rid, order, given), cursor.skip, cursor.take, state)
 
-    # Seeing what is stored with what was rehearsed.
+    # Reads over the stored state and the layer.
 
     async def _look(self, fn: Callable[[Txn], T], layer: Layer | None = None) -> T:
         return await self.partition.evaluate(lambda view: self._look_at(view, fn, layer or Layer()))
@@ -316,7 +320,7 @@ class ScriptTransaction:
         return fn(OverlayTxn(layer, self._layer, view.get, scan))
 
     def _check_unchanged(self, view: View) -> None:
-        """Nobody else has written what was looked at since, nor are there other rules."""
+        """Validate: no other request has written what the script has read, and the indexing rules are the same."""
         assert self._checked_lsn is not None
         low, high = layout.change_key(self._checked_lsn + 1), layout.space_end(layout.CHANGES)
         count = 0
@@ -337,10 +341,10 @@ class ScriptTransaction:
             return False
         return self._sees_all or (change.item_id if stored is None else documents.item_id(stored)) in self._ids
 
-    # The end.
+    # Commit.
 
     async def commit(self) -> list[Outcome]:
-        """Apply what was rehearsed, all of it or nothing. Returns what the writes came to."""
+        """Apply all rehearsed writes in one transaction, or none. Returns their outcomes."""
         if not self._done:
             return []
         outcomes, self._names = await self.partition.transact(self._apply)
@@ -351,7 +355,7 @@ class ScriptTransaction:
         names: dict[bytes, bytes] = {}
         outcomes = []
         for operation, rehearsed in self._done:
-            # Its conditions were met when it was rehearsed, and nobody has written since.
+            # Its preconditions were checked in the rehearsal, and validation shows that they still hold.
             again = replace(operation, if_match=None, if_none_match=None, condition=None)
             if again.draft is not None and names:
                 text = self._renamed(again.draft.text, names)
@@ -363,7 +367,7 @@ class ScriptTransaction:
                 outcome = writer.apply(again)
             except Failure as failure:
                 if failure.kind in (Kind.NOT_FOUND, Kind.CONFLICT, Kind.KEY_FULL):
-                    raise _conflict() from None  # an item expired meanwhile, say
+                    raise _conflict() from None  # for example, an item has expired since
                 raise
             if rehearsed.etag is not None and outcome.etag is not None:
                 names[rehearsed.etag[1:-1].encode()] = outcome.etag[1:-1].encode()
@@ -373,7 +377,7 @@ class ScriptTransaction:
         return outcomes, names
 
     def relocated(self, text: bytes) -> bytes:
-        """What a script said, with the etags and rids that its items have got in the end."""
+        """A text of the script with provisional etags and rids replaced by the final ones."""
         return self._renamed(text, self._names)
 
     def relocated_log(self, text: str) -> str:

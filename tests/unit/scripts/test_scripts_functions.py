@@ -11,12 +11,12 @@ import pytest
 
 from armillary import limits, work
 from armillary.errors import Failure
-from armillary.scripts.functions import Caller, QueryFunctions
+from armillary.scripts.functions import FunctionProcess, QueryFunctions
 
 
 async def test_a_call_that_comes_late_is_said_to_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that its process ended, which is ended only then; another takes its place."""
-    caller = Caller()
+    caller = FunctionProcess()
     await caller.ready()
     functions = QueryFunctions(lambda: caller, {"double": "function (n) { return n * 2; }"}.get)
     functions.check_function("double")
@@ -34,7 +34,7 @@ async def test_a_call_that_comes_late_is_said_to_be_late(monkeypatch: pytest.Mon
 
 
 async def test_a_query_goes_on_when_the_process_was_ended_between_two_of_its_calls() -> None:
-    caller = Caller()
+    caller = FunctionProcess()
     await caller.ready()
     functions = QueryFunctions(lambda: caller, {"double": "function (n) { return n * 2; }"}.get)
     functions.check_function("double")
@@ -52,7 +52,7 @@ async def test_a_query_goes_on_when_the_process_was_ended_between_two_of_its_cal
 @pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell what a process has computed")
 async def test_one_that_computes_in_a_step_of_the_engines_is_not_waited_for_as_long_as_one_that_does_not() -> None:
     """Nothing interrupts sorting with the engine's own order, say, and everybody waits for a function."""
-    caller = Caller()
+    caller = FunctionProcess()
     await caller.ready()
     source = "function () { const one = 'x'.repeat(1e6); for (;;) one.split('').sort(); }"
     functions = QueryFunctions(lambda: caller, {"sorts": source}.get)
@@ -62,7 +62,7 @@ async def test_one_that_computes_in_a_step_of_the_engines_is_not_waited_for_as_l
     caller.leave()
 
 
-def functions_of(caller: Caller, **sources: str) -> QueryFunctions:
+def functions_of(caller: FunctionProcess, **sources: str) -> QueryFunctions:
     functions = QueryFunctions(lambda: caller, sources.get)
     for name in sources:
         functions.check_function(name)
@@ -72,7 +72,7 @@ def functions_of(caller: Caller, **sources: str) -> QueryFunctions:
 async def test_others_go_on_while_a_function_is_asked() -> None:
     """The event loop has its turn though a call takes long, and the queries of a database take turns at its process:
     each gets the answers to its own questions."""
-    caller = Caller()
+    caller = FunctionProcess()
     await caller.ready()
     slow = "function (n) { for (let i = 0; i < 1e5; i++); return n; }"
     big = "function (n) { return 'x'.repeat(200000) + n; }"
@@ -100,7 +100,7 @@ async def test_others_go_on_while_a_function_is_asked() -> None:
 
 
 async def test_a_query_that_is_given_up_in_the_middle_of_a_call_disturbs_no_other() -> None:
-    caller = Caller()
+    caller = FunctionProcess()
     await caller.ready()
     endless = functions_of(caller, spin="function () { for (;;); }")
     first = asyncio.create_task(work.run(lambda: endless.call_function("spin", [])))
@@ -117,7 +117,7 @@ async def test_a_query_that_is_given_up_in_the_middle_of_a_call_disturbs_no_othe
 
 
 async def test_contexts_that_end_during_a_question_are_told_of_later() -> None:
-    caller = Caller()
+    caller = FunctionProcess()
     await caller.ready()
     double = functions_of(caller, double="function (n) { return n * 2; }")
     assert await work.run(lambda: double.call_function("double", [1])) == 2

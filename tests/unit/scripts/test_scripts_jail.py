@@ -27,7 +27,7 @@ from armillary.scripts import confinement
 from armillary.scripts import functions as functions_module
 from armillary.scripts import jail as jail_module
 from armillary.scripts.confinement import filter_program
-from armillary.scripts.functions import Caller, Callers, QueryFunctions
+from armillary.scripts.functions import FunctionProcess, FunctionProcesses, QueryFunctions
 from armillary.scripts.jail import Begin, Confinement, Ended, Jail, Perform
 from armillary.scripts.run import Role, Script, result_of
 
@@ -342,11 +342,11 @@ async def test_cells_end_with_their_server(tmp_path: Path) -> None:
 
 SERVER = """
 import asyncio
-from armillary.scripts.functions import Caller
+from armillary.scripts.functions import FunctionProcess
 from armillary.scripts.jail import Begin, Jail
 
 async def main():
-    jail, caller, begun = Jail(), Caller(), asyncio.Event()
+    jail, caller, begun = Jail(), FunctionProcess(), asyncio.Event()
     links = {"selfLink": "dbs/d/colls/c/", "altLink": "dbs/d/colls/c"}
     bounds = {"operationsMax": 9, "batchMax": 9, "batchCharactersMax": 999, "acceptedForMs": 4000, "unitsMax": 9}
     given = {"arguments": [], **bounds, **links}
@@ -480,7 +480,7 @@ async def test_nothing_runs_where_a_cell_is_not_confined(
         await run(jail, _SCRIPT)
     assert refused.value.kind is Kind.UNSUPPORTED and "--script-confinement limits" in refused.value.message
     await jail.close()
-    caller = Caller()
+    caller = FunctionProcess()
     functions = QueryFunctions(lambda: caller, {"one": "function () { return 1; }"}.get)
     functions.check_function("one")
     with pytest.raises(Failure, match=said):
@@ -569,7 +569,7 @@ async def test_a_cell_serves_one_database(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_functions_of_queries_run_in_a_process_of_their_database() -> None:
-    callers = Callers()
+    callers = FunctionProcesses()
     found = {owner: callers.of(owner) for owner in ("one", "two")}
     source = {"next": "function () { globalThis.n = (globalThis.n || 0) + 1; return globalThis.n; }"}
     for caller in found.values():

@@ -161,7 +161,7 @@ def query_functions(account: Account, container: Container) -> QueryFunctions:
         return record.body["body"] if record is not None else None
 
     database = database_of(container.schema.self_link)
-    return QueryFunctions(lambda: account.function_callers.of(database), find)
+    return QueryFunctions(lambda: account.function_processes.of(database), find)
 
 
 def _home(account: Account, container: Container, key: Key, epk: bytes) -> Home:
