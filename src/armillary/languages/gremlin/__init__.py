@@ -1,6 +1,8 @@
-"""The Gremlin language: text and bytecode to traversals, and traversals over a graph that somebody else keeps.
+"""The Gremlin language: scripts and bytecode are compiled to programs, which run on any graph that implements
+`graph_protocol.Graph`.
 
-Reading order: `instructions` (the tree that text and bytecode share), `lexer` and `grammar`, `graphson`,
-`graphbinary`, `bytecode`; then `elements` and `values`, `graph` (what is asked of storage), `traversers`, `pipeline`,
-`steps/`, `build`, `optimise`, `run` and `program`. Nothing here opens a connection, stores an item or reads a clock.
+Reading order: `syntax/instructions` (the tree that scripts and bytecode share), `syntax/lexer` and `syntax/grammar`,
+`formats/`, `syntax/bytecode`; then `values/elements`, `graph_protocol` (the requests to storage), `traversers`,
+`pipeline`, `steps/`, `traversal_builder`, `optimiser`, `run` and `program`. Nothing here opens a connection, stores an
+item or reads a clock.
 """

@@ -1,6 +1,7 @@
-"""by(): what is read off a traverser where a step wants a key, a value or a weight.
+"""The by() modulators: how a step gets a key, a value or a weight from a traverser.
 
-A by() without a result is *unproductive*: what follows from that is each step's own affair; here it is MISSING.
+A by() without a result is *unproductive* and gives MISSING; each step decides whether to drop the traverser, use null
+or fail.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from armillary.languages.gremlin.values.typed_values import Set
 
 
 class By:
-    """Of the traverser itself, unless a subclass says otherwise."""
+    """by() without arguments: the traverser's own value. Subclasses read something else."""
 
-    is_plain = True  # whether `read` says it all
+    is_plain = True  # whether `read` alone gives the value, without running a traversal
     loads = False
     pipeline: Pipeline | None = None
 
@@ -38,7 +39,7 @@ class By:
         return self.read(traverser.value, run)
 
     async def of(self, value: Any, traverser: Traverser, run: Run) -> Any:
-        """Of another value than the traverser's own: a stop of its path, say."""
+        """The same for another value than the traverser's own, for example a step of its path."""
         if self.loads:
             await run.load((value,))
         if self.is_plain:
@@ -100,7 +101,7 @@ class ByTraversal(By):
 
 def property_value(value: Any, key: str) -> Any:
     if key in ("id", "label") and (type(value) is Vertex or type(value) is Edge):
-        return value.id if key == "id" else value.label  # as they are called in stored items
+        return value.id if key == "id" else value.label  # stored items name them so
     if type(value) is Vertex:
         values = (value.properties or {}).get(key)
         return values[0].value if values else MISSING
@@ -111,7 +112,7 @@ def property_value(value: Any, key: str) -> Any:
     if isinstance(value, Tree):
         value = value.as_map()
     if isinstance(value, dict):
-        return value.get(key)  # a map has an answer for every key
+        return value.get(key)  # null for a key that the map does not have
     raise execution(
         f'The by("{key}") modulator can only be applied to a traverser that is an Element or a Map, '
         f"not {shown(value):.80}."
@@ -119,7 +120,7 @@ def property_value(value: Any, key: str) -> Any:
 
 
 def token_value(value: Any, token: T) -> Any:
-    """T.id and the others of elements and properties; of a map, the entry under the token."""
+    """T.id, T.label, T.key or T.value of an element or property; for a map, its entry under the token."""
     if isinstance(value, dict):
         return value.get(token, MISSING)
     if token is T.id and isinstance(value, Vertex | Edge | VertexProperty):
@@ -148,7 +149,7 @@ def column_value(value: Any, column: Column) -> Any:
 
 
 def make_by(arguments: Arguments, builder: Builder) -> By:
-    """by() with its arguments, as every step but order() takes it."""
+    """Builds a by() from its arguments. order() reads its own."""
     if not len(arguments):
         return IDENTITY
     value = arguments.take()

@@ -1,7 +1,7 @@
-"""What the Gremlin language refuses, with the status that clients know it by.
+"""Errors of the Gremlin language, with the status codes that TinkerPop and Cosmos DB document.
 
-A door puts `details["status"]` and `details["x_ms_status_code"]` on the wire as they are. Failures of storage come with
-their own Kind and pass through here untouched; `STATUS_OF_KIND` says how a door answers those.
+A door puts `details["status"]` and `details["x_ms_status_code"]` on the wire as they are. Failures of storage carry no
+such details; `STATUS_OF_KIND` gives the status for their Kind.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def syntax(message: str) -> Failure:
 
 
 def compilation(message: str) -> Failure:
-    """Well formed, and it means nothing that could be run."""
+    """The syntax is right, but the steps or arguments are not."""
     return _failure(
         Kind.BAD_REQUEST,
         f"Gremlin Query Compilation Error: {message}",
@@ -57,7 +57,7 @@ def compilation(message: str) -> Failure:
 
 
 def unsupported(message: str) -> Failure:
-    """Understood and not offered."""
+    """A feature of the language that Armillary does not implement."""
     return _failure(
         Kind.UNSUPPORTED,
         f"Gremlin Query Compilation Error: {message}",
@@ -68,14 +68,14 @@ def unsupported(message: str) -> Failure:
 
 
 def execution(message: str) -> Failure:
-    """The traversal came to something that it cannot do."""
+    """The traversal failed while it ran."""
     return _failure(
         Kind.BAD_REQUEST, f"Gremlin Query Execution Error: {message}", STATUS_EXECUTION, 500, "GraphRuntimeException"
     )
 
 
 def too_much(message: str) -> Failure:
-    """A limit on what one traversal may hold or do."""
+    """The traversal exceeds a limit on its memory or its work."""
     return _failure(
         Kind.TOO_LARGE, f"Gremlin Query Execution Error: {message}", STATUS_EXECUTION, 1003, "GraphRuntimeException"
     )
@@ -95,7 +95,7 @@ def fail_step(message: str) -> Failure:
 
 
 def malformed(message: str) -> Failure:
-    """Bytes that are no GraphSON or GraphBinary."""
+    """The message is not valid GraphSON or GraphBinary."""
     return _failure(Kind.BAD_REQUEST, message, STATUS_MALFORMED, 1004, "GraphMalformedException")
 
 

@@ -1,11 +1,11 @@
-"""What a traversal asks of the graph behind it, and the writes it makes: the seam between the language and storage.
+"""The interface between the language and storage: the requests that a traversal makes to its graph, and its writes.
+`account/graphs/graph.py` implements it.
 
-Why it has this form: steps work on batches of traversers, so every question is about many things at once ("the
-out-edges labelled 'knows' of these 256 vertices"), and one `await` answers it; storage groups the question by partition
-and reads each partition once. Scans are pulled page by page, and nobody has to close them: a traversal that has enough
-stops asking. Vertices met at the far end of an edge are references (`properties is None`) until `load` is asked to fill
-them, so out().out().dedup().count() reads edges only. Conditions are a hint: storage may use an index for them or give
-more than was asked; the traversal looks again.
+Steps work on batches of traversers, so every request is about many elements ("the out-edges labelled 'knows' of these
+256 vertices") and takes one `await`; storage groups it by partition and reads each partition once. Scans are pulled
+page by page and need no closing: a traversal that has enough results stops pulling. A vertex at the far end of an edge
+is a reference (`properties is None`) until `load` fills it, so out().out().dedup().count() reads edges only. Conditions
+are a hint: storage may use an index for them or return more elements; the traversal tests them again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from armillary.languages.gremlin.syntax.tokens import Direction, T
 from armillary.languages.gremlin.values.elements import Edge, Vertex
 from armillary.languages.gremlin.values.predicates import P
 
-ANYWHERE: Final = object()  # the partition of an id that was given alone
+ANYWHERE: Final = object()  # the partition of an id that was given without a partition key
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,22 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`has(key, predicate)`: of the id, the label or a property. Of many values of a property one is enough."""
+    """`has(key, predicate)` on the id, the label or a property. It holds if one of several values of a property meets
+    the predicate.
+    """
 
     key: str | T
     predicate: P
-    is_partition: bool = False  # whether the key is the partition key, which edges have without showing it
+    is_partition: bool = False  # whether the key is the partition key; edges have its value, but not as a property
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Elements asked for: by reference if any are named, else all; and what is known of them besides."""
+    """A request for elements: those referenced, or all if `references` is None, that meet the conditions."""
 
     references: tuple[Reference, ...] | None = None
     conditions: tuple[Condition, ...] = ()
-    count: int | None = None  # no more than so many will be used if all of them meet the conditions
+    count: int | None = None  # the most elements that the traversal will use, if all of them meet the conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,14 @@ class AddVertex:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceVertex:
-    """The vertex with its properties as they are now; its token says what it was read as."""
+    """Stores the vertex with its current properties, if it has not changed since its token was read."""
 
     vertex: Vertex
 
 
 @dataclass(frozen=True, slots=True)
 class DropVertex:
-    """With its edges of both directions, wherever they are stored."""
+    """Deletes the vertex and its edges in both directions, in all partitions."""
 
     vertex: Vertex
 
@@ -88,7 +90,7 @@ EdgePages = Callable[[], Awaitable[list[Edge]]]
 
 @dataclass(frozen=True, slots=True)
 class StoreOperation:
-    """One reading of storage, for profiles: how many partitions were asked, and what they gave."""
+    """One read of storage, for profiles: the number of partitions, and the elements and bytes they returned."""
 
     fanout: int
     count: int
@@ -99,14 +101,14 @@ class StoreOperation:
 class Graph(Protocol):
     @property
     def operations(self) -> list[StoreOperation]:
-        """Appended to by every reading, the latest last. Whoever runs a profile looks at what was added."""
+        """The reads so far, in order. A profile looks at those that each step has added."""
 
     @property
     def partition_key(self) -> str | None:
         """Name of the property that is the partition key; None in a graph of one partition."""
 
     def element_id(self, value: Any) -> Any:
-        """An id as it is stored: numbers given as ids are texts in it, say."""
+        """An id as it is stored; for example, numbers become texts."""
 
     def vertices(self, wanted: Wanted) -> VertexPages: ...
 
@@ -115,18 +117,21 @@ class Graph(Protocol):
     async def adjacent(
         self, vertices: Sequence[Vertex], direction: Direction, labels: tuple[str, ...], limit: int | None
     ) -> list[list[Edge]]:
-        """For each vertex its edges in one direction (OUT or IN), with one of the labels if there are any; no more than
-        `limit` for each vertex. Their ends may be references."""
+        """For each vertex its edges in one direction (OUT or IN), at most `limit` of them, with one of the labels if
+        any are given. The vertices of the edges may be references.
+        """
 
     async def load(self, vertices: Sequence[Vertex]) -> None:
-        """Fills the properties, and the label, of vertices known by reference. Those that are gone stay as they are."""
+        """Reads the label and the properties of vertices that are references. Vertices that no longer exist stay
+        references.
+        """
 
     async def write(self, writes: Sequence[Write]) -> None:
-        """In this order; those of one partition together or not at all. Sets the tokens of what was written."""
+        """Writes in the order given, atomically within each partition, and sets the tokens of the elements written."""
 
 
 class Environment(Protocol):
-    """What a run needs of the world."""
+    """Time, random numbers and ids for a run, so that it can be simulated."""
 
     def elapsed_s(self) -> float: ...
 
@@ -136,4 +141,4 @@ class Environment(Protocol):
     def guid(self) -> str: ...
 
     async def pause(self) -> None:
-        """Called now and then by long runs: gives others their turn, and may raise to stop the run."""
+        """Called regularly by long runs: yields to other requests, and may raise to stop the run."""

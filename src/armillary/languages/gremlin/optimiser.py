@@ -1,5 +1,5 @@
-"""Pipelines made cheaper without changing what they give: conditions and limits go to the graph, edges that only lead
-on are not looked at, and steps before a limit() hurry instead of filling batches.
+"""Rewrites pipelines to cheaper ones with the same results: has() conditions and limits are pushed down to the graph,
+outE().inV() becomes out(), and steps before a limit() return small batches early instead of filling large ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from armillary.languages.gremlin.syntax.tokens import Direction, T
 
 
 def optimise(pipeline: Pipeline, needs_path: int, *, is_short: bool = False) -> None:
-    """In place. `is_short`: whoever runs it wants the first result only."""
+    """Changes the pipeline in place. `is_short`: only the first result is used."""
     for step in pipeline.steps:
         for child in step.children():
             optimise(child, needs_path, is_short=isinstance(step, TraversalFilter | ConnectiveFilter))
@@ -31,7 +31,7 @@ def optimise(pipeline: Pipeline, needs_path: int, *, is_short: bool = False) -> 
 
 
 def _without_edges(steps: list[Step]) -> list[Step]:
-    """outE().inV() is out() to whoever does not look at paths."""
+    """Replaces outE().inV() by out(), which is the same for traversals without paths."""
     found: list[Step] = []
     for step in steps:
         before = found[-1] if found else None
@@ -57,7 +57,7 @@ def _adjacent(edges: VertexStep, end: Step) -> VertexStep:
 
 
 def needs_whole_path(pipeline: Pipeline) -> bool:
-    """Whether a step asks for it, other than an otherV() that `optimise` takes out."""
+    """Whether a step needs the whole path, not counting an otherV() that `optimise` removes."""
     steps = pipeline.steps
     for at, step in enumerate(steps):
         if isinstance(step, OtherEndStep):

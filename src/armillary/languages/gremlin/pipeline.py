@@ -1,9 +1,10 @@
-"""How steps are put together: a Step turns one flow of batches into another, a Pipeline is steps in a row.
+"""Steps and pipelines: a Step turns one flow of batches into another, a Pipeline is a sequence of steps. The table of
+step builders is here too; `traversal_builder` looks them up.
 
-A flow is a function to pull the next batch from; an empty batch is the end. Who has enough stops pulling, so there is
-nothing to close. Most steps look at one batch and have no need to wait (`PlainStep`); pipelines made of those alone run
-as plain loops, which is what makes by() and where() cheap. A step keeps no state of its own: what must outlive a batch
-is in local variables of its flow, or in the Scope where repeat() and union() run one pipeline again and again.
+A flow is a function that gives the next batch; an empty batch is the end. A consumer that has enough results stops
+pulling, so flows need no closing. Most steps process one batch without waiting (`PlainStep`); pipelines of such steps
+run as plain loops, which makes by() and where() cheap. A step holds no state of a run: state that outlives a batch is
+in local variables of the flow, or in the Scope where repeat() and union() run one pipeline several times.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from armillary.languages.gremlin.syntax.instructions import Traversal
 from armillary.languages.gremlin.traversers import Batch, Traverser
 from armillary.work import spend
 
-_TRAVERSER_UNITS: Final = 15  # of one traverser in one step
+_TRAVERSER_UNITS: Final = 15  # work units for one traverser in one step
 
 Flow = Callable[[], Awaitable[Batch]]
 State = TypeVar("State")
 
-# What a step needs to know of where traversers have been.
+# How much of a traverser's path a step needs.
 NO_PATH, LABELLED_PATH, WHOLE_PATH = 0, 1, 2
 
 
 class Scope:
-    """States of steps, for as long as a pipeline is used as one."""
+    """The states of steps that keep one between several runs of the same pipeline, inside repeat() or union()."""
 
     __slots__ = ("_states",)
 
@@ -45,7 +46,7 @@ class Scope:
 
 
 class Builder(Protocol):
-    """What is known while steps are built."""
+    """The part of TraversalBuilder that functions which build steps use."""
 
     partition_key: str | None
     element_id: Callable[[Any], Any]
@@ -61,28 +62,31 @@ class Step:
 
     name = ""
     labels: tuple[str, ...] = ()
-    is_barrier = False  # whether it gathers all of its input before it gives anything
+    is_barrier = False  # whether it reads all of its input before it gives a result
     is_plain = False
-    is_lazy = False  # whether it has an effect that should not be ahead of what is pulled
+    is_lazy = False  # whether it has a side effect that must not run ahead of the results that are pulled
     needs_path = NO_PATH
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         raise NotImplementedError
 
     def children(self) -> Iterable[Pipeline]:
-        """Traversals inside it, whatever they are for."""
+        """The pipelines of all traversals inside the step."""
         return ()
 
     def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
-        """by(), from(), to(), with(), option(), … right after it. Called while it is built."""
+        """Takes a modulator that follows the step: by(), from(), to(), with(), option(). Called while the traversal is
+        built.
+        """
         raise compilation(f"{name}() cannot modulate {self.name}().")
 
     def register(self, run: Run) -> None:
-        """Makes the side effect that it adds to, so that it is there, and empty, before anything came."""
+        """Creates the step's side effect, empty, before the run starts."""
 
     async def prepare(self, batch: Batch, run: Run) -> None:
-        """Called with a whole batch before a child that begins with this step is run for each of its traversers:
-        fetches for all of them at once what they would ask for one by one."""
+        """Called with a whole batch before a child pipeline that begins with this step runs for each of its traversers:
+        fetches in one request what the traversers would request one by one.
+        """
 
     def describe(self) -> str:
         inner = ",".join(str(child) for child in self.children())
@@ -107,11 +111,11 @@ def builds(*names: str) -> Callable[[Factory], Factory]:
 
 
 class PlainStep(Step):
-    """A step that looks at a batch and never waits, but for elements it wants loaded."""
+    """A step that processes a batch without waiting, except for loading vertices."""
 
     is_plain = True
-    loads = False  # whether vertices must be there with their properties
-    is_stateful = False  # whether it keeps something in the scope
+    loads = False  # whether vertices must be loaded with their properties
+    is_stateful = False  # whether it keeps state in the scope
 
     def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         raise NotImplementedError
@@ -135,7 +139,7 @@ class PlainStep(Step):
 
 
 class WaitingStep(Step):
-    """A step that looks at a batch, and may have to ask the graph."""
+    """A step that processes a batch and may have to wait for the graph."""
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         raise NotImplementedError
@@ -153,7 +157,7 @@ class WaitingStep(Step):
 
 
 class GatheringStep(Step):
-    """A barrier: takes everything, then gives everything."""
+    """A barrier: collects all of its input before it gives its results."""
 
     is_barrier = True
 
@@ -175,7 +179,7 @@ class GatheringStep(Step):
 
 
 class Pipeline:
-    """Steps in a row."""
+    """A sequence of steps."""
 
     __slots__ = ("has_barrier", "is_plain", "steps")
 
@@ -185,7 +189,7 @@ class Pipeline:
         self.has_barrier = any(step.is_barrier for step in self.steps)
 
     def with_first(self, step: Step) -> Pipeline:
-        """The same with another first step of the same kind."""
+        """The same pipeline with another first step of the same kind."""
         made = Pipeline.__new__(Pipeline)
         made.steps = (step, *self.steps[1:])
         made.is_plain, made.has_barrier = self.is_plain, self.has_barrier
@@ -208,7 +212,7 @@ class Pipeline:
             await self.steps[0].prepare(batch, run)
 
     async def results(self, start: Traverser, run: Run) -> Batch:
-        """All that one traverser comes to. It is copied, with a bulk of one."""
+        """All results for one traverser, which is copied with a bulk of one."""
         batch: Batch = [start.copy(1)]
         if self.is_plain:
             return await self.plain_results(batch, run)
@@ -227,7 +231,7 @@ class Pipeline:
         return found[0] if found else None
 
     async def plain_results(self, batch: Batch, run: Run) -> Batch:
-        """Of a pipeline of plain steps."""
+        """`results` for a pipeline of plain steps."""
         scope = _NO_STATE
         for step in self.steps:
             assert isinstance(step, PlainStep)
@@ -245,7 +249,7 @@ class Pipeline:
         return batch
 
     def all_steps(self) -> Iterator[Step]:
-        """With those of the traversals inside."""
+        """Including the steps of the traversals inside."""
         for step in self.steps:
             yield step
             for child in step.children():
@@ -268,7 +272,7 @@ def once(batch: Batch) -> Flow:
 
 
 def after(make: Callable[[], Awaitable[Batch]]) -> Flow:
-    """A flow of what is made when it is first asked for, and given in pieces: what comes after everything."""
+    """A flow of the results that `make` computes on the first pull, in pieces."""
     made: Batch | None = None
     at = 0
 
@@ -284,7 +288,7 @@ def after(make: Callable[[], Awaitable[Batch]]) -> Flow:
 
 
 def chunks(batch: Batch, size: int) -> Flow:
-    """A flow of a long list, a batch at a time."""
+    """A flow of a long list in batches."""
     at = 0
 
     async def pull() -> Batch:
@@ -297,7 +301,7 @@ def chunks(batch: Batch, size: int) -> Flow:
 
 
 def singly(source: Flow) -> Flow:
-    """One traverser at a time."""
+    """The same flow in batches of one traverser."""
     waiting: Batch = []
 
     async def pull() -> Batch:

@@ -1,4 +1,4 @@
-"""profile() and Cosmos's executionProfile(): a run in which every step of the outermost traversal is measured."""
+"""profile() and Cosmos DB's executionProfile(): measures every step of the outermost traversal while it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CROSS: Final = ("union", "choose", "branch", "optional", "local", "flatMap", "r
 class _Measure:
     def __init__(self, step: Step) -> None:
         self.step = step
-        self.total_s = 0.0  # with everything before it
+        self.total_s = 0.0  # including the time of all steps before it
         self.traverser_count = 0
         self.element_count = 0
         self.operations: list[StoreOperation] = []
@@ -30,7 +30,7 @@ class Profile:
         self._pipeline = pipeline
         self._run = run
         self._measures = [_Measure(step) for step in pipeline.steps]
-        self._taken: set[int] = set()  # operations of the graph that are counted for a step, by their places
+        self._taken: set[int] = set()  # indexes of the reads that are already counted for a step
 
     def flow(self, source: Flow, scope: Scope) -> Flow:
         run = self._run
@@ -51,7 +51,7 @@ class Profile:
             before_s, before = elapsed_s(), len(operations)
             batch = await source()
             measure.total_s += elapsed_s() - before_s
-            # What steps before this one read meanwhile is theirs: they were done with it first.
+            # Reads by steps before this one are already counted, because those steps finish first.
             for at in range(before, len(operations)):
                 if at not in self._taken:
                     self._taken.add(at)
@@ -68,7 +68,7 @@ class Profile:
         return [max(total - earlier, 0.0) * 1000 for total, earlier in zip(totals, before, strict=True)]
 
     def metrics(self) -> dict[str, Any]:
-        """TinkerPop's figures, as a map."""
+        """The metrics of profile(), as TinkerPop defines them."""
         times_ms = self._times_ms()
         total_ms = sum(times_ms)
         found = []
@@ -88,14 +88,14 @@ class Profile:
         return {"dur": total_ms, "metrics": found}
 
     def execution_profile(self, text: str | None) -> dict[str, Any]:
-        """As Cosmos prints it, with the script if there was one."""
+        """The answer to executionProfile() in the form of Cosmos DB, with the script if there is one."""
         times_ms = self._times_ms()
         total_ms = sum(times_ms)
         found = []
         for measure, time_ms in zip(self._measures, times_ms, strict=True):
             name, operations = _operator(measure.step), measure.operations
             if name == "GetNeighborVertices":
-                # It is the edges that are read: they name the vertices behind them.
+                # Only edges are read: they hold the ids of the vertices at their ends.
                 edge_count = sum(each.count for each in operations)
                 found.append(_entry("GetEdges", time_ms, total_ms, edge_count, operations))
                 time_ms, operations = 0.0, []

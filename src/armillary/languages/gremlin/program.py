@@ -1,10 +1,10 @@
-"""A traversal ready to run: built once, run on a graph, its results pulled batch by batch.
+"""Compiled traversals: a Program is built once and run any number of times; its results are pulled batch by batch.
 
     program = compile_traversal(traversal, partition_key=None, element_id=str)
     results = program.run(graph, environment, deadline_s=…)
     while batch := await results.pull(): …
 
-`answer` does what a script's terminal call asks for (`next()`, `iterate()`, …).
+`answer` applies the terminal call of a script (`next()`, `iterate()`, …) to the results.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REPORTS = ("profile", "executionProfile", "explain")
 
 
 class Direct(NamedTuple):
-    """A traversal that needs no flow of batches."""
+    """A traversal that is run without flows: a read of elements by id, then plain steps."""
 
     wanted: Wanted
     gives_vertices: bool
@@ -53,7 +53,7 @@ class Program:
     def __init__(self, pipeline: Pipeline, settings: Settings, report: str | None) -> None:
         self.pipeline = pipeline
         self.settings = settings
-        self.text: str | None = None  # of the script that it comes from, for reports
+        self.text: str | None = None  # the script, for reports
         self.report = report  # profile, executionProfile or explain instead of the results
         steps = list(pipeline.all_steps())
         self.is_writing = any(isinstance(step, WritingStep | DropStep | MergeStep) for step in steps)
@@ -63,7 +63,8 @@ class Program:
         if settings.keeps_path:
             self.needs_path = WHOLE_PATH
         self.registering = [step for step in steps if type(step).register is not Step.register]
-        # Lazy effects must not run ahead where somebody would notice: under a limit, or while they are being read.
+        # Lazy side effects run for one traverser at a time where running ahead would change the results: before a
+        # limit, or if a later step reads them.
         lazy = any(step.is_lazy for step in steps)
         reads = any(isinstance(step, SelectStep | WherePredicateStep | WhereStart) for step in steps)
         stores = any(isinstance(step, StoreStep) for step in steps)
@@ -73,7 +74,7 @@ class Program:
         self.direct = self._direct(pipeline.steps[0])
 
     def _find_plain_rest(self) -> Pipeline | None:
-        """What is behind V() or E() with ids, where it can be told of their elements without waiting."""
+        """The steps after V() or E() with ids, if all of them are plain."""
         first, *others = self.pipeline.steps
         if self.report is not None or self.is_writing or self.is_singly or not isinstance(first, GraphStep):
             return None
@@ -81,14 +82,14 @@ class Program:
         return rest if first.references is not None and rest.is_plain else None
 
     def _direct(self, first: Step) -> Direct | None:
-        """What most traversals are: some elements by their ids, and what can be told of them without waiting."""
+        """The shortcut for the most common traversals: a few elements by id, then plain steps."""
         rest = self._plain_rest
         if rest is None or not isinstance(first, GraphStep) or not 1 <= len(first.references or ()) <= _DIRECT_MAX:
             return None
         return Direct(first.wanted, first.name == "V", first.labels, rest)
 
     def starting_at(self, references: tuple[Reference, ...]) -> Program:
-        """The same from other elements than those that V() or E() at its beginning names."""
+        """The same program with other ids in its V() or E()."""
         first = self.pipeline.steps[0]
         assert isinstance(first, GraphStep) and first.references is not None
         step = first.starting_at(references)
@@ -100,7 +101,7 @@ class Program:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of with(): `evaluationTimeout` in milliseconds, `materializeProperties`, …"""
+        """The options given by with(): `evaluationTimeout` in milliseconds, `materializeProperties`, …"""
         return self.settings.options
 
     def explain(self) -> str:
@@ -111,7 +112,7 @@ class Program:
 
 
 class Results:
-    """One run. `pull` gives traversers, elements in them loaded; an empty batch is the end."""
+    """The results of one run. `pull` gives traversers whose elements are loaded; an empty batch is the end."""
 
     def __init__(self, program: Program, graph: Graph, environment: Environment, deadline_s: float | None) -> None:
         settings = program.settings
@@ -167,7 +168,8 @@ class Results:
             except RecursionError:
                 raise too_much("A value is nested too deeply.") from None
             finally:
-                # What was made for these results goes with them; what side effects keep of it stays.
+                # The memory of these results is no longer counted once they are handed over, unless side effects may
+                # still hold them.
                 if not self._program.registering:
                     work.release(before_bytes)
         self._is_done = True
@@ -215,7 +217,7 @@ class Results:
         return self._program.explain()
 
     async def values(self) -> list[Any]:
-        """All of them, each as often as there are."""
+        """All values, each repeated by its bulk."""
         found: list[Any] = []
         while batch := await self.pull():
             for traverser in batch:
@@ -230,7 +232,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def _copied(value: Any) -> Any:
-    """Side effects grow; what the program holds must not."""
+    """Side effects are changed by a run; the program's initial value must not be."""
     if isinstance(value, list):
         return type(value)(value)
     return dict(value) if isinstance(value, dict) else value
@@ -250,7 +252,7 @@ def compile_traversal(
         if last.arguments:
             if report != "profile" or len(last.arguments) != 1 or not isinstance(last.arguments[0], str):
                 raise compilation(f"{report}() does not take {shown(last.arguments[0])}.")
-            report = None  # a side effect that nobody reads
+            report = None  # profile('x') without cap('x'): a side effect that no step reads
     elif [each.name for each in steps[-2:]] == ["profile", "cap"] and steps[-1].arguments == steps[-2].arguments:
         report, steps = "profile", steps[:-2]  # profile('x').cap('x') is profile()
     for step in steps:
@@ -263,7 +265,7 @@ def compile_traversal(
 
 
 async def answer(statement: Statement, results: Results) -> Callable[[], Awaitable[list[Any]]]:
-    """What a statement gives to whoever sent it, in pages of values; an empty page is the end."""
+    """The values that a statement returns to the client, in pages; an empty page is the end."""
     terminal = statement.terminal
     if terminal in ("toList", "explain"):
         return _pages(results)
@@ -300,7 +302,7 @@ def _page(values: list[Any]) -> Callable[[], Awaitable[list[Any]]]:
 
 
 def _pages(results: Results) -> Callable[[], Awaitable[list[Any]]]:
-    left: list[tuple[Any, int]] = []  # values with a count, where there are very many
+    left: list[tuple[Any, int]] = []  # values with the number of times that each is still to be given
 
     async def pull() -> list[Any]:
         found: list[Any] = []

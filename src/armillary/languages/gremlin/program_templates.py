@@ -1,7 +1,7 @@
-"""Programs that are kept for other elements to start from: `g.V(x)` comes again and again with another x.
+"""Compiled programs reused with other start ids: clients send `g.V(x)…` many times with different x.
 
-A template is made only where the ids behind V() or E() at the beginning are all that differs, so that nothing of what
-was parsed, built and optimised can depend on them. Whoever keeps templates (`doors/gremlin`) decides how many.
+A template is made only if the requests differ in nothing but the ids in V() or E() at the beginning, so that parsing,
+building and optimising cannot depend on them. The cache of templates is in `doors/gremlin`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from armillary.languages.gremlin.values.typed_values import Long, Uuid
 
 _STARTS: Final = ("V", "E")
 _IDS: Final = frozenset({str, int, Long, Uuid})
-_PARTITIONS: Final = _IDS | {float, bool}  # values of a partition key, or ids that are refused by name
-_SHAPE_CHARACTERS_MAX: Final = 400  # longer ones are not likely to come again
+_PARTITIONS: Final = _IDS | {float, bool}  # values of a partition key; as ids they are refused later
+_SHAPE_CHARACTERS_MAX: Final = 400  # longer traversals are unlikely to be sent again
 
 
 class Slot:
-    """Stands for the value of a binding while a script is looked at."""
+    """Stands for the value of a binding while a script is parsed for a template."""
 
     __slots__ = ("name",)
 
@@ -34,7 +34,9 @@ class Slot:
 
 
 class _Slots(dict[str, Any]):
-    """Bindings without values. Counts how often a script asks for one, so that none can hide in what it became."""
+    """Bindings without values. Counts how often the parser reads one, to detect bindings that are used elsewhere than
+    in V() or E().
+    """
 
     asked = 0
 
@@ -46,15 +48,17 @@ class _Slots(dict[str, Any]):
 
 
 class Template:
-    """A program, and what stands behind its V() or E(): values, slots, and lists of them."""
+    """A program and the arguments of its V() or E(): values, slots, and lists of them."""
 
     def __init__(self, program: Program, arguments: list[Any], builder: TraversalBuilder) -> None:
-        self._program = program.starting_at(())  # the first request's ids may be many
+        self._program = program.starting_at(())  # without the ids of the first request, which may be many
         self._arguments = arguments
         self._builder = builder
 
     def filled(self, bindings: Mapping[str, Any]) -> Program | None:
-        """None: one of the values is not as ids are, and may change more than where the traversal starts."""
+        """The program for these bindings; None if a value is not an id and could change more than the start of the
+        traversal.
+        """
         values: list[Any] = []
         for argument in self._arguments:
             value = bindings[argument.name] if type(argument) is Slot else argument
@@ -64,14 +68,14 @@ class Template:
         return self.started(values)
 
     def started(self, values: list[Any]) -> Program | None:
-        """As `filled`, with all that is behind V() or E()."""
+        """The program for these arguments of V() or E(); None as in `filled`."""
         if not are_ids(values):
             return None
         return self._program.starting_at(tuple(self._builder.references(values)))
 
 
 def are_ids(values: list[Any]) -> bool:
-    """Whether all are ids, or lists of ids and partitions."""
+    """Whether all values are ids, or lists of ids and values of the partition key."""
     for value in values:
         kind = type(value)
         if kind not in _IDS and (kind is not list or any(type(each) not in _PARTITIONS for each in value)):
@@ -86,7 +90,9 @@ def template_of_script(
     partition_key: str | None,
     element_id: Callable[[Any], Any],
 ) -> tuple[Statement, Template] | None:
-    """Of a script that was compiled with bindings of these names; None where they are used for more than its start."""
+    """The template of a script compiled with bindings of these names; None if bindings are used elsewhere than in its
+    first step.
+    """
     slots = _Slots(names)
     try:
         statements = parse(text, slots)
@@ -118,7 +124,9 @@ def _count_slots(argument: Any) -> int:
 
 
 def shape_of(traversal: Traversal) -> tuple[Any, ...] | None:
-    """What traversals have in common that differ only in the elements they start from; None: do not keep this one."""
+    """A cache key that is equal for traversals which differ only in their start ids; None if the traversal cannot be a
+    template.
+    """
     if traversal.source or not traversal.steps:
         return None
     first, *others = traversal.steps

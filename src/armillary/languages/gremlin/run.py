@@ -1,7 +1,6 @@
-"""One run of a traversal: the graph, the side effects, the sack, what is loaded already, and the limits on all of it.
+"""The state of one run of a traversal: graph, side effects, sack, loaded elements, and the limits on time and memory.
 
-Steps ask here, in batches, for elements and edges; what a batch was prepared with (`adjacent` of many vertices at once)
-is remembered until the next batch.
+Steps request elements and edges here, in batches. Edges that were prefetched for a batch are kept until the next batch.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ELEMENT_BYTES, _PROPERTY_BYTES, _HELD_BYTES = 500, 200, 60
 
 
 class SideEffects:
-    """Named collections of a run. A reducer says how values come together; without one the last stays."""
+    """The named side effects of a run. A reducer combines old and new values; without one the last value is kept."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -56,16 +55,16 @@ class Run:
         self.side_effects = SideEffects()
         self.sack_initial: Any = NO_SACK
         self.sack_merge: Callable[[Any, Any], Any] | None = None
-        self.is_merging = True  # whether equal traversers may become one
+        self.is_merging = True  # whether equal traversers may be merged to one
         self.is_bulked = True
-        self.is_singly = False  # whether lazy effects see one traverser at a time
-        self.productive_keys: frozenset[str] | None = None  # of ProductiveByStrategy; empty: all keys
+        self.is_singly = False  # whether lazy side effects run for one traverser at a time
+        self.productive_keys: frozenset[str] | None = None  # keys of ProductiveByStrategy; empty: all keys
         self.is_productive = False
-        self.read_count = 0  # elements and edges that the graph gave
+        self.read_count = 0  # elements and edges read from the graph
         self.write_count = 0
-        self.request_count = 0  # questions to the graph
+        self.request_count = 0  # requests to the graph
         self._is_writing = is_writing
-        self._known: dict[Any, Any] = {}  # one object per stored thing, in runs that write
+        self._known: dict[Any, Any] = {}  # one object for each stored element, in runs that write
         self._edges: dict[tuple[Direction, tuple[str, ...], int | None], dict[Vertex, list[Edge]]] = {}
         self._held = 0
         self._next_pause_s = environment.elapsed_s() + _PAUSE_EVERY_S
@@ -79,7 +78,7 @@ class Run:
         return traverser
 
     def merged(self, batch: Batch) -> Batch:
-        """Equal traversers as one. Those with sacks only if it is known how sacks merge."""
+        """Merges equal traversers. Traversers with sacks are merged only if the sacks have a merge operator."""
         if len(batch) < 2 or not self.is_merging:
             return batch
         found: dict[Any, Traverser] = {}
@@ -87,7 +86,7 @@ class Run:
         return list(found.values()) if len(found) < len(batch) else batch
 
     def merge(self, found: dict[Any, Traverser], batch: Batch) -> None:
-        """Adds traversers to those found, by what makes them equal."""
+        """Adds traversers to `found`, merging those that are equal."""
         spend(8 * len(batch))
         for traverser in batch:
             value = traverser.value
@@ -110,7 +109,9 @@ class Run:
     def merge_ends(
         self, found: dict[Any, Traverser], batch: Batch, edges_of: dict[Any, list[Edge]], direction: Direction
     ) -> None:
-        """As `merge`, of the vertices at the far ends of edges; makes no traverser that would be merged at once."""
+        """As `merge`, for the vertices at the far ends of edges, without creating traversers that would be merged at
+        once.
+        """
         is_out = direction is Direction.OUT
         for traverser in batch:
             go, loops, bulk, path = traverser.to, traverser.loops, traverser.bulk, traverser.path
@@ -135,14 +136,14 @@ class Run:
                         known.bulk += bulk
 
     def hold(self, count: int) -> None:
-        """Counts what barriers and side effects keep in memory."""
+        """Counts the values that barriers and side effects keep in memory."""
         make(_HELD_BYTES * count)
         self._held += count
         if self._held > limits.GREMLIN_HELD_MAX:
             raise too_much(f"A traversal holds at most {limits.GREMLIN_HELD_MAX} values at a time; limit() it earlier.")
 
     def hold_elements(self, batch: Batch) -> None:
-        """The same with the elements that traversers are at."""
+        """As `hold`, also counting the memory of the traversers' elements."""
         self.hold(len(batch))
         last: Any = None
         for traverser in batch:
@@ -156,7 +157,7 @@ class Run:
         give_back(max(0, made() - _HELD_BYTES * count))
 
     async def breathe(self) -> None:
-        """Lets others run, and stops what has run for too long. Called by steps that can go on for long."""
+        """Yields to other requests and checks the time limit. Called by steps that can run for long."""
         now_s = self.environment.elapsed_s()
         if now_s < self._next_pause_s:
             return
@@ -168,7 +169,9 @@ class Run:
     # -- the graph
 
     def known(self, elements: Iterable[Any]) -> list[Any]:
-        """In runs that write, the one object of each element, so that all traversers see its changes."""
+        """In runs that write, replaces elements by the one object kept for each, so that all traversers see its
+        changes.
+        """
         found = list(elements)
         self.read_count += len(found)
         if not self._is_writing:
@@ -188,7 +191,7 @@ class Run:
         return found
 
     async def load(self, values: Iterable[Any]) -> None:
-        """Vertices known by reference get their properties."""
+        """Loads the properties of those vertices that are references."""
         lacking: dict[int, Vertex] = {}
         for value in values:
             if type(value) is Vertex and value.properties is None:
@@ -199,7 +202,7 @@ class Run:
             await self.graph.load(list(lacking.values()))
 
     async def loaded(self, batch: Batch) -> Batch:
-        """A batch with its vertices loaded; without those that are gone."""
+        """The batch with its vertices loaded, without those that no longer exist."""
         for traverser in batch:
             value = traverser.value
             if type(value) is Vertex and value.properties is None:
@@ -210,7 +213,7 @@ class Run:
         return [each for each in batch if type(each.value) is not Vertex or each.value.properties is not None]
 
     async def load_deep(self, value: Any) -> None:
-        """Whatever vertices a result holds."""
+        """Loads all vertices that a result holds, at any depth."""
         found: list[Any] = []
         _vertices_in(value, found, 0)
         await self.load(found)
@@ -226,7 +229,7 @@ class Run:
     async def prefetch(
         self, vertices: Iterable[Any], direction: Direction, labels: tuple[str, ...], limit: int | None
     ) -> None:
-        """Fetches the edges of many vertices, for children that will ask for them one by one."""
+        """Reads the edges of many vertices at once, for child pipelines that request them one by one."""
         wanted = list({vertex: None for vertex in vertices if type(vertex) is Vertex})
         for one in (Direction.OUT, Direction.IN) if direction is Direction.BOTH else (direction,):
             found = await self._adjacent(wanted, one, labels, limit)
@@ -253,7 +256,7 @@ class Run:
         await self.graph.write(writes)
 
     def remember(self, element: Vertex | Edge) -> None:
-        """A new element: whoever meets it again meets the same object."""
+        """Makes a new element the one object of its id, so that later reads in this run return it."""
         self._known[element] = element
 
     def forget(self, element: Vertex | Edge) -> None:
@@ -261,11 +264,12 @@ class Run:
 
 
 def vertex_key(vertex: Vertex) -> Any:
-    """What tells vertices apart, quick to hash."""
+    """A key that is equal for equal vertices and fast to hash."""
     partition = vertex.partition
     if partition is None:
         return vertex.id
-    return (partition if type(partition) is str else Key((partition,)), vertex.id)  # true is not 1
+    # `Key`, because as a partition key true differs from 1
+    return (partition if type(partition) is str else Key((partition,)), vertex.id)
 
 
 def _vertices_in(value: Any, found: list[Any], depth: int) -> None:

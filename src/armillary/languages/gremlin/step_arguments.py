@@ -1,5 +1,5 @@
 """The arguments of a step while it is built: taken from the left, their number and types checked here and nowhere else.
-The functions that build steps from them are registered in `step_registry`.
+The functions that build steps from them are registered with `pipeline.builds`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Arguments:
         return value
 
     def scope(self) -> Scope:
-        """local or global, if the first argument says so."""
+        """The scope if the next argument is one, otherwise global."""
         return self.token(Scope) if self.is_next(Scope) else Scope.global_
 
     def text(self) -> str:
@@ -65,7 +65,7 @@ class Arguments:
         return value
 
     def texts(self) -> tuple[str, ...]:
-        """All that are left; nulls are kept out, as no label and no key is null."""
+        """All remaining texts, without nulls: no label and no key is null."""
         values = self.rest()
         if len(values) == 1 and isinstance(values[0], list):
             values = list(values[0])
@@ -100,7 +100,7 @@ class Arguments:
 
 
 def flattened(values: list[Any]) -> list[Any]:
-    """Lists among arguments stand for what they hold."""
+    """Replaces lists by their members."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, Set | list):

@@ -1,7 +1,8 @@
-"""withStrategies(), withSack(), with() and the rest that comes before the steps: settings of a whole traversal.
+"""The settings of a traversal source: withStrategies(), withSack(), withSideEffect(), with() and the like, read into
+`Settings`.
 
-Strategies that only make TinkerPop faster change no result and are taken for granted; those that need lambdas, events
-or a graph computer are refused by name.
+Strategies that only optimise TinkerPop's execution are accepted without effect, since they change no result; those that
+need lambdas, events or a graph computer are refused by name.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ _KNOWN_SETTINGS: Final = {
 
 
 class Settings:
-    """What a source says about its traversals."""
+    """The settings that the source of a traversal gives."""
 
     def __init__(self) -> None:
         self.sack: Any = NO_SACK
         self.sack_merge: Operator | None = None
         self.side_effects: dict[str, Any] = {}
         self.reducers: dict[str, Operator] = {}
-        self.options: dict[str, Any] = {}  # of with(): evaluationTimeout, materializeProperties, …
+        self.options: dict[str, Any] = {}  # from with(): evaluationTimeout, materializeProperties, …
         self.keeps_path = False
         self.is_bulked = True
         self.is_read_only = False
         self.seed: int | None = None
         self.is_productive = False
         self.productive_keys: frozenset[str] = frozenset()
-        self.system_properties: tuple[str, ...] = ()  # of Cosmos's ProjectionStrategy
+        self.system_properties: tuple[str, ...] = ()  # from Cosmos DB's ProjectionStrategy
         self.verifies_edge_labels = False
         self.reserved_keys: frozenset[str] = frozenset()
         self.vertex_filters: list[Traversal] = []

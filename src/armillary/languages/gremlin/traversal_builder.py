@@ -1,6 +1,7 @@
-"""Instructions to steps: names to builders, modulators to the step they follow, strategies to filters.
+"""Builds pipelines of steps from instructions: looks up the builder of each step, hands modulators to the step they
+follow, and adds the filters of strategies.
 
-What was built is a Program (`program.py`), good for any number of runs on graphs of the same form.
+`program.py` makes a Program of the pipeline, which can run any number of times on graphs with the same partition key.
 """
 
 from __future__ import annotations
@@ -64,11 +65,11 @@ from armillary.languages.gremlin.values.predicates import P
 from armillary.work import spend
 
 STARTS: Final = frozenset("V E addV addE mergeV mergeE inject union call io".split())
-_LAST: Final = frozenset("profile executionProfile explain".split())  # what a program is asked for, not steps
+_LAST: Final = frozenset("profile executionProfile explain".split())  # reports of a program, not steps
 
 
 class TraversalBuilder:
-    """Implements registry.Builder."""
+    """Implements `pipeline.Builder`."""
 
     def __init__(self, partition_key: str | None, element_id: Callable[[Any], Any], settings: Settings) -> None:
         self.partition_key = partition_key
@@ -115,7 +116,7 @@ class TraversalBuilder:
         return make
 
     def _filtered(self, step: Step) -> list[Step]:
-        """A step with the filters that strategies put behind it."""
+        """The step, followed by the filters of strategies."""
         if isinstance(step, VertexStep):
             step.edge_filter = self._edge_filter
             return [step] if step.gives_edges else [step, *(make() for make in self._vertex_filter)]
@@ -139,7 +140,7 @@ class TraversalBuilder:
         if not is_anonymous and instructions[0].name not in STARTS:
             raise compilation(f"A traversal cannot start with {instructions[0].name}().")
         steps: list[Step] = []
-        last: Step | None = None  # what modulators go to
+        last: Step | None = None  # the step that modulators belong to
         for instruction in instructions:
             spend(100)
             name = instruction.name
@@ -178,7 +179,9 @@ class TraversalBuilder:
         step.labels = (*step.labels, *(label for label in labels if label not in step.labels))
 
     def _joins(self, last: Step | None, arguments: Arguments) -> bool:
-        """property() behind a write is part of it, unless it reads what the write changes."""
+        """Whether property() becomes part of the write before it. It does not if it reads values that the write
+        changes.
+        """
         reads = any(isinstance(value, Traversal) for value in arguments.values)
         if not isinstance(last, WritingStep) or (reads and (isinstance(last, PropertyStep) or last.labels)):
             return False
@@ -225,7 +228,7 @@ class TraversalBuilder:
 
 
 def connected(instructions: list[Instruction]) -> list[Instruction]:
-    """and() and or() between steps become filters on both sides; and binds tighter."""
+    """Rewrites and() and or() between steps to filters of the traversals on both sides; and() binds tighter."""
     for name in ("or", "and"):
         for at, instruction in enumerate(instructions):
             if instruction.name != name or instruction.arguments or at == 0:

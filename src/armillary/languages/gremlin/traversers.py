@@ -1,6 +1,7 @@
-"""Traversers: a value on its way through the steps, how many of it there are, where it has been, its sack and loops.
+"""Traversers: a value on its way through the steps, with its bulk (the number of equal traversers), path, sack and loop
+counters.
 
-Paths are linked backwards, so that thousands of traversers share what they have in common.
+Paths are linked from the last object to the first, so that traversers share their common prefix.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from typing import Any, Final
 
 from armillary.languages.gremlin.values.elements import Path
 
-MISSING: Final = object()  # nothing there: a label, a key, a result of by()
+MISSING: Final = object()  # no value: of a label, a key or a by()
 NO_SACK: Final = object()
 
 
 class Place:
-    """The last stop of a path, with the way to it."""
+    """An object of a path with its labels, linked to the one before."""
 
     __slots__ = ("before", "labels", "value")
 
@@ -35,7 +36,7 @@ class Place:
 
 
 class Traverser:
-    """One that keeps labelled stops only."""
+    """A traverser whose path holds labelled objects only."""
 
     __slots__ = ("bulk", "loops", "path", "sack", "value")
 
@@ -50,18 +51,18 @@ class Traverser:
         self.value = value
         self.bulk = bulk
         self.path = path
-        self.loops = loops  # names and counts, innermost last
+        self.loops = loops  # names and counts of the repeat() steps around it, innermost last
         self.sack = sack
 
     def to(self, value: Any) -> Traverser:
-        """Another one, gone on to a value."""
+        """A new traverser that has moved on to a value."""
         return Traverser(value, self.bulk, self.path, self.loops, self.sack)
 
     def copy(self, bulk: int | None = None) -> Traverser:
         return type(self)(self.value, self.bulk if bulk is None else bulk, self.path, self.loops, self.sack)
 
     def with_value(self, value: Any) -> Traverser:
-        """The same place, seen as another value."""
+        """The same traverser with another value; its path does not change."""
         return type(self)(value, self.bulk, self.path, self.loops, self.sack)
 
     def label(self, labels: tuple[str, ...]) -> None:
@@ -73,7 +74,7 @@ class Traverser:
             self.path = Place(last, self.value, labels)
 
     def labelled(self, name: str) -> list[Any]:
-        """What the path holds under a label, oldest first."""
+        """All objects of the path with a label, oldest first."""
         found = []
         place = self.path
         while place is not None:
@@ -106,7 +107,7 @@ class Traverser:
 
 
 class PathTraverser(Traverser):
-    """One that keeps every stop."""
+    """A traverser whose path holds every object."""
 
     __slots__ = ()
 

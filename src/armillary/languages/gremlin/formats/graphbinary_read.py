@@ -1,7 +1,7 @@
-"""GraphBinary 1: bytes to values and back, and the frames of requests and answers.
+"""Reads GraphBinary 1: bytes to values, and the frames of requests. `graphbinary_write` is the other direction.
 
-Every value is a type code, a flag for null, and the value itself; inside of values whose types are fixed the code and
-the flag are left out. Lengths are checked against what is left before anything is made of them.
+Every value is a type code, a null flag and the value itself; where the type is fixed by the format, code and flag are
+left out. Lengths are checked against the bytes that are left before anything is allocated.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ ENUMERATIONS: Final = {
 
 
 class Reader:
-    """Over the bytes of one message."""
+    """Reads the bytes of one message from front to back."""
 
     def __init__(self, content: bytes, allowance: Allowance | None = None) -> None:
         self._content = content
         self._at = 0
         self.allowance = allowance or Allowance()
-        self.allowance.depth = 0  # here what is in the outermost value counts
+        self.allowance.depth = 0  # here depth counts from the values inside the outermost one
 
     @property
     def is_at_end(self) -> bool:
@@ -76,7 +76,7 @@ class Reader:
         return int.from_bytes(self.take(8), "big", signed=True)
 
     def size(self) -> int:
-        """Of a collection: each of its values takes at least a byte."""
+        """The size of a collection. Each of its values takes at least one byte, so larger sizes are refused."""
         size = self.int32()
         if not 0 <= size <= len(self._content) - self._at:
             raise malformed("A GraphBinary message names a size that it does not have.")
@@ -99,7 +99,7 @@ class Reader:
         return self.bare(code)
 
     def bare(self, code: int) -> Any:
-        """Of a type that is known."""
+        """A value without type code and null flag."""
         allowance = self.allowance
         allowance.enter(SCALAR if code in _SCALARS else COMPOUND)
         reader = _READERS.get(code)
@@ -148,7 +148,7 @@ def read(content: bytes) -> Any:
 def read_request(
     content: bytes, allowance: Allowance | None = None, *, only: str | None = None
 ) -> tuple[str, str, str, dict[Any, Any]]:
-    """Id, operation, processor and arguments. `only`: of other operations than this the arguments are not looked at."""
+    """Id, operation, processor and arguments. With `only`, the arguments of other operations are not read."""
     reader = Reader(content, allowance)
     if reader.byte() != VERSION:
         raise malformed("The version of a GraphBinary message is not 1.")
@@ -216,7 +216,7 @@ def _id(reader: Reader) -> Any:
 
 def _vertex(reader: Reader) -> Vertex:
     vertex = Vertex(_id(reader), reader.text())
-    reader.value()  # properties: a client's are references
+    reader.value()  # properties; clients send elements as references
     return vertex
 
 

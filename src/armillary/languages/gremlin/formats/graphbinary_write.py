@@ -1,4 +1,4 @@
-"""Values to GraphBinary 1, and answers as frames."""
+"""Writes GraphBinary 1: values to bytes, and the frames of responses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NULL = bytes((codes.NULL, 1))
 
 
 class Writer:
-    """Appends to one buffer. A bare one leaves out what elements have as properties."""
+    """Appends to one buffer. A bare writer leaves out the properties of elements."""
 
     def __init__(self, *, is_bare: bool = False) -> None:
         self.buffer = bytearray()
@@ -185,7 +185,8 @@ class Writer:
             buffer += bytes((codes.TREE, 0))
             self._tree(value)
         elif isinstance(value, Subgraph):
-            # Most clients cannot read a graph; a map of its parts says the same.
+            # Most clients cannot read GraphBinary's graph type, so a subgraph is sent as a map of its vertices and
+            # edges.
             self.value({"vertices": list(value.vertices), "edges": list(value.edges)})
         elif isinstance(value, str):
             self.value(str(value))
@@ -216,7 +217,7 @@ def write(value: Any, *, is_bare: bool = False) -> bytes:
 
 
 def write_answer(request_id: str, status: int, message: str, attributes: dict[str, Any], results: bytes) -> bytes:
-    """A whole answer; `results` is the list of results, written already."""
+    """A whole response; `results` is the list of results, already encoded."""
     writer = Writer()
     writer.buffer += bytes((codes.VERSION, 0)) + bytes.fromhex(request_id.replace("-", ""))
     writer.int32(status)

@@ -35,7 +35,7 @@ _EXPONENT_MAX: Final = 10_000
 
 
 def read(value: Any, allowance: Allowance | None = None) -> Any:
-    """A value of a message: of bindings, arguments and bytecode."""
+    """Reads a binding, an argument or bytecode."""
     if allowance is None:
         allowance = Allowance()
     kind = type(value)
@@ -72,7 +72,7 @@ def _typed(kind: Any, value: Any, allowance: Allowance) -> Any:
         if name in FAMILIES:
             return bytecode.token_of(name, value)
     if isinstance(kind, str) and kind.endswith("Strategy"):
-        # Settings by themselves, or since 3.8 beside the name of the class.
+        # The value is the settings, or since TinkerPop 3.8 an object with the class name and the settings.
         settings = value["conf"] if isinstance(value, dict) and "fqcn" in value and "conf" in value else value
         return bytecode.strategy_of(kind, read(settings, allowance) if settings is not None else {})
     raise malformed(f"GraphSON has no type {str(kind)[:60]!r}.")

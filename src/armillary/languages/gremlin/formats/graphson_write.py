@@ -1,6 +1,7 @@
-"""Values to GraphSON, as objects that a JSON library writes: version 1 untyped as Cosmos answers, 2 and 3 typed.
+"""Writes GraphSON: values to objects for the JSON library. Version 1 is untyped, as Cosmos DB answers; 2 and 3 are
+typed.
 
-Map keys that are no text become text in versions 1 and 2, since JSON has no others.
+In versions 1 and 2 all keys of maps become texts, since JSON has no others.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from armillary.work import spend
 
 
 class Writer:
-    """Of one version; 1 is untyped, and so are the others when told so."""
+    """Writes one version. Version 1 is untyped; `is_typed=False` makes the others untyped too."""
 
     def __init__(self, version: int, *, is_typed: bool | None = None) -> None:
         self.version = version
@@ -62,18 +63,20 @@ class Writer:
         return self._other(value)
 
     def traverser(self, value: Any, bulk: int) -> Any:
-        """A result of bytecode."""
+        """One result of a bytecode request."""
         return {
             "@type": "g:Traverser",
             "@value": {"bulk": {"@type": "g:Int64", "@value": bulk}, "value": self.write(value)},
         }
 
     def results(self, values: list[Any]) -> Any:
-        """The list that a message holds."""
+        """The list of results of one message."""
         return self._list(values)
 
     def attributes(self, given: dict[str, Any]) -> Any:
-        """What an answer says of itself: texts, longs and doubles alone, so that it need not be looked at closely."""
+        """The status attributes of a response. They are texts, longs and doubles only, so the general `write` is not
+        needed.
+        """
         if not self.is_typed:
             return given
         typed = {
@@ -101,7 +104,7 @@ class Writer:
             return self._typed("g:Int32", int(value))
         if kind is not BigInt and -(2**63) <= value < 2**63:
             return self._typed("g:Int64", int(value))
-        # JSON libraries stop at 64 bits; clients read big ones from texts too.
+        # The JSON library writes at most 64 bits; clients also read larger numbers from texts.
         plain: Any = int(value) if -(2**63) <= value < 2**64 else str(int(value))
         return self._typed("gx:BigInteger", plain)
 
@@ -211,7 +214,7 @@ class Writer:
 
 
 def key_text(key: Any) -> str:
-    """A map's key where only texts will do."""
+    """The key of a map as a text."""
     if isinstance(key, str):
         return str(key)
     if isinstance(key, Vertex | Edge):

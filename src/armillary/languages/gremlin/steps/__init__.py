@@ -1,1 +1,1 @@
-"""The steps, by what they do. Each module registers its builders with `registry.builds`."""
+"""The steps of the language. Each module registers the builders of its steps with `pipeline.builds`."""

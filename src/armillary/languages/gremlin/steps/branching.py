@@ -1,5 +1,5 @@
-"""union, choose, branch, coalesce, optional. Bodies of the first three are global: they see the traversers of a whole
-batch, and those with a barrier inside see all there are.
+"""union(), choose(), branch(), coalesce() and optional(). The bodies of the first three are global: they run on the
+traversers of a whole batch, or on all traversers if they contain a barrier.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from armillary.languages.gremlin.values.predicates import P
 
 
 class RoutingStep(Step):
-    """Sends each traverser into some of its bodies, and gives what comes out of them."""
+    """Sends each traverser into some of its bodies and gives their results."""
 
     gives_of_nothing = False
 
@@ -38,7 +38,7 @@ class RoutingStep(Step):
         raise NotImplementedError
 
     async def routes(self, batch: Batch, run: Run) -> list[tuple[int, Batch]]:
-        """Which traversers go into which body; -1 for those that go by."""
+        """The traversers for each body by its index; -1 for those that pass unchanged."""
         raise NotImplementedError
 
     def children(self) -> Iterable[Pipeline]:
@@ -70,7 +70,7 @@ class RoutingStep(Step):
                     is_done = not batch
                 routes = dict(await self.routes(batch, run)) if batch else {}
                 if waits and self.gives_of_nothing:
-                    # Barriers give something even of nothing.
+                    # A barrier such as count() has a result even for no input.
                     for at in range(len(bodies)):
                         if bodies[at].has_barrier:
                             routes.setdefault(at, [])
@@ -209,7 +209,7 @@ def _branch(builder: Builder, arguments: Arguments) -> Step:
 
 
 class CoalesceStep(WaitingStep):
-    """The first body that comes to something."""
+    """coalesce(): the results of the first body that has any."""
 
     name = "coalesce"
 

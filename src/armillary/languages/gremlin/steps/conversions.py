@@ -23,7 +23,7 @@ from armillary.languages.gremlin.values.typed_values import BigInt, Byte, Float3
 
 
 class ConvertStep(PlainStep):
-    """Each value to another."""
+    """Applies a function to each value."""
 
     def __init__(self, name: str, convert: Callable[[Any], Any]) -> None:
         self.name = name

@@ -1,4 +1,6 @@
-"""Steps that let traversers pass or not, each by itself: has() and its kin, is(), none(), coin(), all(), any()."""
+"""Filters of single traversers: the has() steps, is(), all(), any(), none(), coin(), timeLimit(), and filter(), not(),
+and(), or() with traversals. Filters by label are in `select_and_where`.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ def meets(element: Any, condition: Condition) -> bool:
 
 
 def _entry_meets(entries: dict[Any, Any], condition: Condition) -> bool:
-    """has('id', …) and has('label', …) of a map are about its entries."""
+    """On a map, has('id', …) and has('label', …) test its entries."""
     assert isinstance(condition.key, T)
     name, predicate = condition.key.value, condition.predicate
     if name not in entries:
@@ -89,7 +91,7 @@ def _entry_meets(entries: dict[Any, Any], condition: Condition) -> bool:
 
 
 class IdPredicate(P):
-    """hasId(…): any of some references."""
+    """hasId(…): the id is one of several references."""
 
     __slots__ = ("references",)
 
@@ -154,11 +156,11 @@ def _has(builder: Builder, arguments: Arguments) -> Step:
 
 def _condition(key: str | T | None, value: Any, builder: Builder) -> Condition:
     if isinstance(key, str):
-        key = _TOKENS.get(key, key)  # elements have no properties of these names
+        key = _TOKENS.get(key, key)  # id and label are not properties
     if key is T.id:
         return id_condition([value], builder)
     if key is None:
-        return Condition(T.id, P("within", []))  # no element has a property without a name
+        return Condition(T.id, P("within", []))  # matches nothing: properties always have a name
     return Condition(key, as_predicate(value), is_partition=key == builder.partition_key)
 
 
@@ -228,7 +230,7 @@ def _is(builder: Builder, arguments: Arguments) -> Step:
 
 
 class ListFilter(PlainStep):
-    """all(p), any(p), none(p) of lists; what is no list does not pass."""
+    """all(p), any(p) and none(p) on lists; other values do not pass."""
 
     def __init__(self, name: str, predicate: P) -> None:
         self.name = name
@@ -250,7 +252,7 @@ class ListFilter(PlainStep):
 
 
 class NothingStep(PlainStep):
-    """Lets nothing pass, and pulls everything: discard()."""
+    """discard(): pulls all input and gives nothing."""
 
     name = "none"
 
@@ -338,7 +340,7 @@ def _fail(builder: Builder, arguments: Arguments) -> Step:
 
 
 class TraversalFilter(WaitingStep):
-    """filter(traversal), where(traversal), not(traversal): whether it comes to anything."""
+    """filter(traversal), where(traversal) and not(traversal): whether the traversal has a result."""
 
     def __init__(self, name: str, pipeline: Pipeline, is_wanted: bool = True) -> None:
         self.name = name
@@ -347,7 +349,9 @@ class TraversalFilter(WaitingStep):
 
     @property
     def _adjacent(self) -> VertexStep | None:
-        """where(out('x')): whether there is an edge can be asked for a whole batch."""
+        """The edges to look for if the filter is a single step such as out('x'), so that one request serves a whole
+        batch.
+        """
         steps = self.pipeline.steps
         return steps[0] if len(steps) == 1 and isinstance(steps[0], VertexStep) else None
 
@@ -370,7 +374,7 @@ class TraversalFilter(WaitingStep):
         return found
 
     async def _is_undefined(self, traverser: Traverser, run: Run) -> bool:
-        """not(is(gt(NaN))): what cannot be compared is neither more nor less."""
+        """Whether a comparison is undefined, so that not() of it does not pass either: not(is(gt(NaN)))."""
         last = self.pipeline.steps[-1] if self.pipeline.steps else None
         if not isinstance(last, IsStep) or last.predicate.name in ("eq", "neq", "within", "without"):
             return False

@@ -1,4 +1,4 @@
-"""group() and groupCount(), as a result or, with a name, as a side effect that traversers pass by."""
+"""group() and groupCount(): as a result, or with a name as a side effect."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from armillary.work import spend
 
 
 class Groups:
-    """A group() that is being made: of each key the values so far, or the traversers that its value is made of."""
+    """A group() under way: for each key the values so far, or the traversers that its value will be computed from."""
 
     def __init__(self, step: GroupStep) -> None:
         self.step = step
         self.entries: dict[Any, list[Any]] = {}
-        self.ready: dict[Any, Any] = {}  # given by withSideEffect()
+        self.ready: dict[Any, Any] = {}  # initial entries from withSideEffect()
 
     async def finish(self, run: Run) -> dict[Any, Any]:
         step = self.step
@@ -46,13 +46,15 @@ class Groups:
 
 
 async def side_effect(run: Run, name: str) -> Any:
-    """A side effect as it is now; MISSING if there is none of the name."""
+    """The current value of a side effect; MISSING if there is none of the name."""
     value = run.side_effects.get(name)
     return await value.finish(run) if isinstance(value, Groups) else value
 
 
 def as_value(value: Any) -> Any:
-    """A side effect that goes on as a value: a copy, so that it can be added to without coming to hold itself."""
+    """A side effect as the value of a traverser: a copy, so that it can be added to the same side effect without a
+    cycle.
+    """
     return value.copy() if type(value) is dict else type(value)(value) if isinstance(value, list) else value
 
 
@@ -65,7 +67,8 @@ class GroupStep(Step):
         self.is_barrier = key is None
         self.by_key: By | None = None
         self.by_value: By | None = None
-        self.reduction: Pipeline | None = None  # of all members at once; without one, values are listed
+        # reduces all members of a group to one value; without it the values are collected in a list
+        self.reduction: Pipeline | None = None
         self.is_single = False
 
     @property
@@ -84,7 +87,8 @@ class GroupStep(Step):
                 if by.pipeline.has_barrier:
                     self.reduction = by.pipeline
                 else:
-                    self.is_single = True  # the last result; a key or a token gives a list
+                    # the value is the last result of a traversal; with a key or token it is a list
+                    self.is_single = True
         else:
             raise compilation("The key and value traversals for group()-step have already been set.")
 

@@ -1,4 +1,4 @@
-"""List steps of 3.7: combine, merge, difference, disjunct, intersect, product, conjoin."""
+"""The list steps of TinkerPop 3.7: combine(), merge(), difference(), disjunct(), intersect(), product(), conjoin()."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _incoming(value: Any, step: str) -> list[Any]:
 
 
 class ListStep(WaitingStep):
-    """A list with another one."""
+    """A step that combines the incoming list with another list."""
 
     def __init__(self, name: str, other: Any) -> None:
         self.name = name

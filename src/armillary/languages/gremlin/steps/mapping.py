@@ -1,5 +1,5 @@
-"""Steps that make another value of each one: identity, constant, map, flatMap, local, unfold, select by column, loops,
-index, project; and sideEffect(), which looks the same and changes nothing.
+"""Steps that map each value to others: identity(), constant(), map(), flatMap(), local(), unfold(), loops(), index(),
+project(); and sideEffect(), which runs a traversal and passes the value unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class IdentityStep(PlainStep):
     name = "identity"
 
     def __init__(self, is_start: bool = False) -> None:
-        self.is_start = is_start  # made of an as() that nothing comes before
+        self.is_start = is_start  # stands for an as() at the start of a traversal
 
     def apply(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         return batch
@@ -62,7 +62,7 @@ class UnfoldStep(PlainStep):
 
 
 def unfolded(value: Any) -> Iterable[Any] | None:
-    """What a collection holds; None for what is none."""
+    """The members of a collection; None if the value is not a collection."""
     if isinstance(value, list):
         return value
     if isinstance(value, dict):
@@ -82,7 +82,7 @@ def _unfold(builder: Builder, arguments: Arguments) -> Step:
 
 
 class ChildStep(WaitingStep):
-    """map, flatMap, local, sideEffect: a traversal run for each traverser alone."""
+    """map(), flatMap(), local(), sideEffect(): runs a traversal for each traverser separately."""
 
     def __init__(self, name: str, pipeline: Pipeline) -> None:
         self.name = name

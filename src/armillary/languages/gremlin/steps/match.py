@@ -1,4 +1,4 @@
-"""match(): patterns solved in whatever order their names become known; the result is a map of all names."""
+"""match(): patterns are solved in the order in which their names become known; each result is a map of all names."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from armillary.languages.gremlin.values.comparing import equal
 from armillary.languages.gremlin.values.elements import Vertex
 
 Bindings = dict[str, Any]
-# What patterns led to from a vertex: they are asked the same again for every combination of the other names.
+# Results of patterns by start vertex: the same pattern runs again for every combination of the other names.
 Memory = dict[tuple[int, Any], Batch]
-_REMEMBERED: Final = (VertexStep, EndStep, HasStep, HasKeyStep, ValuesStep)  # they look at the vertex and nothing else
+_REMEMBERED: Final = (VertexStep, EndStep, HasStep, HasKeyStep, ValuesStep)  # their results depend on the vertex only
 _MEMORY_MAX: Final = 10_000
 
 
 class Pattern:
-    """`as('a')…as('b')`: from one name to another, or a filter on names that are known."""
+    """`as('a')…as('b')`: leads from one name to another, or filters names that are known."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.start: str | None = None
         self.end: str | None = None
-        self.needed: set[str] = set()  # names that must be known first, besides the start
+        self.needed: set[str] = set()  # names besides the start that must be known before it can run
         self.alternatives: list[list[Pattern]] = []  # of or(…)
         self.is_negated = False
         steps = list(pipeline.steps)
@@ -96,7 +96,7 @@ class Pattern:
         return (self.start is None or self.start in known) and all(name in known for name in needed)
 
     def rank(self, known: Bindings) -> int:
-        """Filters first, then patterns between known names, then those that find new ones."""
+        """The order of patterns: filters, then patterns between known names, then patterns that find new names."""
         if self.alternatives:
             return 3
         return 0 if self.end is None else 1 if self.end in known else 2
@@ -138,7 +138,7 @@ class Pattern:
 
 
 def _bound(traverser: Traverser, known: Bindings) -> Traverser:
-    """The traverser with all known names on its path."""
+    """The traverser with all known names as labels on its path."""
     new = traverser.copy(1)
     for name, value in known.items():
         new.path = Place(new.path, value, (name,))
@@ -220,7 +220,7 @@ def _match(builder: Builder, arguments: Arguments) -> Step:
 
 
 def _where_unwrapped(traversal: Traversal) -> Traversal:
-    """where(as('a')…) inside match() is the pattern itself."""
+    """where(as('a')…) inside match() is replaced by its pattern."""
     if len(traversal.steps) == 1 and traversal.steps[0].name == "where":
         arguments = traversal.steps[0].arguments
         if len(arguments) == 1 and isinstance(arguments[0], Traversal):

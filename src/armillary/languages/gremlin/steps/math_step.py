@@ -1,4 +1,6 @@
-"""math(): an expression over labels, side effects and the current value, in doubles. Parsed here, never run as code."""
+"""math(): arithmetic in doubles on labels, side effects and the current value. The expression is parsed here into
+postfix code; nothing is passed to Python's eval.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,11 @@ FUNCTIONS: Final[dict[str, Callable[[float], float]]] = {
     "tanh": math.tanh,
 }
 _CONSTANTS: Final = {"pi": math.pi, "e": math.e, "π": math.pi}
-Code = list[tuple[str, Any]]  # in the order of computing: ("number", 1.0), ("name", "a"), ("call", f), ("+", None)
+Code = list[tuple[str, Any]]  # postfix: ("number", 1.0), ("name", "a"), ("call", f), ("+", None)
 
 
 class _Expression:
-    """Recursive descent: sums of products of signs of powers."""
+    """Recursive descent parser: sums, products, signs, powers."""
 
     def __init__(self, text: str) -> None:
         self.words: list[tuple[str, str]] = []
@@ -109,7 +111,7 @@ class _Expression:
             else:
                 self._atom()
             powers += 1
-        self.code.extend([("^", None)] * powers)  # to the right first: 2^3^2 is 2^9
+        self.code.extend([("^", None)] * powers)  # right-associative: 2^3^2 is 2^9
 
     def _atom(self) -> None:
         if self.at >= len(self.words):

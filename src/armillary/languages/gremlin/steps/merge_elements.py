@@ -1,4 +1,4 @@
-"""mergeV() and mergeE(): find, or else create."""
+"""mergeV() and mergeE(): find an element that matches a map, or create it. The list step merge() is in `lists`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MergeStep(WaitingStep):
         self.given = given  # a map, a pipeline, or _INCOMING
         self.options: dict[Merge, Any] = {}
         self.cardinalities: dict[Merge, Cardinality] = {}
-        self.extra: Map = {}  # of PartitionStrategy
+        self.extra: Map = {}  # the partition property of PartitionStrategy
 
     def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
         if name == "property":
@@ -114,7 +114,7 @@ class MergeStep(WaitingStep):
                 raise execution(f"{self.name}() does not allow null for {_shown(key)}.")
 
     async def created(self, merge: Map, traverser: Traverser, run: Run) -> Map:
-        """What a new element is made of."""
+        """The map that a new element is created from."""
         if Merge.onCreate not in self.options:
             return merge
         extra = await self.map_of(self.options[Merge.onCreate], traverser, run, "option(onCreate)")
@@ -125,8 +125,10 @@ class MergeStep(WaitingStep):
         return {**merge, **extra}
 
     async def matched(self, element: Vertex | Edge, traverser: Traverser, run: Run) -> list[Resolved]:
-        """What option(onMatch) changes. Its traversal sees the element at the start of a traversal; behind other steps
-        TinkerPop 3.7 guards against telling the element from what came in."""
+        """The properties that option(onMatch) sets. If mergeV() or mergeE() is the first step, the traversal of the
+        option starts from the element, otherwise from the incoming value, which may not be an element: TinkerPop 3.7
+        refuses that as ambiguous.
+        """
         option = self.options[Merge.onMatch]
         if isinstance(option, Pipeline):
             if traverser.value is VOID:
@@ -172,7 +174,7 @@ def _conditions(entries: Map) -> tuple[Condition, ...]:
 
 
 async def found_vertices(entries: Map, run: Run) -> list[Vertex]:
-    """Those that a map describes: by id and label, and by one value of each property."""
+    """The vertices that match a map by id, label and one value of each property."""
     references = None
     if T.id in entries:
         references = (Reference(run.graph.element_id(entries[T.id])),)
@@ -228,7 +230,7 @@ class MergeEdgeStep(MergeStep):
         return found
 
     async def _end(self, value: Any, direction: Direction, traverser: Traverser, run: Run, is_needed: bool) -> Any:
-        """The vertex that a map names: by id, as a vertex, or through option(Merge.outV). None if it is not there."""
+        """The vertex that a map gives for one end: an id, a vertex or option(Merge.outV). None if it does not exist."""
         if value is Merge.outV or value is Merge.inV:
             if value is not (Merge.outV if direction is Direction.OUT else Merge.inV):
                 raise execution(

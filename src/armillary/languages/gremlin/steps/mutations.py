@@ -1,5 +1,5 @@
-"""addV, addE, property and drop. What a batch of traversers writes goes to the graph as one call; property() steps
-right behind addV(), addE() or one another are part of the same write.
+"""addV(), addE(), property() and drop(). The writes of a batch of traversers are one request to the graph; property()
+steps directly after addV(), addE() or another property() are part of the same write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from armillary.languages.gremlin.values.elements import Edge, Property, Vertex, 
 
 
 class Assignment:
-    """property(…): a key, a value, and what is said about them. Keys and values may be traversals."""
+    """property(…): cardinality, key, value and meta-properties. Keys and values may be traversals."""
 
     def __init__(self, cardinality: Cardinality | None, key: Any, value: Any, meta: list[tuple[Any, Any]]) -> None:
         self.cardinality = cardinality
@@ -49,7 +49,7 @@ class Assignment:
 
 
 class Resolved:
-    """An assignment with its values known."""
+    """An assignment whose traversals have been evaluated."""
 
     __slots__ = ("cardinality", "key", "meta", "value")
 
@@ -114,7 +114,7 @@ def make_assignments(arguments: Arguments, builder: Builder) -> list[Assignment]
 
 
 def set_property(vertex: Vertex, each: Resolved, run: Run) -> None:
-    """One property of a vertex in memory; whoever calls writes the vertex."""
+    """Changes one property of a vertex in memory; the caller writes the vertex."""
     key, value = _property_name(each.key), each.value
     properties = vertex.properties
     assert properties is not None
@@ -143,7 +143,7 @@ def set_property(vertex: Vertex, each: Resolved, run: Run) -> None:
 
 
 def new_vertex(label: str | None, assignments: list[Resolved], run: Run) -> Vertex:
-    """A vertex as addV() and mergeV() make it, not yet written."""
+    """A new vertex of addV() or mergeV(), not yet written."""
     id: Any = None
     given: list[Resolved] = []
     for each in assignments:
@@ -207,7 +207,7 @@ def set_edge_property(properties: dict[str, Any], each: Resolved) -> None:
 
 
 class WritingStep(WaitingStep):
-    """A step that later property() steps may join."""
+    """A step whose write includes the property() steps that follow it."""
 
     is_lazy = True
 
@@ -264,7 +264,7 @@ class AddEdgeStep(WritingStep):
     def __init__(self, label: str | Pipeline) -> None:
         super().__init__()
         self.label = label
-        self.out: Any = None  # a label, a traversal or a vertex; None: where the traverser is
+        self.out: Any = None  # a label, a traversal or a vertex; None: the traverser's vertex
         self.into: Any = None
 
     def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
@@ -322,7 +322,7 @@ class AddEdgeStep(WritingStep):
 
 
 async def stored_vertex(value: Any, what: str, run: Run) -> Vertex:
-    """A vertex that exists: of an element, or of an id where a client gave one as a vertex."""
+    """A stored vertex: the element itself, or read by id if a client sent a reference."""
     if isinstance(value, Vertex):
         if value.properties is None and (value.partition is not None or run.graph.partition_key is None):
             await run.load((value,))
@@ -345,7 +345,7 @@ def _add_edge(builder: Builder, arguments: Arguments) -> Step:
 
 
 class PropertyStep(WritingStep):
-    """property() on elements that are there already."""
+    """property() on stored elements."""
 
     name = "property"
 

@@ -1,4 +1,6 @@
-"""Steps that go about the graph: V, E, out and its kin, outV and its kin, inject. Each asks for whole batches."""
+"""Steps that navigate the graph: V(), E(), out(), in(), both(), outE(), outV(), otherV() and the like; inject() and
+subgraph(). Each makes one request for a whole batch.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ from armillary.languages.gremlin.values.comparing import kind_of, shown
 from armillary.languages.gremlin.values.elements import Edge, Subgraph, Vertex
 from armillary.languages.gremlin.values.predicates import P
 
-_SLICE: Final = 64  # vertices whose edges are gone over between two looks at the clock
+_SLICE: Final = 64  # vertices whose edges are processed between two checks of the time limit
 
 
 class Void:
-    """What a traversal starts from before its first step: nothing that could be seen."""
+    """The value of the traverser that enters the first step; no step can see it."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -42,7 +44,9 @@ VOID = Void()
 
 
 class GraphStep(Step):
-    """V() and E(), at the start or on the way. Conditions come from the has() steps behind it (`optimise`)."""
+    """V() and E(), at the start or in the middle of a traversal. Conditions come from the has() steps that follow
+    (`optimiser`).
+    """
 
     def __init__(self, name: str, references: list[Reference] | None) -> None:
         self.name = name
@@ -55,7 +59,7 @@ class GraphStep(Step):
         return Wanted(self.references, self.conditions, self.count)
 
     def starting_at(self, references: tuple[Reference, ...]) -> GraphStep:
-        """The same of other elements."""
+        """The same step with other ids."""
         made = GraphStep.__new__(GraphStep)
         made.__dict__.update(self.__dict__)
         made.references = references
@@ -75,7 +79,8 @@ class GraphStep(Step):
                         waiting = await source()
                         if not waiting:
                             return []
-                    # All of a batch look through the same pages; a bounded number of them, as each meets each.
+                    # All traversers of a batch share the pages that are read. The batch is small, since each traverser
+                    # is combined with each element.
                     batch, waiting = waiting[: limits.GREMLIN_BATCH], waiting[limits.GREMLIN_BATCH :]
                     if self.references is not None and not self.references:
                         continue
@@ -106,15 +111,15 @@ def _graph(builder: Builder, arguments: Arguments) -> Step:
 
 
 class VertexStep(Step):
-    """out, in, both, outE, inE, bothE, toE: edges of vertices, or what is at their other ends."""
+    """out(), in(), both(), outE(), inE(), bothE(), toE(): edges of vertices, or the vertices at their other ends."""
 
     def __init__(self, name: str, direction: Direction, labels: tuple[str, ...], gives_edges: bool) -> None:
         self.name = name
         self.direction = direction
         self.edge_labels = labels
         self.gives_edges = gives_edges
-        self.limit: int | None = None  # no more than so many edges of each vertex matter
-        self.is_hurried = False  # whether a limit() behind it makes a first result worth more than a full batch
+        self.limit: int | None = None  # the most edges of each vertex that are needed
+        self.is_hurried = False  # whether a limit() follows, so that early results matter more than full batches
         self.matches_nothing = False
         self.edge_filter: Pipeline | None = None  # of SubgraphStrategy and PartitionStrategy
 
@@ -160,11 +165,11 @@ class VertexStep(Step):
         return pull
 
     def _merging_flow(self, source: Flow, run: Run) -> Flow:
-        """Results are held back, up to a limit, so that equal ones go on as one: each vertex is asked for once."""
+        """Holds results back, up to a limit, to merge equal ones, so that the next step requests each vertex once."""
         waiting: Batch = []
         ready: Batch = []
         is_over = False
-        least = 1 if run.is_singly else limits.GREMLIN_EDGES_BATCH  # that are asked about at once
+        least = 1 if run.is_singly else limits.GREMLIN_EDGES_BATCH  # vertices in one request
 
         async def pull() -> Batch:
             nonlocal waiting, ready, is_over
@@ -196,7 +201,7 @@ class VertexStep(Step):
         return pull
 
     async def _edges(self, batch: Batch, run: Run) -> list[tuple[Direction, dict[Any, list[Edge]]]]:
-        """For each direction, the edges of all vertices of a batch."""
+        """The edges of all vertices of a batch, for each direction."""
         if self.matches_nothing:
             return []
         unique: dict[Any, Vertex] = {}
@@ -215,7 +220,7 @@ class VertexStep(Step):
         return found
 
     async def exists(self, batch: Batch, run: Run) -> set[Any]:
-        """The keys of those vertices of a batch that have such an edge."""
+        """The keys of the vertices of a batch that have a matching edge."""
         found: set[Any] = set()
         for _, edges_of in await self._edges(batch, run):
             found.update(key for key, edges in edges_of.items() if edges)
@@ -275,7 +280,7 @@ class EndStep(PlainStep):
 
 
 class OtherEndStep(PlainStep):
-    """otherV: the end where the traverser did not come from."""
+    """otherV(): the end of the edge that the traverser did not come from."""
 
     name = "otherV"
     needs_path = WHOLE_PATH
@@ -312,13 +317,13 @@ def _other(builder: Builder, arguments: Arguments) -> Step:
 
 
 class InjectStep(Step):
-    """inject(…): values before all others."""
+    """inject(…): adds values before the input."""
 
     name = "inject"
 
     def __init__(self, values: list[Any]) -> None:
         self.values = values
-        self.is_behind = False  # at the start of a child its values come after what the child was started with
+        self.is_behind = False  # at the start of a child traversal its values come after the input
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         is_due = bool(self.values)
@@ -346,7 +351,7 @@ def _inject(builder: Builder, arguments: Arguments) -> Step:
 
 
 class SubgraphStep(WaitingStep):
-    """subgraph('x'): edges, with their vertices, into a side effect."""
+    """subgraph('x'): collects edges and their vertices in a side effect."""
 
     name = "subgraph"
     is_lazy = True
@@ -375,8 +380,9 @@ def _subgraph(builder: Builder, arguments: Arguments) -> Step:
 
 
 def references_of(values: list[Any], builder: Any, *, flattens_always: bool) -> list[Reference]:
-    """See registry.Builder.references. On a partitioned graph a list of two is a partition's value and an id; on
-    another one a list stands for the ids in it."""
+    """Implements `pipeline.Builder.references`. In a partitioned graph a list of two is a partition key and an id;
+    otherwise a list stands for the ids in it.
+    """
     found: list[Reference] = []
     if builder.partition_key is None:
         if len(values) == 1 and isinstance(values[0], list):

@@ -1,4 +1,4 @@
-"""order() and dedup(), of the whole stream or of one list."""
+"""order() and dedup(), on the whole stream or on one list."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _add_order(sorting: Sorting, arguments: Arguments, builder: Builder) -> None
 
 
 async def _sorted(items: list[tuple[list[Any], Any]], sorting: Sorting, run: Run) -> list[Any]:
-    """Items with their keys, stably by each, the last key first."""
+    """Sorts stably by each key, the last key first."""
     orders = [order for _, order in sorting] or [Order.asc]
     for at in range(len(orders) - 1, -1, -1):
         if orders[at] is Order.shuffle:
@@ -72,7 +72,7 @@ async def _keys(sorting: Sorting, value: Any, traverser: Traverser, run: Run) ->
 
 
 class Ordering(Step):
-    """What order() is by."""
+    """One by() of order(): a key and a direction."""
 
     name = "order"
 
@@ -196,7 +196,7 @@ class DedupLocalStep(WaitingStep):
     name = "dedup"
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names  # of entries, where a list holds maps
+        self.names = names  # entries of the maps in a list
 
     async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
         return [each.to(self._of(each.value)) for each in batch]

@@ -1,4 +1,4 @@
-"""path(), simplePath(), cyclicPath() and tree(): where traversers have been."""
+"""path(), simplePath(), cyclicPath() and tree(): steps on the paths of traversers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from armillary.languages.gremlin.values.comparing import identity
 from armillary.languages.gremlin.values.elements import Path, Tree
 from armillary.work import make, spend
 
-_STOP_BYTES = 16  # of a path, for each of its stops
+_STOP_BYTES = 16  # bytes of a path for each of its objects
 
 
 class PathStep(WaitingStep):
-    """What path(), simplePath() and cyclicPath() share: by()s in turn, and the part between two labels."""
+    """Shared by path(), simplePath() and cyclicPath(): by() modulators in turn, and from() and to()."""
 
     needs_path = WHOLE_PATH
 
@@ -91,7 +91,7 @@ class PathStep(WaitingStep):
 
 
 def _place(path: Path, label: str, side: str) -> int:
-    """The last that has the label."""
+    """The index of the last object with the label."""
     for at in range(len(path.labels) - 1, -1, -1):
         if label in path.labels[at]:
             return at
@@ -137,7 +137,7 @@ class TreeStep(Step):
             for at, value in enumerate(each.whole_path().objects):
                 key = await self.bys.at(at).of(value, each, run)
                 spend(10)
-                if key is not MISSING:  # what has no key is left out, and the rest goes on
+                if key is not MISSING:  # objects without a key are left out of the tree
                     branch = branch.branch(identity(key), key)
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:

@@ -1,4 +1,6 @@
-"""Steps that read elements: id, label, key, value, values, properties, valueMap, elementMap, propertyMap, element."""
+"""Steps that read elements and properties: id(), label(), key(), value(), values(), properties(), valueMap(),
+elementMap(), propertyMap(), element().
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class ValuesStep(PlainStep):
     """values() and properties()."""
 
     loads = True
-    property_filter: Pipeline | None = None  # of SubgraphStrategy
+    property_filter: Pipeline | None = None  # the filter of SubgraphStrategy
 
     def __init__(self, name: str, keys: tuple[str, ...], matches_nothing: bool = False) -> None:
         self.name = name
@@ -98,7 +100,7 @@ class ValuesStep(PlainStep):
         return found
 
     def _with_tokens(self, batch: Batch) -> Batch:
-        """values('id') and values('label') are the element's own, as they are called in stored items."""
+        """values('id') and values('label') give the id and label of the element, because stored items name them so."""
         found: Batch = []
         for each in batch:
             element = each.value
@@ -111,7 +113,7 @@ class ValuesStep(PlainStep):
 
 
 def properties_of(element: Any, keys: tuple[str, ...], step: str) -> Iterable[VertexProperty | Property]:
-    """Its property objects, in the order of the keys if any are named."""
+    """The property objects of an element, in the order of the keys if any are given."""
     if type(element) is Vertex:
         properties = element.properties or {}
         for key in keys or properties:
@@ -130,7 +132,7 @@ def properties_of(element: Any, keys: tuple[str, ...], step: str) -> Iterable[Ve
 
 
 def _keys(arguments: Arguments) -> tuple[tuple[str, ...], bool]:
-    """The keys, and whether only nulls were given: then nothing matches."""
+    """The keys, and whether only nulls were given, which match nothing."""
     given = len(arguments)
     keys = arguments.texts()
     return tuple(dict.fromkeys(keys)), bool(given) and not keys
@@ -143,7 +145,7 @@ def _values(builder: Builder, arguments: Arguments) -> Step:
 
 
 class ElementStep(PlainStep):
-    """element(): whose property it is."""
+    """element(): the element that a property belongs to."""
 
     name = "element"
 
@@ -175,7 +177,7 @@ class ValueMapStep(WaitingStep):
         self.name = name
         self.keys = keys
         self.tokens = tokens
-        self.bys = Bys()  # one for each key in turn
+        self.bys = Bys()  # applied to the keys in turn
         self.matches_nothing = matches_nothing
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""limit(), range(), skip(), tail() and sample(), of the whole stream or of one list."""
+"""limit(), range(), skip(), tail() and sample(), on the whole stream or on one list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armillary.languages.gremlin.values.typed_values import Set
 
 
 class RangeStep(Step):
-    """limit(n), range(low, high), skip(n): traversers from `low` up to `high`."""
+    """limit(n), range(low, high), skip(n): traversers from `low` up to, but not including, `high`."""
 
     def __init__(self, name: str, low: int, high: int) -> None:
         if low > high and high != -1:
@@ -58,7 +58,7 @@ class RangeStep(Step):
 
 
 class LocalRangeStep(PlainStep):
-    """Of one list, map or path. One element stands alone if it was asked for by limit, range or skip."""
+    """The same on one list, map or path. limit(), range() and skip() give a single element without a list around it."""
 
     def __init__(self, name: str, low: int, high: int) -> None:
         if low > high and high != -1:
@@ -156,7 +156,7 @@ def _tail(builder: Builder, arguments: Arguments) -> Step:
 
 
 class SampleStep(OneBy, GatheringStep):
-    """Some of all, each at most once, the heavier the likelier."""
+    """sample(n): a random choice without repetition, weighted by by()."""
 
     name = "sample"
 

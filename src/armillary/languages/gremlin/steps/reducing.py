@@ -1,4 +1,6 @@
-"""Steps that make one value of all: count, sum, min, max, mean, fold; each also of one list (`Scope.local`)."""
+"""Steps that reduce their input to one value: count(), sum(), min(), max(), mean(), fold(), on the whole stream or on
+one list.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ from armillary.work import made, release, spend
 
 
 class ReducingStep(Step):
-    """All of the input to one value; nothing comes out if there is none."""
+    """Reduces all of the input to one value; gives nothing if there is no value."""
 
     is_barrier = True
-    keeps = False  # whether what comes is part of the value
+    keeps = False  # whether the value holds the input, whose memory is counted then
 
     def initial(self) -> Any:
         raise NotImplementedError
@@ -32,7 +34,7 @@ class ReducingStep(Step):
         raise NotImplementedError
 
     def result(self, state: Any) -> tuple[Any, ...]:
-        """The value, or none."""
+        """The value, if there is one."""
         return (state,)
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
@@ -68,7 +70,7 @@ class CountStep(ReducingStep):
         return (Long(state),)
 
 
-_NULL: Final = object()  # nothing but nulls so far
+_NULL: Final = object()  # only nulls so far
 
 
 class NumberStep(ReducingStep):
@@ -109,7 +111,7 @@ class NumberStep(ReducingStep):
 
 
 def _widened(number: Any) -> Any:
-    """The sum of any number of traversers is a long or a double at least, as values times bulks are."""
+    """The sum over the stream is at least a long or a double, because values are multiplied by bulks."""
     if isinstance(number, int):
         return number if isinstance(number, BigInt) else Long(number)
     return float(number) if isinstance(number, Float32) else number
@@ -155,12 +157,12 @@ def _fold(builder: Builder, arguments: Arguments) -> Step:
     seed = arguments.take()
     operator = arguments.token(Operator)
     if operator is Operator.addAll and isinstance(seed, list) and not isinstance(seed, Set):
-        return FoldStep(seed)  # whatever comes is one more
+        return FoldStep(seed)  # addAll to a list appends every value as one member
     return FoldStep(seed, numbers.OPERATIONS[operator])
 
 
 class LocalNumberStep(PlainStep):
-    """count(local), sum(local) and the rest: of what one traverser holds."""
+    """count(local), sum(local) and the others: on the list of one traverser."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -173,7 +175,7 @@ class LocalNumberStep(PlainStep):
                 continue
             values = values_in(each.value)
             if values is None:
-                # A lone number is its own sum, least, greatest and mean.
+                # The sum, minimum, maximum and mean of a single number are the number.
                 values = [each.value]
             spend(8 * len(values))
             result = _LOCAL[self.name](values)

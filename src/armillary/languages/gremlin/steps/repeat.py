@@ -1,8 +1,8 @@
 """repeat() with times(), until() and emit().
 
-Traversers wait by the loop they are in. Where equal ones may be merged, all of a loop go on together, so that their
-number is bounded by what there is in the graph; where they may not (paths) or where a limit() follows, the deepest go
-on first, a batch at a time, so that memory is bounded by depth and first results come early.
+Waiting traversers are kept by their number of loops. If equal ones may be merged, all traversers of one loop run
+together, so that their number is bounded by the elements of the graph. If they may not (paths), or if a limit()
+follows, the deepest run first, a batch at a time: memory is bounded by the depth, and first results come early.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RepeatStep(Step):
 
     @property
     def is_open(self) -> bool:
-        """Whether repeat() itself is still to come."""
+        """Whether only times(), until() or emit() have been seen so far, without repeat()."""
         return self.body is None
 
     def modulate(self, name: str, arguments: Arguments, builder: Builder) -> None:
@@ -79,7 +79,7 @@ class RepeatStep(Step):
         body = self.body
         assert body is not None
         inner: Scope = scope.state(self, Scope)
-        waiting: list[Batch] = []  # by loops done
+        waiting: list[Batch] = []  # by the number of loops done
         ready: Batch = []
         merges = run.is_merging and not self.is_hurried
         is_whole = body.has_barrier or merges
@@ -120,7 +120,8 @@ class RepeatStep(Step):
                 each.loops = (*each.loops[:-1], (self.loop, loops))
                 if await self._is_over(each, run):
                     if self.is_until_first and not self.is_emit_first and await self._is_emitted(each, run):
-                        ready.append(_outside(each.copy()))  # emitted behind the body, and again on its way out
+                        # emit() gives it a first time, the end of the loop a second time
+                        ready.append(_outside(each.copy()))
                     ready.append(_outside(each))
                     continue
                 if await self._is_emitted(each, run):
@@ -180,7 +181,7 @@ def _repeat(builder: Builder, arguments: Arguments) -> Step:
 
 
 def fill(step: RepeatStep, builder: Builder, arguments: Arguments) -> None:
-    """Gives a repeat() its body; times(), until() and emit() may have come before."""
+    """Sets the body of a repeat() whose times(), until() or emit() may have come before."""
     step.loop = arguments.text() if arguments.is_next(str) else ""
     step.body = builder.pipeline(arguments.traversal())
 

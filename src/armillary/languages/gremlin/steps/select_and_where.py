@@ -1,4 +1,4 @@
-"""select() and where(): what the path, the side effects or a map hold under a name."""
+"""select() and where(): values by name from a map, the side effects or the labels of the path."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ from armillary.languages.gremlin.values.predicates import P
 
 
 async def scope_value(traverser: Traverser, name: Any, run: Run, pop: Pop = Pop.last, *, is_kept: bool = False) -> Any:
-    """Under a name: in the map that the traverser is at, in the side effects, on its path. MISSING if nowhere. Kept
-    values outlive the looking."""
+    """The value of a name: an entry of the traverser's map, a side effect, or a label of its path, in this order;
+    MISSING if there is none. With `is_kept`, a side effect is copied, since later steps may change it.
+    """
     value = traverser.value
     if isinstance(value, Tree):
         value = value.as_map()
@@ -115,7 +116,7 @@ class SelectColumnStep(PlainStep):
 
 
 class SelectTraversalStep(ManyBys, WaitingStep):
-    """select(traversal): the key is what the traversal comes to."""
+    """select(traversal): the key is the result of the traversal."""
 
     name = "select"
     needs_path = LABELLED_PATH
@@ -161,7 +162,7 @@ def nowhere(name: Any) -> Failure:
 
 
 class WherePredicateStep(ManyBys, WaitingStep):
-    """where('a', eq('b')) and where(eq('a')): names, not values, are compared with."""
+    """where('a', eq('b')) and where(eq('a')): the predicate's values are names."""
 
     name = "where"
     needs_path = LABELLED_PATH
@@ -214,7 +215,7 @@ class WherePredicateStep(ManyBys, WaitingStep):
 
 
 class WhereStart(WaitingStep):
-    """as('a') at the start of a pattern: goes to what the name stands for."""
+    """as('a') at the start of a pattern: continues with the value of the name."""
 
     name = "whereStart"
     needs_path = LABELLED_PATH
@@ -233,7 +234,7 @@ class WhereStart(WaitingStep):
 
 
 class WhereEnd(WaitingStep):
-    """as('b') at the end of a pattern: passes what equals that."""
+    """as('b') at the end of a pattern: passes values equal to that of the name."""
 
     name = "whereEnd"
     needs_path = LABELLED_PATH
@@ -253,13 +254,13 @@ class WhereEnd(WaitingStep):
 
 
 def path_or_side_effect(traverser: Traverser, name: str, run: Run) -> Any:
-    """Where a traverser has come to in a pattern is no map of names: the path counts."""
+    """As `scope_value` without the traverser's map: inside a pattern its entries are not names."""
     found = run.side_effects.get(name) if name in run.side_effects.values else MISSING
     return traverser.last_labelled(name) if found is MISSING else found
 
 
 class MapBinding(PlainStep):
-    """The entries of a map as labels, so that a pattern inside can refer to them after it has moved on."""
+    """Puts the entries of a map on the path as labels, so that a pattern can still refer to them after later steps."""
 
     name = "whereBinding"
 
@@ -273,7 +274,7 @@ class MapBinding(PlainStep):
 
 
 def wired(pipeline: Pipeline) -> Pipeline:
-    """A pattern of where(): its as() at both ends read names instead of giving them."""
+    """A pattern of where(), in which as() at both ends reads a name instead of setting it."""
     steps = list(pipeline.steps)
     if not steps:
         return pipeline

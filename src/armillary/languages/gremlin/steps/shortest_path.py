@@ -1,7 +1,7 @@
-"""shortestPath(): all shortest paths from each vertex to every vertex that it reaches, or to those that are wanted.
+"""shortestPath(): all shortest paths from each vertex to every reachable vertex, or to given targets.
 
-Without a graph computer: from each start the nearest vertices go on first, all of the same distance together, so that
-their edges are asked for at once.
+Runs without a graph computer: from each start the vertices are visited by distance, and the edges of all vertices at
+one distance are read in one request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPTIONS: Final = {
 
 
 class _Reached:
-    """A vertex, how far it is, and over which edges it is reached by as short a way."""
+    """A reached vertex, its distance, and the last edges of all shortest paths to it."""
 
     __slots__ = ("distance", "vertex", "ways")
 
@@ -132,7 +132,7 @@ class ShortestPathStep(WaitingStep):
         return other, float(value)
 
     def _paths(self, key: Any, reached: dict[Any, _Reached], run: Run) -> Iterable[Path]:
-        """Backwards over all ways that are as short."""
+        """Builds the paths by walking back over the last edges."""
         waiting: list[tuple[Any, list[Any]]] = [(key, [reached[key].vertex])]
         while waiting:
             at, objects = waiting.pop()

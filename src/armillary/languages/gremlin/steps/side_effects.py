@@ -1,4 +1,6 @@
-"""Side effects and sacks: aggregate, store, cap, barrier, sack."""
+"""Side effects and sacks: aggregate(), store(), cap(), barrier(), sack(). group() and tree() with a name are in
+`grouping` and `paths`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from armillary.work import spend
 
 
 class Collecting:
-    """What aggregate() and store() share: values into a named collection."""
+    """Shared by aggregate() and store(): adds values to a named collection."""
 
     key: str
     by: By | None
@@ -77,7 +79,7 @@ class Collecting:
 
 
 class AggregateStep(OneBy, Collecting, GatheringStep):
-    """aggregate('x'): everything first, then on."""
+    """aggregate('x'): a barrier that adds all values before the first one passes."""
 
     name = "aggregate"
 
@@ -90,7 +92,7 @@ class AggregateStep(OneBy, Collecting, GatheringStep):
 
 
 class StoreStep(OneBy, Collecting, WaitingStep):
-    """store('x') and aggregate(local, 'x'): as they come."""
+    """store('x') and aggregate(local, 'x'): adds each value as it passes."""
 
     name = "store"
     is_lazy = True
@@ -146,7 +148,7 @@ def _cap(builder: Builder, arguments: Arguments) -> Step:
 
 
 class BarrierStep(GatheringStep):
-    """barrier(): all, or some at a time, with equal traversers as one."""
+    """barrier(): collects all traversers, or some at a time, and merges equal ones."""
 
     name = "barrier"
 
@@ -188,7 +190,7 @@ def _barrier(builder: Builder, arguments: Arguments) -> Step:
 
 
 class SackStep(PlainStep):
-    """sack(): what the traverser carries."""
+    """sack(): the traverser's sack."""
 
     name = "sack"
 

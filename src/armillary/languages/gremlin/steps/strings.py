@@ -1,5 +1,7 @@
-"""Steps of texts. Nulls pass through; other types are refused; the local forms go over lists. What makes other values
-of texts is in `converting`."""
+"""String steps: toUpper(), trim(), replace(), split(), substring(), concat(), format() and the like. Nulls pass
+unchanged; other types are refused; the local forms apply to the members of a list. asDate(), asBool() and asNumber()
+are in `conversions`.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,13 @@ from armillary.languages.gremlin.values.elements import ATTRIBUTED, Path
 from armillary.languages.gremlin.values.typed_values import Uuid
 from armillary.work import make, spend
 
-_COUNTED: Final = 256  # characters of a text that is worth counting
+_COUNTED: Final = 256  # characters; the work on shorter texts is not metered by size
 _PART_BYTES: Final = 64
 _TAKES_TEXT: Final = "() step can only take string as argument"
 
 
 class TextStep(PlainStep):
-    """One text to another value."""
+    """Applies a function to each text."""
 
     def __init__(self, name: str, change: Callable[[str], Any], is_local: bool) -> None:
         self.name = name
@@ -108,7 +110,7 @@ def _split(builder: Builder, arguments: Arguments) -> Step:
         make(_PART_BYTES * (text.count(separator or " ") + 1))
         if not separator:
             return text.split()
-        # As there: nothing is empty but what is behind the last separator.
+        # As in TinkerPop, empty parts are left out, except after the last separator.
         *parts, last = text.split(separator)
         return [part for part in parts if part] + [last] if text else []
 
@@ -130,7 +132,7 @@ def _substring(builder: Builder, arguments: Arguments) -> Step:
 
 
 class ReverseStep(PlainStep):
-    """reverse(): of texts and lists; others stay as they are."""
+    """reverse(): on texts and lists; other values pass unchanged."""
 
     name = "reverse"
 
@@ -225,7 +227,9 @@ def _concat(builder: Builder, arguments: Arguments) -> Step:
 
 
 class FormatStep(ManyBys, WaitingStep):
-    """format('%{name} is %{age}'): labels, properties, side effects; `%{_}` takes the by()s in turn."""
+    """format('%{name} is %{age}'): names are labels, properties or side effects; `%{_}` uses the by() modulators in
+    turn.
+    """
 
     name = "format"
     needs_path = LABELLED_PATH

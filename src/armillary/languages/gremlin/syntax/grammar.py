@@ -1,7 +1,8 @@
-"""Gremlin text to instructions: our own reading of the language's grammar. Nothing is ever evaluated.
+"""The parser: Gremlin scripts to instructions, by recursive descent. No part of a script is evaluated as code.
 
-A text is statements, each a chain of calls on the source `g`, with a terminal call perhaps. Names resolve by position
-and by what they are called with: `values` alone is a token, `values('x')` an anonymous traversal, `x` a binding.
+A script is a sequence of statements, each a chain of calls on the source `g`, which may end with a terminal call. Names
+are resolved by their position and arguments: `values` alone is a token, `values('x')` an anonymous traversal, `x` a
+binding.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from armillary.work import spend
 
 @dataclass(slots=True)
 class Statement:
-    """One line of a script: a traversal, and what is asked of it."""
+    """One statement of a script: a traversal and its terminal call."""
 
     traversal: Traversal
     terminal: str = "toList"
-    count: int | None = None  # of next(n)
+    count: int | None = None  # the n of next(n)
     transaction: str | None = None  # g.tx().commit() and so on: nothing to run
 
 
@@ -49,8 +50,9 @@ _UNBOUND: Final = object()
 
 
 def parse(text: str, bindings: Mapping[str, Any] | None = None) -> list[Statement]:
-    """The statements of a script; at least one. The last one's result is the script's. Whether they are too large is
-    looked at when they are compiled."""
+    """The statements of a script, at least one; the result of the script is that of the last. Their size is checked
+    when they are compiled.
+    """
     if len(text.encode("utf-8", "replace")) > limits.GREMLIN_SCRIPT_BYTES_MAX:
         raise syntax(f"A script has at most {limits.GREMLIN_SCRIPT_BYTES_MAX} bytes.")
     return _Parser(text, bindings or {}).script()
@@ -309,7 +311,7 @@ class _Parser:
             self._expect(",")
 
     def _braced(self) -> Set:
-        """`{1, 2}`: a set. A closure looks alike until its arrow, or its first word."""
+        """`{1, 2}`: a set. Closures start with the same brace and are recognised by their arrow or first word."""
         at = self._next.at
         self._expect("{")
         values = Set()
@@ -393,7 +395,7 @@ class _Parser:
         return CardinalityValue(tokens.Cardinality(name), arguments[0])
 
     def _anonymous(self) -> Traversal:
-        """A chain of steps: up to where no step follows."""
+        """An anonymous traversal: a chain of steps."""
         steps = []
         while True:
             name = self._step_name()
@@ -444,7 +446,7 @@ class _Parser:
         raise compilation(f"'{name}.{second}' is unknown, at {place(self._text, self._next.at)}.")
 
     def _built_strategy(self, name: str) -> Strategy:
-        """`PartitionStrategy.build().partitionKey('p').create()`, the builder that Cosmos's documents show."""
+        """`PartitionStrategy.build().partitionKey('p').create()`, the form in the documentation of Cosmos DB."""
         if self._name() not in ("build", "instance"):
             raise compilation(f"{name} is made by build().….create() or new {name}(…).")
         self._arguments("build")

@@ -1,6 +1,8 @@
-"""The tree that a text and a bytecode both become: a source's instructions, then steps, each a name with arguments.
+"""The tree that scripts and bytecode are parsed to: instructions of the source, then steps, each a name with arguments;
+and all names of steps, terminal calls and strategies.
 
-Arguments are plain values, tokens, predicates, and traversals again. What names and arguments mean is `build`'s part.
+Arguments are plain values, tokens, predicates and nested traversals. `traversal_builder` builds steps from them; a step
+that is named here and has no builder is refused as not supported.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Instruction:
 
 
 class Traversal:
-    """Instructions for the source (`withSack`, `withStrategies`, …) and steps; anonymous ones have steps alone."""
+    """Instructions of the source (`withSack`, `withStrategies`, …) and steps; anonymous traversals have steps only."""
 
     __slots__ = ("source", "steps")
 
@@ -119,7 +121,7 @@ class CardinalityValue:
 
 
 def parts(value: Any) -> Iterator[Any]:
-    """What an argument holds directly inside."""
+    """The values directly inside an argument."""
     if isinstance(value, Traversal):
         for instruction in (*value.source, *value.steps):
             yield from instruction.arguments
@@ -138,7 +140,7 @@ def parts(value: Any) -> Iterator[Any]:
 
 
 def check_size(traversal: Traversal) -> None:
-    """Refuses what has too many steps or is nested too deeply, before anything walks over it recursively."""
+    """Refuses traversals with too many steps or too deep a nesting, before recursive functions run on them."""
     steps = 0
     level: list[Any] = [traversal]
     for _ in range(limits.GREMLIN_DEPTH_MAX + 1):
@@ -152,8 +154,7 @@ def check_size(traversal: Traversal) -> None:
 
 
 def check_transaction(name: Any) -> None:
-    """Every request is committed by itself, so there is never anything open to commit or to give up; and nothing can be
-    opened."""
+    """Every request is its own transaction: commit, rollback and close do nothing, and opening one is refused."""
     if name in ("begin", "open"):
         raise unsupported("Transactions of several requests are not supported: every request is one by itself.")
     if name not in ("commit", "rollback", "close"):

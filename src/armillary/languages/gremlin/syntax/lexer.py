@@ -1,6 +1,7 @@
-"""Gremlin text to words: names, texts, numbers and signs, each with its place for messages.
+"""The lexer: a script to words (names, texts, numbers and signs), each with its position for error messages; and values
+that are written as calls, such as datetime('…'), UUID('…') and new Date(…).
 
-Numbers and texts come out as values; what names mean is `grammar`'s part.
+Numbers and texts become values here; names are resolved by `grammar`.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ _KEPT_CHARACTERS_MAX: Final = 1_000
 class Word:
     kind: str  # name, text, number, sign, end
     value: Any
-    at: int  # characters before it
-    is_after_line: bool  # whether a line ended just before it
+    at: int  # offset in the script, in characters
+    is_after_line: bool  # whether it is the first word of its line
 
 
 def known_words(text: str) -> list[Word]:
-    """As `words`, of texts that come again and again with other bindings."""
+    """As `words`, with a cache for scripts that are sent again with other bindings."""
     return _kept_words(text) if len(text) <= _KEPT_CHARACTERS_MAX else words(text)
 
 
 def words(text: str) -> list[Word]:
-    """All words of a script, with one of kind "end" behind them."""
+    """All words of a script, and a last one of kind "end"."""
     found: list[Word] = []
     at, size = 0, len(text)
     is_after_line = False
@@ -109,7 +110,7 @@ def _unquoted(piece: str, text: str, at: int) -> str:
         return plain
 
     result = _ESCAPE.sub(character, inner)
-    # A pair of escapes that make one character, as JSON and Java write them.
+    # Surrogate pairs written as two escapes, as in JSON and Java.
     if any("\ud800" <= each <= "\udfff" for each in result):
         try:
             result = result.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -148,7 +149,7 @@ def _is_octal(digits: str) -> bool:
 
 
 def integer(value: int, suffix: str) -> int:
-    """A whole number as its suffix, or its size, asks."""
+    """A whole number of the type that its suffix or its size gives."""
     if suffix == "l":
         return Long(value)
     if suffix == "b":
@@ -162,13 +163,13 @@ def integer(value: int, suffix: str) -> int:
     return Long(value) if -(2**63) <= value < 2**63 else BigInt(value)
 
 
-# Values written as calls.
+# Values that are written as calls.
 
 CALLED: Final = frozenset({"datetime", "DateTime", "UUID"})
 
 
 def called(name: str, arguments: list[Any]) -> datetime | Uuid:
-    """One of CALLED."""
+    """The value of a call of one of CALLED."""
     if not arguments:
         raise compilation(f"{name}() without a text has no value here: name it.")
     if len(arguments) != 1 or not isinstance(arguments[0], str):
@@ -182,7 +183,7 @@ def called(name: str, arguments: list[Any]) -> datetime | Uuid:
 
 
 def constructed(name: str, arguments: list[Any]) -> Any:
-    """`new …`; strategies are the grammar's part."""
+    """The value of `new …`; strategies are parsed by `grammar`."""
     if name in ("Vertex", "ReferenceVertex"):
         if len(arguments) != 2 or not isinstance(arguments[1], str):
             raise compilation(f"new {name}() takes an id and a label.")

@@ -1,6 +1,7 @@
-"""The words that stand for themselves in a traversal: T.id, Order.desc, Scope.local, and so on.
+"""The enumerations of the language: T.id, Order.desc, Scope.local and so on, with their spellings in scripts and on the
+wire.
 
-Which word a position wants is decided where steps are built; here is only what there is, and how it is spelled.
+Which enumeration an argument must be of is checked by `step_arguments`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 
 
 class Token(Enum):
-    """All enumerations, so that "is this a token" is one test."""
+    """The parent of all enumerations, so that one isinstance test finds a token."""
 
     @property
     def family(self) -> str:
@@ -102,7 +103,7 @@ class DT(Token):
 
 
 class GType(Token):
-    """Names of types, for asNumber() and typeOf()."""
+    """The types that asNumber() and typeOf() take."""
 
     byte = "BYTE"
     short = "SHORT"
@@ -149,12 +150,12 @@ _ALIASES: Final[dict[tuple[str, str], Token]] = {
     ("GType", "INTEGER"): GType.int,
     ("Barrier", "norm_sack"): Barrier.normSack,
 }
-# Old and class-like spellings of families, as clients and scripts write them.
+# Older spellings and class names of families, as clients and scripts write them.
 FAMILY_ALIASES: Final = {"VertexProperty.Cardinality": "Cardinality", "SackFunctions.Barrier": "Barrier"}
 
 
 def find(family: str, name: str) -> Token | None:
-    """`find("Order", "desc")`; None for what does not exist."""
+    """The token, as in `find("Order", "desc")`; None if there is none."""
     members = FAMILIES.get(FAMILY_ALIASES.get(family, family))
     if members is None:
         return None
@@ -167,7 +168,8 @@ def find(family: str, name: str) -> Token | None:
         return None
 
 
-# Words that need no family in a text. `all`, `list` and `none` are in more than one; these are what positions ask for.
+# Names that scripts may write without their family. `all`, `list` and `none` are in several families; these are the
+# ones that scripts mean.
 BARE: Final[dict[str, Token]] = {
     **{token.value: token for family in (DT, Barrier, Pick, Operator, Merge) for token in family},
     **{token.value: token for family in (Cardinality, Direction, Column, Pop, Scope, Order, T) for token in family},
@@ -176,7 +178,7 @@ BARE: Final[dict[str, Token]] = {
     "from": Direction.OUT,
     "to": Direction.IN,
 }
-# `with(...)` keys and values: plain texts and numbers on the wire.
+# Keys and values of with(): plain texts and numbers on the wire.
 CONSTANTS: Final[dict[str, str | int]] = {
     "WithOptions.tokens": "~tinkerpop.valueMap.tokens",
     "WithOptions.none": 0,

@@ -1,7 +1,7 @@
-"""How values compare: equality, comparability (which may be undefined), and the order of everything that order() uses.
+"""Comparison of values: equality, comparison (which may be undefined), and the total order that order() uses.
 
-TinkerPop's rules: numbers compare across their types, a boolean is no number, NaN equals nothing and sorts last among
-numbers, values of different types are unequal and cannot be compared.
+The rules are TinkerPop's: numbers compare across their types, a boolean is not a number, NaN equals nothing and sorts
+last among numbers, values of different types are unequal and cannot be compared.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from armillary.work import make, spend
 
 T = TypeVar("T")
 NUMBERS: Final = (int, float, Decimal)
-_KEY_BYTES: Final = 100  # of a value's key, about
+_KEY_BYTES: Final = 100  # about, of the identity of a value
 _SMALL: Final = 2**63
-_DIGITS_MAX: Final = 2_000  # of whole numbers in any other form than a decimal one
+_DIGITS_MAX: Final = 2_000  # of whole numbers that are converted to texts
 _EXACT: Final = Context(prec=4_000)
 
 
@@ -47,7 +47,7 @@ def is_nan(value: Any) -> bool:
 
 
 def type_rank(value: Any) -> int:
-    """Where values of a type stand in the order of all values; also what may be compared with what."""
+    """The rank of a value's type in the total order. Only values of the same rank can be compared."""
     if value is None:
         return 0
     kind = type(value)
@@ -111,7 +111,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def compare(left: Any, right: Any) -> int | None:
-    """-1, 0 or 1; None where no comparison is defined: other types, NaN, and things without an order."""
+    """-1, 0 or 1; None if the comparison is undefined: different types, NaN, and types without an order."""
     rank = type_rank(left)
     if rank != type_rank(right):
         return None
@@ -138,7 +138,7 @@ def compare(left: Any, right: Any) -> int | None:
 
 
 def order_key(value: Any) -> tuple[Any, ...]:
-    """A key by which any values sort together."""
+    """A sort key for values of any types."""
     rank = type_rank(value)
     if rank == 2:
         return (2, 1, 0) if value != value else (2, 0, value)
@@ -185,7 +185,7 @@ def _identities(values: list[Any]) -> list[Hashable]:
 
 
 def identity(value: Any) -> Hashable:
-    """A hashable stand-in: equal values have equal stand-ins. For dedup, groups, sets and merging."""
+    """A hashable key that is equal for equal values, for dedup(), groups, sets and merging traversers."""
     kind = type(value)
     if kind is str or kind is Vertex or kind is Edge:
         return value  # type: ignore[no-any-return]
@@ -197,7 +197,7 @@ def identity(value: Any) -> Hashable:
         return ("b", value)
     if isinstance(value, NUMBERS):
         return _number_identity(value)
-    # Tuples begin with a text, whose hash nobody outside of this process can foresee.
+    # Tuples begin with a text: Python salts the hashes of texts, so a client cannot construct collisions.
     if isinstance(value, Set):
         return ("s", frozenset([("k", each) for each in _identities(value)]))
     if isinstance(value, list):
@@ -218,8 +218,9 @@ def identity(value: Any) -> Hashable:
 
 
 def _number_identity(value: Any) -> Hashable:
-    """Equal numbers of all types have one. Small ones are themselves; others are texts, because Python's hashes of
-    large numbers can be made to collide."""
+    """The same key for equal numbers of all types. Small numbers are their own key; others are texts, because clients
+    could construct collisions of Python's hashes of large numbers.
+    """
     if isinstance(value, int):
         return int(value) if -_SMALL <= value < _SMALL else ("n", f"{value:x}")
     if value != value:
@@ -239,7 +240,7 @@ def _number_identity(value: Any) -> Hashable:
 
 
 def map_key(value: Any) -> Any:
-    """A value as a key of a dict: itself where Python's equality is right, frozen otherwise."""
+    """A value as a key of a dict: itself if Python's equality is that of Gremlin, otherwise Frozen."""
     kind = type(value)
     if kind is str or kind is Vertex or kind is Edge:
         return value
@@ -276,7 +277,7 @@ def counted(values: Iterable[Any]) -> list[tuple[Any, int]]:
 
 
 def _float_text(value: float) -> str:
-    """As Java writes it: 1.0E10 from ten millions on, and below a thousandth."""
+    """A double as Java writes it: with an exponent from ten million on and below a thousandth."""
     text = repr(float(value))
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return text
@@ -318,12 +319,12 @@ def text_of(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """As messages quote a value."""
+    """A value as error messages quote it."""
     return repr(str(value)) if isinstance(value, str) else text_of(value)
 
 
 def kind_of(value: Any) -> str:
-    """As messages name what a value is."""
+    """The type of a value as error messages name it."""
     return _NAMES.get(type(value), type(value).__name__)
 
 

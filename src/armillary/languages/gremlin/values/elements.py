@@ -1,8 +1,8 @@
-"""Vertices, edges, properties, paths, trees and map entries as traversals see them. Numbers and collections that
-Python has no type for are in `typed_values`.
+"""Vertices, edges, properties, paths, trees and map entries as traversals see them. Numbers and collections that Python
+has no type for are in `typed_values`.
 
-A vertex or edge may be known by reference only (`properties is None`): steps that need more have it loaded in batches
-(`run.Run.load`). Equality is by identity of the stored thing, as everywhere in Gremlin.
+A vertex or edge may be a reference (`properties is None`): steps that need its properties load it in batches
+(`run.Run.load`). Elements are equal if they have the same id and partition key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Vertex:
         self.label = label
         self.partition = partition  # value of the partition key; None in a graph without one
         self.properties = properties
-        self.token = token  # storage's own: an etag, say
+        self.token = token  # opaque, set by storage; for example an etag
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not Vertex or self.id != other.id:
@@ -103,7 +103,7 @@ class VertexProperty:
 
 
 class Property:
-    """Of an edge, or of a vertex property."""
+    """A property of an edge or of a vertex property."""
 
     __slots__ = ("key", "owner", "value")
 
@@ -128,7 +128,7 @@ class Property:
 
 
 Element = Vertex | Edge
-ATTRIBUTED = (Vertex, Edge, VertexProperty)  # that have properties of their own
+ATTRIBUTED = (Vertex, Edge, VertexProperty)  # types that have properties
 
 
 class Path:
@@ -149,7 +149,7 @@ class Path:
 
 
 class Tree:
-    """Nested maps of what was met on paths; children in the order of their first meeting."""
+    """The result of tree(): nested maps of the objects of paths, in the order of their first appearance."""
 
     __slots__ = ("branches",)
 
@@ -166,7 +166,7 @@ class Tree:
         return iter(self.branches.values())
 
     def as_map(self) -> dict[Any, Any]:
-        """One level of it, for steps that take maps."""
+        """The first level as a map, for steps that take maps."""
         return {
             value if isinstance(value, Hashable) and not isinstance(value, bool) else Frozen(value, key): tree
             for key, (value, tree) in self.branches.items()
@@ -183,7 +183,7 @@ class Tree:
 
 
 class Subgraph:
-    """What subgraph() gathered."""
+    """The vertices and edges collected by subgraph()."""
 
     __slots__ = ("edges", "vertices")
 
@@ -210,7 +210,7 @@ class Entry(tuple[Any, Any]):
 
 
 class Frozen:
-    """A list, map or boolean as a key of a map: hashable by what it is."""
+    """A list, map or boolean as a key of a map, hashed by its content."""
 
     __slots__ = ("_key", "value")
 
@@ -229,7 +229,7 @@ class Frozen:
 
 
 def thaw(key: Any) -> Any:
-    """The value that a map's key stands for."""
+    """The value of a map's key, unwrapped if it is Frozen."""
     return key.value if type(key) is Frozen else key
 
 

@@ -1,5 +1,6 @@
-"""Arithmetic as Gremlin has it: whole numbers stay whole and grow as they must, decimals win over doubles, sums of
-nothing are nothing. For sum(), mean(), fold(seed, op) and sack(op); math() computes in doubles by itself.
+"""Arithmetic of Gremlin, for sum(), mean(), fold(seed, op) and sack(op): whole numbers stay whole and get wider types
+as needed, decimals take precedence over doubles, and the sum of no values is null. math() computes in doubles by
+itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _number(value: Any, what: str) -> Any:
 
 
 def sized(value: int, width: int) -> int:
-    """A whole number in the narrowest type from `width` on that holds it."""
+    """A whole number in the narrowest type that holds it and is at least `width`."""
     while width < 4 and not -(1 << _BITS[width]) <= value < (1 << _BITS[width]):
         width += 1
     if value.bit_length() > limits.GREMLIN_NUMBER_BITS_MAX:
@@ -97,7 +98,7 @@ def greater(left: Any, right: Any) -> Any:
 
 
 def _chosen(left: Any, right: Any, wanted: int) -> Any:
-    """min and max: null and NaN give way to anything."""
+    """min and max: any other value is preferred to null and NaN."""
     if left is None or is_nan(left):
         return right if right is not None else left
     if right is None or is_nan(right):
@@ -109,8 +110,9 @@ def _chosen(left: Any, right: Any, wanted: int) -> Any:
 
 
 class Total:
-    """A sum in the making. What doubles lose by rounding is kept beside it (Neumaier), so that the sum of stored values
-    hardly depends on the order in which partitions give them."""
+    """A running sum. Rounding errors of doubles are compensated (Neumaier), so that the sum of stored values hardly
+    depends on the order in which partitions return them.
+    """
 
     __slots__ = ("_lost", "_sum", "count")
 
@@ -150,7 +152,7 @@ class Total:
 
 
 def total(values: Iterable[tuple[Any, int]], step: str = "sum()") -> Total:
-    """The sum of values, each so many times."""
+    """The sum of values, each multiplied by its count."""
     found = Total()
     for value, bulk in values:
         if value is not None:
@@ -167,7 +169,7 @@ def _either(left: Any, right: Any) -> Any:
 
 
 def gather(left: Any, right: Any) -> Any:
-    """addAll: what is in both."""
+    """addAll: the members of both collections."""
     if left is None or right is None:
         return left if right is None else right
     if isinstance(left, dict) and isinstance(right, dict):

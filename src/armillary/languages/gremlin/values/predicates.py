@@ -1,7 +1,7 @@
-"""P and TextP: what has(), is(), where() and the rest hold values against.
+"""The predicates P and TextP of has(), is(), where() and other steps.
 
-Comparisons may be undefined (`None`): not, and, or carry that through, and a filter takes it for false. Regular
-expressions are matched in bounded time by `query/text/pattern_matching.py`.
+The result of a comparison may be undefined (`None`): not, and, or propagate it, and a filter treats it as false.
+Regular expressions are matched in bounded time by `query/text/pattern_matching.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class P:
 
     def __init__(self, name: str, value: Any) -> None:
         self.name = name
-        self.value = value  # of and/or: the parts
+        self.value = value  # for and/or: the list of predicates
 
     def __repr__(self) -> str:
         if self.name in ("and", "or"):
@@ -66,7 +66,7 @@ class P:
         return P(NEGATIONS[self.name], self.value)
 
     def parts(self) -> Iterator[P]:
-        """Of the predicate, those that compare with a value."""
+        """The predicates inside that compare with a value."""
         if self.name in ("and", "or"):
             for part in self.value:
                 yield from part.parts()
@@ -74,14 +74,14 @@ class P:
             yield self
 
     def with_values(self, change: Callable[[Any], Any]) -> P:
-        """The same with other values to compare with."""
+        """The same predicate with other values."""
         if self.name in ("and", "or"):
             return P(self.name, [part.with_values(change) for part in self.value])
         return P(self.name, change(self.value))
 
 
 def make(name: str, arguments: list[Any]) -> P:
-    """A predicate as called in a text or sent as bytecode; its arguments are checked."""
+    """Builds a predicate from a call in a script or from bytecode and checks its arguments."""
     if name in COMPARISONS:
         return P(name, _only(name, arguments))
     if name in TEXT:
@@ -166,7 +166,7 @@ def _gte(expected: Any, value: Any) -> bool | None:
     return None if found is None else found >= 0
 
 
-_FEW: Final = 8  # values that are compared one by one
+_FEW: Final = 8  # up to so many values are compared one by one
 
 
 def _within(expected: list[Any], value: Any) -> bool:
@@ -182,8 +182,9 @@ def _within(expected: list[Any], value: Any) -> bool:
 
 
 def _identities(expected: list[Any]) -> set[Hashable] | None:
-    """What stands for the values of a long list, kept while it is looked into again and again. Lists only grow, so one
-    of the same length is the same."""
+    """The identities of the values of a long list, cached while the list is searched repeatedly. Lists only grow, so a
+    list of the same length is unchanged.
+    """
     run = work.current()
     if not isinstance(run, work.Run):
         return None
@@ -262,7 +263,7 @@ _TESTS: Final[dict[str, Callable[[Any, Any], bool | None]]] = {
 
 
 def as_predicate(value: Any) -> P:
-    """What is(), has() and the rest take: a predicate, or a value to be equal to."""
+    """The argument of is(), has() and other filters as a predicate; a plain value means equality."""
     return value if isinstance(value, P) else P("eq", value)
 
 

@@ -1,6 +1,7 @@
-"""Types of values by their names: what typeOf() asks.
+"""The types that typeOf() tests, by name.
 
-Numbers are of the type they came as; what storage keeps of that is `account/graphs/graph_documents.py`'s part.
+Numbers keep the type that the client sent; which types survive storage is decided by
+`account/graphs/graph_documents.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _WIDER: Final[dict[GType, Callable[[Any], bool]]] = {
     GType.map: lambda value: isinstance(value, dict | Tree),
     GType.property: lambda value: isinstance(value, Property | VertexProperty),
 }
-# As Java calls them, where that is not the token in other letters.
+# Names of Java classes that differ from the token by more than upper and lower case.
 _CALLED: Final = {
     "Integer": GType.int,
     "BigInteger": GType.big_integer,
@@ -58,7 +59,7 @@ _CALLED: Final = {
 
 
 def type_named(value: Any) -> GType:
-    """What typeOf() was given: a token, or a type's name."""
+    """The type for an argument of typeOf(): a token or a name."""
     if isinstance(value, GType):
         return value
     if isinstance(value, str):
