@@ -10,7 +10,8 @@ import bson
 from armillary.account.account import Account, AccountSettings
 from armillary.clock import Clock, VirtualClock
 from armillary.doors.mongo.client import Client
-from armillary.doors.mongo.door import MongoDoor, MongoSettings
+from armillary.doors.mongo.door import MongoDoor
+from armillary.doors.mongo.settings import MongoSettings
 from armillary.doors.mongo.wire import messages
 from armillary.model.bson.bson_values import CODEC
 from armillary.storage.engine import Engine

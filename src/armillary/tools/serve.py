@@ -26,7 +26,8 @@ from armillary.doors.gremlin.authentication import Keys as GremlinKeys
 from armillary.doors.gremlin.connection import PLAIN_REFUSAL
 from armillary.doors.gremlin.connection import Connection as GremlinConnection
 from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
-from armillary.doors.mongo.door import MongoDoor, MongoSettings
+from armillary.doors.mongo.door import MongoDoor
+from armillary.doors.mongo.settings import MongoSettings
 from armillary.doors.mongo.wire.connection import Connection as MongoConnection
 from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.access.resource_tokens import TokenAuthority

@@ -18,7 +18,8 @@ from support.mongo_house import KEY, MongoHouse
 from armillary.account.check import check_account
 from armillary.account.migration import migration
 from armillary.account.migration.migration import FAILED, SWITCHED, Migration, Plan
-from armillary.doors.mongo.door import MongoDoor, MongoSettings
+from armillary.doors.mongo.door import MongoDoor
+from armillary.doors.mongo.settings import MongoSettings
 from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
 

@@ -17,7 +17,8 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.clock import VirtualClock
 from armillary.doors.gremlin.connection import Connection as GremlinConnection
-from armillary.doors.mongo.door import MongoDoor, MongoSettings
+from armillary.doors.mongo.door import MongoDoor
+from armillary.doors.mongo.settings import MongoSettings
 from armillary.doors.mongo.wire.connection import Connection as MongoConnection
 from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor

@@ -4,17 +4,31 @@ cost so far.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
+from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.collections import document_operations
+from armillary.account.collections.document_operations import RetryRecord, WriteOutcome
 from armillary.account.container import Container
+from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.account.snapshots.snapshot_reads import Past
 from armillary.clock import Clock
 from armillary.doors.mongo.client import Client
+from armillary.doors.mongo.commands.fail_points import FailPoints
+from armillary.doors.mongo.errors import out_of_time
 from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.reading.cursors import Cursors
+from armillary.doors.mongo.sessions.authentication import Authenticator
+from armillary.doors.mongo.sessions.cluster_time import ClusterTime
+from armillary.doors.mongo.sessions.sessions import Session, Sessions
+from armillary.doors.mongo.sessions.transactions import Transaction
+from armillary.doors.mongo.settings import Grant, MongoSettings, ProfilingLevels
 from armillary.doors.mongo.wire.answers import Elements, Reply
 from armillary.doors.mongo.wire.messages import Request
 from armillary.errors import Failure, Kind
@@ -22,17 +36,80 @@ from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document, type_name
 from armillary.model.keys import Key
 
-if TYPE_CHECKING:
-    from armillary.doors.mongo.door import MongoDoor
-    from armillary.doors.mongo.sessions.sessions import Session
-    from armillary.doors.mongo.sessions.transactions import Transaction
-    from armillary.doors.mongo.writing.retryable_writes import Numbering
-
 __all__ = ["Call", "Elements", "Reply"]
 
 _NOT_IN_DATABASES: Final = frozenset('/\\. "$*<>:|?\x00')
 _DATABASE_BYTES_MAX: Final = 63
 _NAMESPACE_BYTES_MAX: Final = 255
+
+
+class Stream(Protocol):
+    """An open change stream, as other commands see it."""
+
+    def covers(self, database: str, collection: str) -> bool: ...
+    async def tell(self, call: Call, kind: str, database: str, collection: str, extra: Document) -> None: ...
+
+
+class Services(Protocol):
+    """What commands use of the server beside their own call: `MongoDoor` offers it."""
+
+    account: Account
+    settings: MongoSettings
+    machine: Clock  # the time that work takes, even if the account's clock is moved
+    throttle: SignInThrottle | None
+    authenticator: Authenticator
+    cluster_time: ClusterTime
+    cursors: Cursors[Call]
+    open_transactions: set[Transaction]
+    streams: set[Stream]
+    fail_points: FailPoints
+    profiler: ProfilingLevels
+    process_id: ObjectId
+
+    @property
+    def commands(self) -> Mapping[str, Command]: ...
+    @property
+    def grant_of_strangers(self) -> Grant: ...
+    @property
+    def all_sessions(self) -> tuple[Sessions, Sessions]: ...
+    @property
+    def uptime_s(self) -> float: ...
+    @property
+    def connection_count(self) -> int: ...
+    @property
+    def connections_total(self) -> int: ...
+    @property
+    def running_count(self) -> int: ...
+    @property
+    def command_total(self) -> int: ...
+    @property
+    def open_transaction_count(self) -> int: ...
+    def counted(self, name: str) -> int: ...
+    def address_of(self, client: Client) -> str: ...
+    def sessions_of(self, client: Client) -> Sessions: ...
+    async def end_session(self, sessions: Sessions, session_id: bytes) -> None: ...
+    def is_watched(self, database: str, collection: str) -> bool: ...
+    async def announce(self, call: Call, kind: str, database: str, collection: str, **extra: Any) -> None: ...
+    def running_commands(self, asking: Client) -> list[Document]: ...
+    def kill(self, number: int) -> None: ...
+
+
+class RetryableWrite:
+    """The session and the number of a retryable write: what its statements were answered before, and the records of
+    those that are done now."""
+
+    def __init__(self, session_id: bytes, number: int) -> None:
+        self.session_id = session_id
+        self.number = number
+
+    def known(self, container: Container) -> dict[int, bytes]:
+        """Statements that were done before, with their answers."""
+        return document_operations.recorded(container, self.session_id, self.number)
+
+    def record(
+        self, statements: tuple[int, ...], answers: Callable[[Sequence[WriteOutcome]], list[bytes]]
+    ) -> RetryRecord:
+        return document_operations.retry_record(self.session_id, self.number, statements, answers)
 
 
 class Call:
@@ -45,18 +122,18 @@ class Call:
         "database",
         "deadline_s",
         "documents_examined",
-        "door",
         "extra",
         "fields",
         "is_killed",
         "keys_examined",
         "name",
-        "numbering",
         "past",
         "past_time",
         "raw_body",
         "reads_past",
+        "retryable",
         "sequences",
+        "services",
         "session",
         "slices",
         "statements",
@@ -64,10 +141,10 @@ class Call:
         "txn_number",
     )
 
-    def __init__(self, door: MongoDoor, client: Client, name: str, request: Request) -> None:
-        self.door = door
-        self.account: Account = door.account
-        self.clock: Clock = door.account.clock
+    def __init__(self, services: Services, client: Client, name: str, request: Request) -> None:
+        self.services = services
+        self.account: Account = services.account
+        self.clock: Clock = services.account.clock
         self.client = client
         self.name = name
         self.body: Document = request.body
@@ -78,7 +155,7 @@ class Call:
         self.database = database_of(request.body)
         self.session: Session | None = None
         self.txn_number: int | None = None
-        self.numbering: Numbering | None = None  # of a write that may come again
+        self.retryable: RetryableWrite | None = None
         self.transaction: Transaction | None = None
         self.reads_past = False  # a snapshot, outside of a transaction
         self.past: Past | None = None  # what a read at a time in the past reads
@@ -87,7 +164,7 @@ class Call:
         self.documents_examined = self.keys_examined = 0
         self.slices = 0  # of evaluation since a page was read
         self.deadline_s: float | None = None  # of the elapsing clock
-        self.is_killed = False  # somebody wants it to end
+        self.is_killed = False  # by killOp
         self.extra: Document | None = None  # that the answer says after everything else, as writeConcernError
 
     # What it is about.
@@ -116,12 +193,12 @@ class Call:
 
     @property
     def time_left_s(self) -> float | None:
-        return None if self.deadline_s is None else max(0.0, self.deadline_s - self.door.machine.elapsed_s())
+        return None if self.deadline_s is None else max(0.0, self.deadline_s - self.services.machine.elapsed_s())
 
     def check_time(self) -> None:
         """Raise if it is to go on no longer."""
         self.check_killed()
-        if self.deadline_s is not None and self.door.machine.elapsed_s() > self.deadline_s:
+        if self.deadline_s is not None and self.services.machine.elapsed_s() > self.deadline_s:
             raise out_of_time()
 
     def check_work(self) -> None:
@@ -152,12 +229,23 @@ class Call:
             self.keys_examined += documents
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An entry of the table of commands."""
+
+    run: Callable[[Call], Coroutine[Any, Any, Reply]]
+    note: str
+    is_open: bool = False  # to clients that have not authenticated
+    writes: bool = False
+    acts_on_others: bool = False  # on other clients' sessions, or on the server: not with a key that may only read
+    is_admin: bool = False  # on the admin database only
+    is_stable: bool = False  # of API version 1
+    is_retryable: bool = False
+    fields: frozenset[str] | None = None  # None: unknown fields are ignored
+
+
 def read_only(call: Call) -> Failure:
     return refusal(13, f"not authorized on {call.database} to execute command {call.name}: the key may only read")
-
-
-def out_of_time() -> Failure:
-    return Failure(Kind.TIMED_OUT, "operation exceeded time limit", details={"code": 50})
 
 
 def database_of(body: Document) -> str:

@@ -7,22 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from armillary import limits
 from armillary.audit import Actor
-
-if TYPE_CHECKING:
-    from armillary.doors.mongo.sessions.scram import Conversation
-
-
-class Grant(IntEnum):
-    """What a principal may do; each includes those before it."""
-
-    NOTHING = 0
-    READ = 1
-    WRITE = 2
+from armillary.doors.mongo.sessions.scram import Conversation
+from armillary.doors.mongo.settings import Grant
 
 
 @dataclass(slots=True)
@@ -104,3 +94,10 @@ class Client:
         except TimeoutError:
             return True
         return False
+
+
+def application_in(told: Any) -> str:
+    """The name of the application that a client's metadata gives."""
+    application = told.get("application") if isinstance(told, dict) else None
+    name = application.get("name") if isinstance(application, dict) else None
+    return name[:128] if isinstance(name, str) else ""

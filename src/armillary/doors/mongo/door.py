@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bson.int64 import Int64
@@ -24,13 +23,12 @@ from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.audit import ACTOR
 from armillary.clock import Clock
 from armillary.doors.mongo import namespaces
-from armillary.doors.mongo.call import Call, check_database, read_only
-from armillary.doors.mongo.client import Client, Grant, Line, Statistics
-from armillary.doors.mongo.commands import short_commands
-from armillary.doors.mongo.commands.command_table import COMMANDS, Command
+from armillary.doors.mongo.call import Call, Command, Stream, check_database, read_only
+from armillary.doors.mongo.client import Client, Line, Statistics
+from armillary.doors.mongo.commands import profiler, short_commands
+from armillary.doors.mongo.commands.command_table import COMMANDS
 from armillary.doors.mongo.commands.fail_points import FailPoints
 from armillary.doors.mongo.commands.hello import topology_of
-from armillary.doors.mongo.commands.profiler import Profiler
 from armillary.doors.mongo.errors import RESUMABLE, STATE_CHANGES, code_of, labels_of
 from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.reading import point_reads
@@ -42,6 +40,7 @@ from armillary.doors.mongo.sessions.authentication import Authenticator, unautho
 from armillary.doors.mongo.sessions.cluster_time import ClusterTime
 from armillary.doors.mongo.sessions.sessions import Sessions, session_id_of
 from armillary.doors.mongo.sessions.transactions import Transaction
+from armillary.doors.mongo.settings import Grant, MongoSettings, ProfilingLevels
 from armillary.doors.mongo.wire import answers
 from armillary.doors.mongo.wire.compression import NEVER_COMPRESSED
 from armillary.doors.mongo.wire.messages import (
@@ -65,16 +64,6 @@ log = logging.getLogger(__name__)
 _SWEEP_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class MongoSettings:
-    version: str = "7.0"
-    needs_authentication: bool = True
-    advertised_host: str | None = None
-    has_test_commands: bool = False
-    transaction_s: float = limits.MONGO_TRANSACTION_SECONDS
-    throughput_ru: int = limits.THROUGHPUT_MIN_RU  # of collections that are made without saying how much
-
-
 class MongoDoor:
     def __init__(
         self,
@@ -94,12 +83,12 @@ class MongoDoor:
         self.cluster_time = ClusterTime(account.clock)
         self.sessions = Sessions(account.clock)
         self._reader_sessions = Sessions(account.clock, Grant.READ)
-        self.cursors = Cursors(account.clock)
+        self.cursors: Cursors[Call] = Cursors(account.clock)
         self.snapshots = Snapshots(account.clock)
         self.open_transactions: set[Transaction] = set()
-        self.streams: set[ChangeStream] = set()  # that are open
+        self.streams: set[Stream] = set()  # that are open
         self.fail_points = FailPoints()
-        self.profiler = Profiler()
+        self.profiler = ProfilingLevels()
         self.process_id = ObjectId(account.clock.random_bytes(12))
         self.port = 0  # that clients reach, once it is open
         self._clients: dict[int, Client] = {}
@@ -209,7 +198,11 @@ class MongoDoor:
             if stream.covers(database, collection):
                 await stream.tell(call, kind, database, collection, extra)
 
-    # What is known of the door at work.
+    # Figures of the running server.
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return COMMANDS
 
     @property
     def uptime_s(self) -> float:
@@ -238,7 +231,7 @@ class MongoDoor:
     def counted(self, name: str) -> int:
         return self._counts["find" if name == "query" else name]
 
-    def running_commands(self, asking: Call) -> list[Document]:
+    def running_commands(self, asking: Client) -> list[Document]:
         now_s = self.machine.elapsed_s()
         shown = []
         for number, (call, begun_s) in list(self._running.items()):
@@ -246,7 +239,7 @@ class MongoDoor:
             shown.append(
                 {
                     "type": "op",
-                    "host": self.address_of(asking.client),
+                    "host": self.address_of(asking),
                     "desc": f"conn{call.client.id}",
                     "connectionId": call.client.id,
                     "client": f"{host}:{port}",
@@ -321,7 +314,7 @@ class MongoDoor:
             charge_ru = call.charge_ru if call is not None else 0.0
             self._note(client, charge_ru, name, begun_s, is_refused=is_refused)
         if self.profiler.is_on and call is not None:
-            await self.profiler.note(call, int((self.machine.elapsed_s() - begun_s) * 1000), failed)
+            await profiler.note(call, int((self.machine.elapsed_s() - begun_s) * 1000), failed)
         if envelope.wants_no_answer:
             return b""
         self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
@@ -362,7 +355,7 @@ class MongoDoor:
         try:
             if call.reads_past:
                 await self.snapshots.enter(call)
-            extra = await self.fail_points.meet(call) if self.fail_points.are_set else None
+            extra = await self.fail_points.meet(call.name, call.body, call.client) if self.fail_points.are_set else None
             reply = await (command.run(call) if call.txn_number is None else retryable_writes.run(call, command))
         finally:
             del self._running[id(call)]

@@ -118,3 +118,7 @@ def labels_of(failure: Failure, *, is_retryable_write: bool, is_in_transaction: 
     if (is_retryable_write or is_ending) and code in RETRYABLE:
         labels.append("RetryableWriteError")
     return labels
+
+
+def out_of_time() -> Failure:
+    return Failure(Kind.TIMED_OUT, "operation exceeded time limit", details={"code": 50})

@@ -101,10 +101,10 @@ async def create(
             {"path": index_path_of(each)} for each in shard_key if each != "_id"
         ]
     if throughput is None and not call.account.settings.is_serverless:
-        throughput = Throughput.manual(call.door.settings.throughput_ru)
+        throughput = Throughput.manual(call.services.settings.throughput_ru)
     identity = call.clock.guid()
     collection_state = _with_options(CollectionState(identity), options)
-    is_watched = call.door.is_watched(call.database, collection)
+    is_watched = call.services.is_watched(call.database, collection)
     if is_watched and transaction is None:
         await announce_creation(call, call.database, collection, _uuid(identity), options)
 
@@ -219,7 +219,9 @@ def _uuid(identity: str) -> Binary:
 async def announce_creation(call: Call, database: str, collection: str, identity: Binary, options: Document) -> None:
     """Tell those who watch of a collection that is about to be there."""
     told = {**options, "idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
-    await call.door.announce(call, "create", database, collection, collectionUUID=identity, operationDescription=told)
+    await call.services.announce(
+        call, "create", database, collection, collectionUUID=identity, operationDescription=told
+    )
 
 
 # Shard keys.

@@ -13,7 +13,8 @@ from support.mongo_house import MongoHouse
 from armillary import limits
 from armillary.account.account import Account
 from armillary.clock import VirtualClock
-from armillary.doors.mongo.door import MongoDoor, MongoSettings
+from armillary.doors.mongo.door import MongoDoor
+from armillary.doors.mongo.settings import MongoSettings
 from armillary.model import layout
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, pack_item, unpack_header
 from armillary.storage.memory import MemoryEngine

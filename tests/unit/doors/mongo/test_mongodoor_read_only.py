@@ -14,10 +14,11 @@ from bson.int64 import Int64
 from support.mongo_house import MongoHouse
 
 from armillary import limits
-from armillary.doors.mongo.client import Client, Grant
+from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.commands.command_table import COMMANDS
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.sessions import scram
+from armillary.doors.mongo.settings import Grant
 
 LSID = {"id": Binary(b"a writer's lsid!", 4)}  # which the client that reads has come to know
 OWN_LSID = {"id": Binary(b"a reader's lsid!", 4)}

@@ -13,7 +13,8 @@ from armillary.account import containers
 from armillary.account.account import Account, AccountSettings
 from armillary.account.check import check_account
 from armillary.clock import VirtualClock
-from armillary.doors.mongo.door import MongoDoor, MongoSettings
+from armillary.doors.mongo.door import MongoDoor
+from armillary.doors.mongo.settings import MongoSettings
 from armillary.model.bson.bson_changes import update_description
 from armillary.storage.memory import MemoryEngine
 

@@ -13,10 +13,9 @@ from armillary.doors.mongo.call import Call, Reply, check_collection
 from armillary.doors.mongo.commands import capped, indexes, views
 from armillary.doors.mongo.reading import compiled
 from armillary.doors.mongo.reading.change_streams import ChangeStream
-from armillary.doors.mongo.reading.cursors import batch_size_of, first_batch
-from armillary.doors.mongo.reading.find import listed
+from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
+from armillary.doors.mongo.writing.collection_options import checked_options
 from armillary.errors import Failure, Kind
-from armillary.languages.mongo.collation import whole_collation
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
 from armillary.model.resources import ResourceType
@@ -26,11 +25,7 @@ CREATE_FIELDS: Final = frozenset(
     "viewOn pipeline collation timeseries clusteredIndex changeStreamPreAndPostImages expireAfterSeconds idIndex "
     "encryptedFields flags temp".split()
 )
-_OWN_DATABASES: Final = ("admin", "config", "local")
-_KEPT: Final = ("validator", "validationLevel", "validationAction", "collation", "changeStreamPreAndPostImages")
 _NOT_OFFERED: Final = ("timeseries", "clusteredIndex", "encryptedFields", "temp")
-_LEVELS: Final = ("off", "strict", "moderate")
-_ACTIONS: Final = ("error", "warn")
 
 
 async def create(call: Call) -> Reply:
@@ -43,7 +38,7 @@ async def create(call: Call) -> Reply:
     if "viewOn" in call.fields:
         await views.create(call, collection)
         told = {name: call.body[name] for name in ("viewOn", "pipeline") if name in call.body}
-        await call.door.announce(call, "create", call.database, collection, operationDescription=told)
+        await call.services.announce(call, "create", call.database, collection, operationDescription=told)
         return {}
     if "pipeline" in call.fields:
         raise refusal(72, "'pipeline' requires 'viewOn' to also be specified")
@@ -82,37 +77,6 @@ def _check_id_index(call: Call) -> None:
         raise refusal(2, "'idIndex' must have the same collation as the collection.")
 
 
-def checked_options(call: Call) -> Document:
-    """Options of a collection that are kept with it."""
-    fields = call.fields
-    validator = fields.optional_document("validator")
-    if validator:
-        if call.database in _OWN_DATABASES:
-            raise refusal(72, f"Document validators are not allowed on collections of the {call.database} database")
-        compiled.matcher_of(validator, call)
-    if fields.text("validationLevel", "strict") not in _LEVELS:
-        raise refusal(
-            2, f"Enumeration value '{call.body['validationLevel']}' for field 'validationLevel' is not valid."
-        )
-    if fields.text("validationAction", "error") not in _ACTIONS:
-        raise refusal(
-            2, f"Enumeration value '{call.body['validationAction']}' for field 'validationAction' is not valid."
-        )
-    collation = fields.optional_document("collation")
-    if collation == {}:
-        raise refusal(40414, "BSON field 'collation.locale' is missing but a required field")
-    if collation is not None and compiled.collation_of(collation) is None:
-        collation = None  # the simple one, which is what there is without
-    if fields.optional_document("changeStreamPreAndPostImages"):
-        fields.document("changeStreamPreAndPostImages")
-    kept = {name: call.body[name] for name in _KEPT if call.body.get(name) is not None}
-    if collation is None:
-        kept.pop("collation", None)
-    else:
-        kept["collation"] = whole_collation(collation)
-    return kept
-
-
 async def drop(call: Call) -> Reply:
     collection = call.collection()
     container = namespaces.find(call, collection)
@@ -120,11 +84,11 @@ async def drop(call: Call) -> Reply:
         await views.drop(call, collection)
         return {"ns": f"{call.database}.{collection}"}
     if container is None:
-        if call.door.settings.version < "7.0":
+        if call.services.settings.version < "7.0":
             raise refusal(26, "ns not found")
         return {}
     count = len(indexes.listed_indexes(container))
-    await call.door.announce(call, "drop", call.database, collection)
+    await call.services.announce(call, "drop", call.database, collection)
     await _drop(call, container)
     return {"nIndexesWas": count, "ns": f"{call.database}.{collection}"}
 
@@ -140,11 +104,11 @@ async def _drop(call: Call, container: Container) -> None:
 
 async def _end_cursors(call: Call, database: str, collection: str, reason: str) -> None:
     """Of a collection that is going; change streams say so themselves."""
-    for cursor_id in call.door.cursors.of_namespace(f"{database}.{collection}"):
-        cursor = call.door.cursors.find(cursor_id)
+    for cursor_id in call.services.cursors.of_namespace(f"{database}.{collection}"):
+        cursor = call.services.cursors.find(cursor_id)
         is_kept = cursor is None or isinstance(cursor.source, ChangeStream) or cursor.command == "listIndexes"
         if not is_kept:
-            await call.door.cursors.end(cursor_id, f"{reason}: {database}.{collection}")
+            await call.services.cursors.end(cursor_id, f"{reason}: {database}.{collection}")
 
 
 async def drop_database(call: Call) -> Reply:
@@ -152,9 +116,9 @@ async def drop_database(call: Call) -> Reply:
     if record is None:
         return {}
     for container in namespaces.collections_of(call, call.database):
-        await call.door.announce(call, "drop", call.database, container.name)
+        await call.services.announce(call, "drop", call.database, container.name)
         await _end_cursors(call, call.database, container.name, "collection dropped")
-    await call.door.announce(call, "dropDatabase", call.database, "")
+    await call.services.announce(call, "dropDatabase", call.database, "")
     await containers.delete_database(call.account, record, None)
     return {"dropped": call.database}
 
@@ -221,7 +185,7 @@ async def rename(call: Call) -> Reply:
     replaced = namespaces.find(call, target) if drops else None
     if drops:
         described["dropTarget"] = namespaces.uuid_of(replaced) if replaced is not None else False
-    await call.door.announce(call, "rename", database, collection, to=to, operationDescription=described)
+    await call.services.announce(call, "rename", database, collection, to=to, operationDescription=described)
     for name in (collection, target) if drops else (collection,):
         await _end_cursors(call, database, name, "collection renamed")
     await namespaces.rename(call, container, target, drops_target=drops)

@@ -4,11 +4,9 @@ what is known and not offered is in it by name, so that the refusal says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from armillary.doors.mongo.call import Call, Reply
+from armillary.doors.mongo.call import Call, Command, Reply
 from armillary.doors.mongo.commands import (
     capped,
     collections,
@@ -18,29 +16,13 @@ from armillary.doors.mongo.commands import (
     indexes,
     profiler,
     sharding,
-    statistics,
     views,
 )
-from armillary.doors.mongo.reading import aggregation, cursors, find
-from armillary.doors.mongo.sessions import authentication, sessions, transactions
-from armillary.doors.mongo.writing import bulk_write, find_and_modify, writes
+from armillary.doors.mongo.reading import aggregation, cursor_commands, find
+from armillary.doors.mongo.sessions import session_commands, sign_in_commands, transaction_commands
+from armillary.doors.mongo.writing import bulk_write, find_and_modify, inserts, writes
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.accumulators import distinct_values
-
-Run = Callable[[Call], Coroutine[Any, Any, Reply]]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    run: Run
-    note: str
-    is_open: bool = False  # to whoever has not authenticated
-    writes: bool = False
-    acts_on_others: bool = False  # on other clients' sessions, or on the server: not with a key that may only read
-    is_admin: bool = False  # on the admin database only
-    is_stable: bool = False  # of API version 1
-    is_retryable: bool = False
-    fields: frozenset[str] | None = None  # None: what else it says is not looked at, as tools send all sorts of things
 
 
 async def _not_offered(call: Call) -> Reply:
@@ -107,7 +89,7 @@ _FIND_AND_MODIFY: Final = Command(
 )
 _COLLECTION_STATISTICS: Final = Command(collections.collection_statistics, "measures of a collection")
 _DATABASE_STATISTICS: Final = Command(collections.database_statistics, "measures of a database")
-_STATISTICS: Final = Command(statistics.last_request, "what the last command on this connection cost")
+_STATISTICS: Final = Command(diagnostics.last_request_statistics, "what the last command on this connection cost")
 _HELLO: Final = Command(hello.hello, "what a driver must know", is_open=True, is_stable=True)
 _BUILD: Final = Command(diagnostics.describe_build, "the version that is answered for", is_open=True)
 
@@ -119,22 +101,22 @@ COMMANDS: Final[dict[str, Command]] = {
     "ping": Command(diagnostics.ping, "answers", is_open=True, is_stable=True),
     "buildInfo": _BUILD,
     "buildinfo": _BUILD,
-    "saslStart": Command(authentication.start, "the first step of authentication", is_open=True),
-    "saslContinue": Command(authentication.go_on, "a further step of authentication", is_open=True),
-    "getnonce": Command(authentication.get_nonce, "for the oldest form of authentication", is_open=True),
-    "authenticate": Command(authentication.authenticate, "refused: use SCRAM", is_open=True),
-    "logout": Command(authentication.log_out, "forget who this is", is_open=True),
-    "connectionStatus": Command(authentication.connection_status, "who this is", is_open=True),
+    "saslStart": Command(sign_in_commands.start, "the first step of authentication", is_open=True),
+    "saslContinue": Command(sign_in_commands.go_on, "a further step of authentication", is_open=True),
+    "getnonce": Command(sign_in_commands.get_nonce, "for the oldest form of authentication", is_open=True),
+    "authenticate": Command(sign_in_commands.authenticate, "refused: use SCRAM", is_open=True),
+    "logout": Command(sign_in_commands.log_out, "forget who this is", is_open=True),
+    "connectionStatus": Command(sign_in_commands.connection_status, "who this is", is_open=True),
     "whatsmyuri": Command(diagnostics.whats_my_uri, "the client's own address", is_open=True),
     # Cursors.
     "getMore": Command(
-        cursors.get_more,
+        cursor_commands.get_more,
         "the next documents of a cursor",
         is_stable=True,
         fields=frozenset("getMore collection batchSize term lastKnownCommittedOpTime".split()),
     ),
     "killCursors": Command(
-        cursors.kill_cursors, "close cursors", is_stable=True, fields=frozenset(("killCursors", "cursors"))
+        cursor_commands.kill_cursors, "close cursors", is_stable=True, fields=frozenset(("killCursors", "cursors"))
     ),
     # Documents.
     "find": Command(_find, "documents that match", is_stable=True, fields=find.FIND_FIELDS),
@@ -143,7 +125,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "aggregate": Command(_aggregate, "a pipeline", is_stable=True, fields=aggregation.FIELDS),
     "explain": Command(explain.explain, "how a command would be answered", is_stable=True),
     "insert": Command(
-        writes.insert, "new documents", writes=True, is_stable=True, is_retryable=True, fields=writes.INSERT_FIELDS
+        inserts.insert, "new documents", writes=True, is_stable=True, is_retryable=True, fields=inserts.INSERT_FIELDS
     ),
     "update": Command(
         writes.update,
@@ -218,13 +200,13 @@ COMMANDS: Final[dict[str, Command]] = {
     "getLastRequestStatistics": _STATISTICS,
     "GetLastRequestStatistics": _STATISTICS,
     # Sessions.
-    "startSession": Command(sessions.start_session, "a new session"),
-    "refreshSessions": Command(sessions.refresh_sessions, "keep sessions from ending", is_stable=True),
-    "endSessions": Command(sessions.end_sessions, "end sessions", is_stable=True),
-    "killSessions": Command(sessions.kill_sessions, "end sessions and what they run", is_stable=True),
-    "killAllSessions": Command(sessions.kill_all_sessions, "end all sessions", acts_on_others=True),
-    "commitTransaction": Command(transactions.commit, "do it all", writes=True, is_admin=True, is_stable=True),
-    "abortTransaction": Command(transactions.abort, "do nothing of it", is_admin=True, is_stable=True),
+    "startSession": Command(session_commands.start_session, "a new session"),
+    "refreshSessions": Command(session_commands.refresh_sessions, "keep sessions from ending", is_stable=True),
+    "endSessions": Command(session_commands.end_sessions, "end sessions", is_stable=True),
+    "killSessions": Command(session_commands.kill_sessions, "end sessions and what they run", is_stable=True),
+    "killAllSessions": Command(session_commands.kill_all_sessions, "end all sessions", acts_on_others=True),
+    "commitTransaction": Command(transaction_commands.commit, "do it all", writes=True, is_admin=True, is_stable=True),
+    "abortTransaction": Command(transaction_commands.abort, "do nothing of it", is_admin=True, is_stable=True),
     # What tools ask.
     "hostInfo": Command(diagnostics.describe_host, "the machine"),
     "serverStatus": Command(diagnostics.server_status, "the server at work"),

@@ -23,7 +23,7 @@ _WARNINGS: Final = ("global", "startupWarnings")
 
 
 def version_text(call: Call) -> str:
-    return f"{call.door.settings.version}.0"
+    return f"{call.services.settings.version}.0"
 
 
 async def ping(call: Call) -> Reply:
@@ -53,7 +53,7 @@ async def describe_host(call: Call) -> Reply:
     return {
         "system": {
             "currentTime": DatetimeMS(int(call.clock.now_s() * 1000)),
-            "hostname": call.door.address_of(call.client),
+            "hostname": call.services.address_of(call.client),
             "cpuAddrSize": 64,
             "cpuArch": platform.machine(),
             "numaEnabled": False,
@@ -64,7 +64,7 @@ async def describe_host(call: Call) -> Reply:
 
 
 async def server_status(call: Call) -> Reply:
-    door = call.door
+    door = call.services
     uptime_s = door.uptime_s
     return {
         "host": door.address_of(call.client),
@@ -126,13 +126,13 @@ async def get_log(call: Call) -> Reply:
 
 def _parameters(call: Call) -> Document:
     return {
-        "featureCompatibilityVersion": {"version": call.door.settings.version},
-        "enableTestCommands": call.door.settings.has_test_commands,
+        "featureCompatibilityVersion": {"version": call.services.settings.version},
+        "enableTestCommands": call.services.settings.has_test_commands,
         "authenticationMechanisms": ["SCRAM-SHA-1", "SCRAM-SHA-256"],
         "maxBSONDepth": 200,
         "cursorTimeoutMillis": Int64(limits.MONGO_CURSOR_SECONDS * 1000),
         "localLogicalSessionTimeoutMinutes": limits.MONGO_SESSION_SECONDS // 60,
-        "transactionLifetimeLimitSeconds": int(call.door.settings.transaction_s),
+        "transactionLifetimeLimitSeconds": int(call.services.settings.transaction_s),
         "requireApiVersion": False,
         "quiet": False,
     }
@@ -164,20 +164,17 @@ async def top(call: Call) -> Reply:
 
 async def current_operations(call: Call) -> Reply:
     """Commands that run now."""
-    return {"inprog": call.door.running_commands(call)}
+    return {"inprog": call.services.running_commands(call.client)}
 
 
 async def kill_operation(call: Call) -> Reply:
-    call.door.kill(call.fields.number("op", 0))
+    call.services.kill(call.fields.number("op", 0))
     return {"info": "attempting to kill op"}
 
 
 async def list_commands(call: Call) -> Reply:
-    from armillary.doors.mongo.commands.command_table import COMMANDS
-
     shown: dict[str, Any] = {}
-    for name in sorted(COMMANDS):
-        command = COMMANDS[name]
+    for name, command in sorted(call.services.commands.items()):
         shown[name] = {
             "help": command.note,
             "requiresAuth": not command.is_open,
@@ -191,12 +188,12 @@ async def replica_set_status(call: Call) -> Reply:
     now = DatetimeMS(int(call.clock.now_s() * 1000))
     member = {
         "_id": 0,
-        "name": call.door.address_of(call.client),
+        "name": call.services.address_of(call.client),
         "health": 1.0,
         "state": 1,
         "stateStr": "PRIMARY",
-        "uptime": int(call.door.uptime_s),
-        "optime": {"ts": call.door.cluster_time.now, "t": Int64(1)},
+        "uptime": int(call.services.uptime_s),
+        "optime": {"ts": call.services.cluster_time.now, "t": Int64(1)},
         "optimeDate": now,
         "self": True,
     }
@@ -204,7 +201,7 @@ async def replica_set_status(call: Call) -> Reply:
 
 
 async def replica_set_config(call: Call) -> Reply:
-    member = {"_id": 0, "host": call.door.address_of(call.client), "arbiterOnly": False, "hidden": False}
+    member = {"_id": 0, "host": call.services.address_of(call.client), "arbiterOnly": False, "hidden": False}
     member |= {"priority": 1, "votes": 1, "buildIndexes": True, "tags": {}, "secondaryDelaySecs": Int64(0)}
     return {"config": {"_id": SET_NAME, "version": 1, "term": 1, "protocolVersion": Int64(1), "members": [member]}}
 
@@ -256,6 +253,21 @@ async def describe_user(call: Call) -> Reply:
 
 
 async def configure_fail_point(call: Call) -> Reply:
-    if not call.door.settings.has_test_commands:
+    if not call.services.settings.has_test_commands:
         raise refusal(59, "no such command: 'configureFailPoint'")
-    return fail_points.configure(call)
+    fail_points.configure(call.services.fail_points, call.fields)
+    return {}
+
+
+async def last_request_statistics(call: Call) -> Reply:
+    """getLastRequestStatistics: what the last command on this connection has cost."""
+    last = call.client.statistics
+    return {
+        "_t": "GetRequestStatisticsResponse",
+        "CommandName": last.command,
+        "RequestCharge": float(last.charge_ru),
+        "RequestDurationInMilliSeconds": Int64(last.duration_ms),
+        "EstimatedDelayFromRateLimitingInMilliseconds": Int64(last.retry_after_ms),
+        "RetriedDueToRateLimiting": False,
+        "ActivityId": last.activity_id,
+    }

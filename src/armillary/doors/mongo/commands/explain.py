@@ -17,7 +17,7 @@ from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands.diagnostics import version_text
 from armillary.doors.mongo.commands.plans import winning_plan
 from armillary.doors.mongo.fields import GENERIC, Fields
-from armillary.doors.mongo.reading import aggregation, compiled, find, hints, matching_documents
+from armillary.doors.mongo.reading import aggregation, compiled, find, find_query, hints, matching_documents
 from armillary.doors.mongo.wire.messages import Request
 from armillary.doors.mongo.writing import change_statements, find_and_modify
 from armillary.languages.mongo.errors import refusal
@@ -43,7 +43,7 @@ async def explain(call: Call) -> Reply:
 
 
 def inner_call(call: Call, name: str, command: Document) -> Call:
-    inner = Call(call.door, call.client, name, Request({**command, "$db": call.database}, b"", {}))
+    inner = Call(call.services, call.client, name, Request({**command, "$db": call.database}, b"", {}))
     inner.deadline_s = call.deadline_s
     return inner
 
@@ -85,7 +85,7 @@ def _leading(given: list[Any]) -> list[Any]:
 async def _of_find(call: Call, verbosity: str) -> Reply:
     collection = call.collection()
     container = namespaces.find(call, collection)
-    query = find.query_of(call, container)
+    query = find_query.query_of(call, container)
     outer: list[Document] = []
     if query.project is not None:
         outer.append({"stage": "PROJECTION_SIMPLE", "transformBy": call.body["projection"]})
@@ -141,7 +141,7 @@ async def _of_statement(call: Call, verbosity: str, field: str, stage: str) -> R
         statement.require(("q", "limit"))
         order = change_statements.delete_order(call, container, statement, variables)
     body = {**call.body, "query": order.given, "hint": statement.body.get("hint")}
-    inner = Call(call.door, call.client, call.name, Request(body, b"", {}))
+    inner = Call(call.services, call.client, call.name, Request(body, b"", {}))
     return await _of_filter(inner, verbosity, "query", {"stage": stage})
 
 

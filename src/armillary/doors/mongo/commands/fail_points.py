@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from armillary import audit, limits
-from armillary.doors.mongo.call import Call, Reply, out_of_time
-from armillary.doors.mongo.commands.hello import application_in
-from armillary.doors.mongo.errors import RETRYABLE
+from armillary.doors.mongo.client import Client, application_in
+from armillary.doors.mongo.errors import RETRYABLE, out_of_time
+from armillary.doors.mongo.fields import Fields
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
@@ -59,11 +59,11 @@ class FailPoints:
         """What numbered writes are to meet with."""
         return self._rules.get(_NUMBERED)
 
-    async def meet(self, call: Call) -> Document | None:
+    async def meet(self, name: str, body: Document, client: Client) -> Document | None:
         """Raise what was asked for, or give a writeConcernError to answer; mostly there is nothing to do."""
         for rule in self._rules.values():
-            if rule.is_for(call):
-                return await rule.apply(call)
+            if rule.is_for(name, body, client):
+                return await rule.apply(body, client)
         return None
 
 
@@ -83,17 +83,17 @@ class _Rule:
         code = int(self.data.get("failBeforeCommitExceptionCode", 91))
         return Failure(Kind.BAD_REQUEST, "Failing a write via a failpoint", details={"code": code})
 
-    def is_for(self, call: Call) -> bool:
+    def is_for(self, name: str, body: Document, client: Client) -> bool:
         if "isOutOfTime" in self.data:
-            return "maxTimeMS" in call.body
+            return "maxTimeMS" in body
         wanted = self.data.get("failCommands")
-        name = "isMaster" if call.name == "ismaster" else call.name
+        name = "isMaster" if name == "ismaster" else name
         if not isinstance(wanted, list) or name not in wanted:
             return False
         application = self.data.get("appName")
         if application is not None and application not in (
-            call.client.app_name,
-            application_in(call.body.get("client")),
+            client.app_name,
+            application_in(body.get("client")),
         ):
             return False
         return self.is_due()
@@ -107,12 +107,12 @@ class _Rule:
         self._times -= 1
         return self._times >= 0
 
-    async def apply(self, call: Call) -> Document | None:
+    async def apply(self, body: Document, client: Client) -> Document | None:
         data = self.data
         if "isOutOfTime" in data:
             raise out_of_time()
         if data.get("blockConnection"):
-            await call.client.pause(float(data.get("blockTimeMS", 0)) / 1000)
+            await client.pause(float(data.get("blockTimeMS", 0)) / 1000)
         if data.get("closeConnection"):
             raise Failure(Kind.DROPPED, "The connection is closed by a fail point")
         code = data.get("errorCode")
@@ -132,20 +132,21 @@ class _Rule:
             extra["errorLabels"] = list(data["errorLabels"])
         elif "errorLabels" in shown:
             extra["errorLabels"] = shown.pop("errorLabels")
-        elif shown.get("code") in RETRYABLE and call.txn_number is not None and "autocommit" not in call.body:
+        elif shown.get("code") in RETRYABLE and "txnNumber" in body and "autocommit" not in body:
             extra["errorLabels"] = ["RetryableWriteError"]
         return extra
 
 
-def configure(call: Call) -> Reply:
-    name = call.fields.text("configureFailPoint")
-    mode = call.body.get("mode")
+def configure(fail_points: FailPoints, fields: Fields) -> None:
+    """configureFailPoint."""
+    name = fields.text("configureFailPoint")
+    mode = fields.body.get("mode")
     if mode == "off":
-        call.door.fail_points.set(name, None)
-        return {}
+        fail_points.set(name, None)
+        return
     if name not in ("failCommand", _GET_MORE, _OUT_OF_TIME, _NUMBERED):
         raise refusal(115, f"The fail point '{name[:64]}' is not offered; failCommand is")
-    data = call.fields.document("data", {}) if name != _OUT_OF_TIME else {"isOutOfTime": True}
+    data = fields.document("data", {}) if name != _OUT_OF_TIME else {"isOutOfTime": True}
     unknown = [each for each in data if each not in _KNOWN and name == "failCommand"]
     if unknown:
         raise refusal(40415, f"BSON field 'failCommand.{unknown[0]}' is an unknown field.")
@@ -159,5 +160,4 @@ def configure(call: Call) -> Reply:
         skips = int(mode["skip"])
     elif mode != "alwaysOn":
         raise refusal(9, "The mode of a fail point is 'off', 'alwaysOn', {times: n} or {skip: n}")
-    call.door.fail_points.set(name, _Rule(times, skips, data))
-    return {}
+    fail_points.set(name, _Rule(times, skips, data))

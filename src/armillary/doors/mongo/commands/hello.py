@@ -14,7 +14,8 @@ from bson.objectid import ObjectId
 
 from armillary import limits
 from armillary.doors.mongo.call import Call, Reply
-from armillary.doors.mongo.sessions import authentication
+from armillary.doors.mongo.client import application_in
+from armillary.doors.mongo.sessions import sign_in_commands
 from armillary.doors.mongo.wire import compression
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document, encode
@@ -30,9 +31,9 @@ async def hello(call: Call) -> Reply:
     is_new_style = call.name == "hello"
     _note_metadata(call)
     await _hold(call)
-    host = call.door.address_of(client)
+    host = call.services.address_of(client)
     now = DatetimeMS(int(call.clock.now_s() * 1000))
-    written = {"ts": call.door.cluster_time.now, "t": Int64(1)}
+    written = {"ts": call.services.cluster_time.now, "t": Int64(1)}
     answer: Document = {}
     if body.get("helloOk"):
         answer["helloOk"] = True
@@ -59,15 +60,15 @@ async def hello(call: Call) -> Reply:
         "logicalSessionTimeoutMinutes": limits.MONGO_SESSION_SECONDS // 60,
         "connectionId": client.id,
         "minWireVersion": 0,
-        "maxWireVersion": WIRE_VERSIONS[call.door.settings.version],
+        "maxWireVersion": WIRE_VERSIONS[call.services.settings.version],
         "readOnly": False,
     }
     if client.compressors:
         answer["compression"] = client.compressors
     user = body.get("saslSupportedMechs")
     if isinstance(user, str):
-        answer["saslSupportedMechs"] = call.door.authenticator.mechanisms_of(user)
-    begun = await authentication.speculate(call, body.get("speculativeAuthenticate"))
+        answer["saslSupportedMechs"] = call.services.authenticator.mechanisms_of(user)
+    begun = await sign_in_commands.speculate(call, body.get("speculativeAuthenticate"))
     if begun is not None:
         answer["speculativeAuthenticate"] = begun
     return answer
@@ -91,13 +92,6 @@ def _note_metadata(call: Call) -> None:
         client.compressors = compression.agreed(wanted)
 
 
-def application_in(told: Any) -> str:
-    """The name of the application that a client's metadata gives."""
-    application = told.get("application") if isinstance(told, dict) else None
-    name = application.get("name") if isinstance(application, dict) else None
-    return name[:128] if isinstance(name, str) else ""
-
-
 async def _hold(call: Call) -> None:
     """A client that knows the topology waits for a change of it. There is none while this server runs."""
     known, wait_ms = call.body.get("topologyVersion"), call.fields.whole("maxAwaitTimeMS", low=0)
@@ -114,4 +108,4 @@ async def _hold(call: Call) -> None:
 
 
 def topology_of(call: Call) -> dict[str, Any]:
-    return {"processId": call.door.process_id, "counter": Int64(1)}
+    return {"processId": call.services.process_id, "counter": Int64(1)}

@@ -12,8 +12,8 @@ from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import capped, views
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reading import compiled
-from armillary.doors.mongo.reading.cursors import batch_size_of, first_batch
-from armillary.doors.mongo.reading.find import listed
+from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
+from armillary.doors.mongo.writing.collection_options import checked_options
 from armillary.doors.mongo.writing.duplicates import as_duplicate
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
@@ -82,7 +82,7 @@ async def create_indexes(call: Call) -> Reply:
     made = await _make(call, container, definitions)
     if made:
         told = {"indexes": definitions}
-        await call.door.announce(call, "createIndexes", call.database, collection, operationDescription=told)
+        await call.services.announce(call, "createIndexes", call.database, collection, operationDescription=told)
     reply: Document = {
         "_t": "CreateIndexesResponse",
         "numIndexesBefore": before,
@@ -130,7 +130,7 @@ async def drop_indexes(call: Call) -> Reply:
     gone = [each for each in present if each["name"] in names]
     if gone:
         told = {"indexes": gone}
-        await call.door.announce(call, "dropIndexes", call.database, collection, operationDescription=told)
+        await call.services.announce(call, "dropIndexes", call.database, collection, operationDescription=told)
     await indexes.drop_indexes(call.account, container, names)
     reply: Document = {"nIndexesWas": len(present)}
     if wanted == "*":
@@ -193,16 +193,14 @@ async def modify_collection(call: Call) -> Reply:
     change = call.fields.optional_document("index")
     if change is not None:
         reply = await _modify_index(call, container, Fields(change, "collMod.index"))
-    from armillary.doors.mongo.commands.collections import checked_options
-
     options = {**capped.changed_options(call, container), **checked_options(call)}
     if "validator" in options:
         known = namespaces.options_of(container)
         options.setdefault("validationLevel", known.get("validationLevel", "strict"))
         options.setdefault("validationAction", known.get("validationAction", "error"))
-    if call.door.is_watched(call.database, collection):
+    if call.services.is_watched(call.database, collection):
         told = {name: value for name, value in call.body.items() if name in MODIFY_FIELDS and name != "collMod"}
-        await call.door.announce(call, "modify", call.database, collection, operationDescription=told)
+        await call.services.announce(call, "modify", call.database, collection, operationDescription=told)
     if options:
         compiled.forget()
         await namespaces.change_options(call, container, options)

@@ -5,7 +5,7 @@ them or for those that are slow. How much is noted is forgotten when the server 
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final
 
 from bson.datetime_ms import DatetimeMS
 
@@ -13,10 +13,10 @@ from armillary.account.collections import document_operations
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, read_only
-from armillary.doors.mongo.client import Grant
 from armillary.doors.mongo.errors import code_of, message_of
+from armillary.doors.mongo.settings import Grant, ProfilingLevel
 from armillary.doors.mongo.wire.messages import Request
-from armillary.doors.mongo.writing.writes import new_id
+from armillary.doors.mongo.writing.inserts import new_id
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import code_name, refusal
 from armillary.model.bson.bson_values import Document, encode, shell_text
@@ -32,44 +32,26 @@ _OPERATIONS: Final = {"find": "query", "insert": "insert", "update": "update", "
 _NOT_NOTED: Final = frozenset("dropDatabase profile saslStart saslContinue hello isMaster ismaster".split())
 
 
-class Level(NamedTuple):
-    level: int = 0  # 1: what is slow, 2: everything
-    slow_ms: int = 100
-    sample_rate: float = 1.0
-
-
-class Profiler:
-    def __init__(self) -> None:
-        self._levels: dict[str, Level] = {}
-        self.is_on = False
-
-    def of(self, database: str) -> Level:
-        return self._levels.get(database, Level())
-
-    def set(self, database: str, level: Level) -> None:
-        self._levels[database] = level
-        self.is_on = any(each.level for each in self._levels.values())
-
-    async def note(self, call: Call, took_ms: int, failure: Failure | None) -> None:
-        """A command that has been answered, if it is to be noted."""
-        wanted = self.of(call.database)
-        if not wanted.level or call.name in _NOT_NOTED or (wanted.level == 1 and took_ms < wanted.slow_ms):
-            return
-        if wanted.sample_rate < 1 and int.from_bytes(call.clock.random_bytes(4), "big") / 2**32 >= wanted.sample_rate:
-            return
-        try:
-            container = await _collection(call)
-            document = {"_id": new_id(call), **_noted(call, took_ms, failure)}
-            await document_operations.write(
-                container, document_operations.inserting(container, document, encode(document), call.clock)
-            )
-        except Failure as failed:
-            log.warning("a command could not be noted in %s.%s: %s", call.database, COLLECTION, failed.message)
+async def note(call: Call, took_ms: int, failure: Failure | None) -> None:
+    """A command that has been answered, if it is to be noted."""
+    wanted = call.services.profiler.of(call.database)
+    if not wanted.level or call.name in _NOT_NOTED or (wanted.level == 1 and took_ms < wanted.slow_ms):
+        return
+    if wanted.sample_rate < 1 and int.from_bytes(call.clock.random_bytes(4), "big") / 2**32 >= wanted.sample_rate:
+        return
+    try:
+        container = await _collection(call)
+        document = {"_id": new_id(call), **_noted(call, took_ms, failure)}
+        await document_operations.write(
+            container, document_operations.inserting(container, document, encode(document), call.clock)
+        )
+    except Failure as failed:
+        log.warning("a command could not be noted in %s.%s: %s", call.database, COLLECTION, failed.message)
 
 
 async def _collection(call: Call) -> Container:
     """As a call of its own: what it makes is no part of anybody's transaction."""
-    own = Call(call.door, call.client, "profile", Request({"profile": 2, "$db": call.database}, b"", {}))
+    own = Call(call.services, call.client, "profile", Request({"profile": 2, "$db": call.database}, b"", {}))
     found = namespaces.find(own, COLLECTION)
     if found is not None:
         return found
@@ -108,7 +90,7 @@ def _noted(call: Call, took_ms: int, failure: Failure | None) -> Document:
 
 async def profile(call: Call) -> Reply:
     """The command: what is noted, and from now on."""
-    before = call.door.profiler.of(call.database)
+    before = call.services.profiler.of(call.database)
     level = call.fields.number("profile", 0, low=-1, high=2)
     if call.body.get("filter") is not None:
         raise refusal(115, "profile with 'filter' is not supported: look at what was noted with one.")
@@ -119,5 +101,5 @@ async def profile(call: Call) -> Reply:
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise refusal(2, "'sampleRate' must be between 0.0 and 1.0 inclusive")
         slow_ms = call.fields.number("slowms", before.slow_ms, low=-1)
-        call.door.profiler.set(call.database, Level(level, slow_ms, float(rate)))
+        call.services.profiler.set(call.database, ProfilingLevel(level, slow_ms, float(rate)))
     return {"was": before.level, "slowms": before.slow_ms, "sampleRate": before.sample_rate}

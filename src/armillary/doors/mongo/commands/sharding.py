@@ -12,7 +12,7 @@ from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput, offer_body, throughput_of
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
-from armillary.doors.mongo.commands import capped
+from armillary.doors.mongo.commands import capped, indexes
 from armillary.doors.mongo.fields import Fields
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.mongo.errors import refusal
@@ -137,8 +137,6 @@ async def _create_collection(call: Call) -> Reply:
             raise
         raise refusal(48, f"Collection {call.database}.{collection} already exists.") from None
     if call.body.get("indexes"):
-        from armillary.doors.mongo.commands import indexes
-
         await indexes.make(call, container, call.fields.documents("indexes"))
     return {}
 
@@ -149,8 +147,6 @@ async def _update_collection(call: Call) -> Reply:
     if wanted_throughput(call) is not None:
         await _change_throughput(call, container.record)
     if call.body.get("indexes"):
-        from armillary.doors.mongo.commands import indexes
-
         await indexes.make(call, container, call.fields.documents("indexes"))
     return {}
 

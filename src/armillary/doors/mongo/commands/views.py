@@ -119,7 +119,7 @@ def as_aggregate(call: Call, stages: list[Any]) -> Call:
     body |= {name: call.body[name] for name in kept if name in call.body}
     if "batchSize" in call.fields:
         body["cursor"] = {"batchSize": call.body["batchSize"]}
-    inner = Call(call.door, call.client, "aggregate", Request(body, b"", {}))
+    inner = Call(call.services, call.client, "aggregate", Request(body, b"", {}))
     inner.session, inner.transaction, inner.txn_number = call.session, call.transaction, call.txn_number
     inner.deadline_s, inner.past, inner.past_time = call.deadline_s, call.past, call.past_time
     return inner

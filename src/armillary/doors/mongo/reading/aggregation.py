@@ -9,13 +9,14 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection, read_only
-from armillary.doors.mongo.client import Grant
 from armillary.doors.mongo.commands import collections, indexes, views
 from armillary.doors.mongo.reading import compiled, hints, matching_documents
 from armillary.doors.mongo.reading.change_streams import ChangeStream, check_after
-from armillary.doors.mongo.reading.cursors import Cursor, ListedSource, PagedSource, batch_size_of, first_batch
+from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, new_cursor
+from armillary.doors.mongo.reading.cursors import ListedSource, PagedSource
 from armillary.doors.mongo.reading.split_events import without_split
-from armillary.doors.mongo.sessions import concerns, sessions
+from armillary.doors.mongo.sessions import concerns, session_commands
+from armillary.doors.mongo.settings import Grant
 from armillary.doors.mongo.writing import outputs
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation
@@ -58,8 +59,8 @@ async def aggregate(call: Call) -> Reply:
         if level == "linearizable":
             raise refusal(72, "$out and $merge cannot be used with a 'linearizable' read concern level")
         await outputs.write(call, stream.pipeline.output, stream.batches(), stream.values)
-        return await first_batch(call, Cursor(ListedSource([]), namespace, call), batch_size=None)
-    cursor = Cursor(PagedSource(_encoded(stream.batches())), namespace, call)
+        return await first_batch(call, new_cursor(call, ListedSource([]), namespace), batch_size=None)
+    cursor = new_cursor(call, PagedSource(_encoded(stream.batches())), namespace)
     return await first_batch(call, cursor, batch_size=batch_size)
 
 
@@ -86,7 +87,7 @@ async def _watch(
     run = Run(stream.values, _Others(call))
     source = ChangeStream(call, collection, provided.spec, stream.pipeline, run, splits=stream.splits)
     await source.open(call)
-    cursor = Cursor(source, namespace, call, has_waits=True)
+    cursor = new_cursor(call, source, namespace, has_waits=True)
     return await first_batch(call, cursor, batch_size=batch_size)
 
 
@@ -131,7 +132,7 @@ class Aggregation:
             int(call.clock.now_s() * 1000),
             compiled.dice(call.clock),
             (let or {}).values(),
-            call.door.cluster_time.now,
+            call.services.cluster_time.now,
         )
         facts = _facts(call, container, is_database)
         given, self.splits = without_split([*(before or ()), *fields.array("pipeline")])
@@ -203,9 +204,9 @@ class Aggregation:
             case "$currentOp":
                 if call.database != "admin":
                     raise refusal(73, "$currentOp must be run against the 'admin' database with {aggregate: 1}")
-                return call.door.running_commands(call)
+                return call.services.running_commands(call.client)
             case "$listLocalSessions" | "$listSessions":
-                return sessions.listed(call)
+                return session_commands.listed(call)
             case "$queryStats":
                 return []
             case "$listSearchIndexes":
@@ -218,7 +219,12 @@ class Aggregation:
                 return []
             case "$indexStats":
                 return [
-                    {"name": each["name"], "key": each["key"], "host": call.door.address_of(call.client), "spec": each}
+                    {
+                        "name": each["name"],
+                        "key": each["key"],
+                        "host": call.services.address_of(call.client),
+                        "spec": each,
+                    }
                     for each in indexes.listed_indexes(self._container)
                 ]
             case "$collStats":
@@ -237,7 +243,7 @@ def only_atlas() -> Failure:
 
 def _collection_statistics(call: Call, container: Container, namespace: str, spec: Document) -> Document:
     statistics = collections.statistics(call, container, namespace)
-    shown: Document = {"ns": namespace, "host": call.door.address_of(call.client), "localTime": _now(call)}
+    shown: Document = {"ns": namespace, "host": call.services.address_of(call.client), "localTime": _now(call)}
     for name in spec:
         match name:
             case "count":

@@ -10,7 +10,7 @@ from binascii import Error as HexError
 from binascii import unhexlify
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
 from bson.errors import BSONError
@@ -29,9 +29,6 @@ from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.pipeline import Pipeline
 from armillary.languages.mongo.stages.stage import Run, of_list
 from armillary.model.bson.bson_values import Document, decode, encode, is_identical
-
-if TYPE_CHECKING:
-    from armillary.doors.mongo.door import MongoDoor
 
 _OPTIONS: Final = frozenset(
     "fullDocument fullDocumentBeforeChange resumeAfter startAfter startAtOperationTime allChangesForCluster "
@@ -52,7 +49,7 @@ class ChangeStream:
         """`splits`: large events are told in fragments."""
         fields = Fields(spec, "$changeStream")
         fields.only(_OPTIONS)
-        self._door: MongoDoor = call.door
+        self._services = call.services
         self._database: str | None = call.database
         self._collection = collection
         if fields.flag("allChangesForCluster", False):
@@ -93,7 +90,7 @@ class ChangeStream:
             moment = fields.body[given[0]]
             if not isinstance(moment, Timestamp):
                 raise refusal(14, "startAtOperationTime is a timestamp")
-            self._since_ms = self._from_ms = self._door.cluster_time.wall_ms(moment)
+            self._since_ms = self._from_ms = self._services.cluster_time.wall_ms(moment)
             return
         token = fields.document(given[0])
         kept = _unpacked(token)
@@ -121,17 +118,17 @@ class ChangeStream:
     async def close(self) -> None:
         self._is_over = True
         self._waiting.clear()
-        self._door.streams.discard(self)
+        self._services.streams.discard(self)
 
     async def open(self, call: Call) -> None:
         """From now on, or from where it was told."""
-        self._door.streams.add(self)
+        self._services.streams.add(self)
         for container in self._containers(call):
             await self._enter(call, container, is_new=False)
 
     async def read(self, call: Call, count: int) -> list[bytes] | None:
         limit_ms = call.fields.whole("maxTimeMS", low=0) if call.name == "getMore" else None
-        machine = self._door.machine
+        machine = self._services.machine
         wait_s = limits.MONGO_AWAIT_SECONDS if limit_ms is None else limit_ms / 1000
         ends_s = machine.monotonic_s() + (wait_s if call.name == "getMore" else 0.0)
         while True:
@@ -368,7 +365,7 @@ class ChangeStream:
         shown: Document = {
             "_id": self._made_token(now_ms, is_invalid=is_invalid),
             "operationType": event["operationType"],
-            "clusterTime": self._door.cluster_time.now,
+            "clusterTime": self._services.cluster_time.now,
             "wallTime": DatetimeMS(now_ms),
             **event,
         }
@@ -376,7 +373,7 @@ class ChangeStream:
         self._waiting.append(shown)
 
     def _made_token(self, wall_ms: int, *, is_invalid: bool = False) -> Document:
-        wall_ms = wall_ms or int(self._door.account.clock.now_s() * 1000)
+        wall_ms = wall_ms or int(self._services.account.clock.now_s() * 1000)
         return _token(self._positions, wall_ms, {"i": True} if is_invalid else {})
 
 

@@ -14,6 +14,7 @@ from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.collation import Collation, key_function, parse_collation
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expression_context import Context
+from armillary.languages.mongo.expressions.compiling import compile_expression, looks_at_documents
 from armillary.languages.mongo.filters.matching import Matcher, compile_filter
 from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.model.bson.bson_values import Document, encode
@@ -72,8 +73,6 @@ def let_of(call: Call) -> Document | None:
     given = call.fields.optional_document("let")
     if not given:
         return None
-    from armillary.languages.mongo.expressions.compiling import compile_expression, looks_at_documents
-
     found: Document = {}
     for name, each in given.items():
         if not name or not (name[0].islower() or name[0] == "_" or ord(name[0]) > 127):

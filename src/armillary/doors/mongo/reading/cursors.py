@@ -1,27 +1,30 @@
 """Cursors: what is left of an answer after its first batch. A cursor belongs to a session and a namespace, is used by
-one command at a time, and is forgotten ten minutes after the last.
+one command at a time, and expires ten minutes after its last use. The commands that open, read and close cursors are
+in `cursor_commands.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Final, Protocol
-
-from bson.int64 import Int64
+from typing import Any, Generic, Protocol, TypeVar
 
 from armillary import limits
 from armillary.clock import Clock
-from armillary.doors.mongo.call import Call, Reply, out_of_time
-from armillary.doors.mongo.client import Grant
-from armillary.doors.mongo.fields import Fields
-from armillary.doors.mongo.wire.answers import Elements, cursor_reply
-from armillary.errors import Failure
+from armillary.doors.mongo.settings import Grant
 from armillary.languages.mongo.errors import refusal
 
-_ENOUGH: Final = 1 << 60
+
+class Reader(Protocol):
+    """What a cursor asks of the command that reads it."""
+
+    def check_time(self) -> None: ...
 
 
-class Source(Protocol):
+R = TypeVar("R", bound=Reader)
+R_contra = TypeVar("R_contra", bound=Reader, contravariant=True)
+
+
+class Source(Protocol[R_contra]):
     """Where a cursor's documents come from, in portions of any size."""
 
     @property
@@ -32,7 +35,7 @@ class Source(Protocol):
     def resume_token(self) -> Any:
         """What a change stream would be gone on with from here; None for everything else."""
 
-    async def read(self, call: Call, count: int) -> list[bytes] | None:
+    async def read(self, call: R_contra, count: int) -> list[bytes] | None:
         """Some documents, perhaps more than asked for; an empty list: none for now; None: there are no more."""
 
     async def close(self) -> None: ...
@@ -48,7 +51,7 @@ class PagedSource:
     def __init__(self, pages: AsyncIterator[list[bytes]]) -> None:
         self._pages = pages
 
-    async def read(self, call: Call, count: int) -> list[bytes] | None:
+    async def read(self, call: Reader, count: int) -> list[bytes] | None:
         async for page in self._pages:
             if page:
                 return page
@@ -72,7 +75,7 @@ class ListedSource:
     def is_exhausted(self) -> bool:
         return not self._documents
 
-    async def read(self, call: Call, count: int) -> list[bytes] | None:
+    async def read(self, call: Reader, count: int) -> list[bytes] | None:
         documents, self._documents = self._documents, None
         return documents
 
@@ -80,7 +83,7 @@ class ListedSource:
         self._documents = None
 
 
-class Cursor:
+class Cursor(Generic[R]):
     __slots__ = (
         "command",
         "ended_by",
@@ -101,19 +104,30 @@ class Cursor:
         "transaction",
     )
 
-    def __init__(self, source: Source, namespace: str, call: Call, *, has_waits: bool = False) -> None:
-        self.id = 0  # until somebody has to come again
+    def __init__(
+        self,
+        source: Source[R],
+        namespace: str,
+        command: str,
+        grant: Grant,
+        session_id: bytes | None,
+        transaction: int | None,
+        *,
+        limit_s: float | None = None,
+        has_waits: bool = False,
+    ) -> None:
+        self.id = 0  # until a getMore is needed
         self.source = source
         self.namespace = namespace
-        self.command = call.name
-        self.grant = call.client.grant
-        self.session_id = call.session.id if call.session is not None else None
-        self.transaction = call.txn_number if call.transaction is not None else None
+        self.command = command
+        self.grant = grant
+        self.session_id = session_id
+        self.transaction = transaction
         self.has_waits = has_waits  # as those of change streams and tailable ones: no documents is not the end
         self.ended_by = ""  # what happened to its collection meanwhile
         self.left: int | None = None  # documents that may still be given
         # What is left of the time that the client allows, over all that it asks for.
-        self.limit_s = call.time_left_s if call.name != "getMore" else None
+        self.limit_s = limit_s
         self.never_expires = False
         self.pending: list[bytes] = []
         self.is_done = False
@@ -121,7 +135,7 @@ class Cursor:
         self.is_killed = False
         self.last_used_s = 0.0
 
-    async def next_batch(self, call: Call, count: int) -> list[bytes]:
+    async def next_batch(self, call: R, count: int) -> list[bytes]:
         """At most so many documents, within what one answer may hold."""
         batch: list[bytes] = []
         size_bytes = 0
@@ -167,15 +181,15 @@ class Cursor:
         await self.source.close()
 
 
-class Cursors:
+class Cursors(Generic[R]):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._cursors: dict[int, Cursor] = {}
+        self._cursors: dict[int, Cursor[R]] = {}
 
     def __len__(self) -> int:
         return len(self._cursors)
 
-    def add(self, cursor: Cursor) -> int:
+    def add(self, cursor: Cursor[R]) -> int:
         if len(self._cursors) >= limits.MONGO_CURSORS_MAX:
             raise refusal(365, f"There are {limits.MONGO_CURSORS_MAX} open cursors: close some")
         while not cursor.id or cursor.id in self._cursors:
@@ -184,7 +198,7 @@ class Cursors:
         self._cursors[cursor.id] = cursor
         return cursor.id
 
-    def find(self, cursor_id: int) -> Cursor | None:
+    def find(self, cursor_id: int) -> Cursor[R] | None:
         return self._cursors.get(cursor_id)
 
     def of_session(self, grant: Grant, session_id: bytes) -> list[int]:
@@ -193,7 +207,7 @@ class Cursors:
     def of_namespace(self, namespace: str) -> list[int]:
         return [each.id for each in self._cursors.values() if each.namespace == namespace]
 
-    def touch(self, cursor: Cursor) -> None:
+    def touch(self, cursor: Cursor[R]) -> None:
         cursor.last_used_s = self._clock.monotonic_s()
 
     async def kill(self, cursor_id: int) -> bool:
@@ -201,12 +215,12 @@ class Cursors:
         if cursor is None:
             return False
         cursor.is_killed = True
-        if not cursor.is_busy:  # else whoever uses it closes it
+        if not cursor.is_busy:  # else the command that uses it closes it
             await cursor.close()
         return True
 
     async def end(self, cursor_id: int, reason: str) -> None:
-        """There is nothing to read any more: whoever comes for it is told so, once."""
+        """The collection is gone: the next getMore is told the reason, once."""
         cursor = self._cursors.get(cursor_id)
         if cursor is None:
             return
@@ -223,121 +237,3 @@ class Cursors:
     async def close(self) -> None:
         for cursor_id in list(self._cursors):
             await self.kill(cursor_id)
-
-
-def batch_size_of(call: Call) -> int | None:
-    """What commands other than find say about their first batch."""
-    wanted = Fields(call.fields.document("cursor", {}), f"{call.name}.cursor")
-    wanted.only(("batchSize",))
-    return wanted.whole("batchSize", low=0)
-
-
-async def first_batch(call: Call, cursor: Cursor, *, batch_size: int | None, is_single: bool = False) -> Elements:
-    """The answer that opens a cursor, or that is all there is."""
-    count = limits.MONGO_FIRST_BATCH if batch_size is None else batch_size
-    try:
-        batch = await cursor.next_batch(call, count) if count else []
-    except BaseException:  # also if the client has gone: what the cursor holds is let go of
-        await cursor.close()
-        raise
-    if is_single or cursor.is_over:
-        await cursor.close()
-    else:
-        call.door.cursors.add(cursor)
-    return cursor_reply(
-        batch,
-        cursor_id=cursor.id,
-        namespace=cursor.namespace,
-        is_first=True,
-        token=cursor.source.resume_token,
-        time=call.past_time,
-    )
-
-
-async def get_more(call: Call) -> Reply:
-    cursor_id = call.fields.long(call.name)
-    call.fields.require(("collection",))
-    namespace = f"{call.database}.{call.collection('collection')}"
-    wanted = call.fields.whole("batchSize", low=0)
-    cursors = call.door.cursors
-    cursor = cursors.find(cursor_id)
-    if cursor is None or cursor.grant is not call.client.grant:
-        raise _not_found(cursor_id)
-    if cursor.namespace != namespace:
-        raise refusal(
-            13,
-            f"Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace "
-            f"{cursor.namespace}",
-        )
-    _check_session(call, cursor)
-    await _check_going(cursors, cursor)
-    if call.body.get("maxTimeMS") is not None and not cursor.has_waits:
-        raise refusal(2, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
-    if cursor.is_busy:
-        raise refusal(143, f"cursor id {cursor_id} is already in use")
-    begun_s = call.door.machine.elapsed_s()
-    if cursor.limit_s is not None and not cursor.has_waits:
-        call.deadline_s = begun_s + cursor.limit_s
-        if call.door.fail_points.is_out_of_time:
-            raise out_of_time()
-    cursor.is_busy = True
-    try:
-        batch = await cursor.next_batch(call, wanted or _ENOUGH)
-    except BaseException:  # likewise
-        cursor.is_busy = False
-        await cursors.kill(cursor_id)
-        raise
-    cursor.is_busy = False
-    cursors.touch(cursor)
-    if cursor.limit_s is not None:
-        cursor.limit_s = max(0.0, cursor.limit_s - (call.door.machine.elapsed_s() - begun_s))
-    await _check_going(cursors, cursor)
-    if cursor.is_killed:
-        await cursor.close()
-        raise refusal(237, f"cursor id {cursor_id} was killed")
-    left_id = cursor_id
-    if cursor.is_over:
-        await cursors.kill(cursor_id)
-        left_id = 0
-    return cursor_reply(batch, cursor_id=left_id, namespace=namespace, is_first=False, token=cursor.source.resume_token)
-
-
-async def _check_going(cursors: Cursors, cursor: Cursor) -> None:
-    if cursor.ended_by:
-        await cursors.kill(cursor.id)
-        raise refusal(175, cursor.ended_by)
-
-
-async def kill_cursors(call: Call) -> Reply:
-    namespace = f"{call.database}.{call.collection()}"
-    killed, not_found = [], []
-    for index, each in enumerate(call.fields.array("cursors")):
-        if not isinstance(each, int) or isinstance(each, bool):
-            raise refusal(14, f"BSON field 'killCursors.cursors.{index}' is the wrong type, expected type 'long'")
-        cursor = call.door.cursors.find(int(each))
-        # A key that may write ends any cursor, one that may only read those that were opened with such a key.
-        is_own = cursor is not None and cursor.grant <= call.client.grant and cursor.namespace == namespace
-        if is_own and await call.door.cursors.kill(int(each)):
-            killed.append(Int64(each))
-        else:
-            not_found.append(Int64(each))
-    return {"cursorsKilled": killed, "cursorsNotFound": not_found, "cursorsAlive": [], "cursorsUnknown": []}
-
-
-def _check_session(call: Call, cursor: Cursor) -> None:
-    own = call.session.id if call.session is not None else None
-    if cursor.session_id is not None and own != cursor.session_id:
-        # Implicit sessions are drawn from a pool: a getMore comes with the one that opened its cursor.
-        if own is None:
-            raise refusal(
-                50737, f"Cannot run getMore on cursor {cursor.id}, which was created in a session, without an lsid"
-            )
-        raise refusal(50738, f"Cannot run getMore on cursor {cursor.id}, which was created in another session")
-    if cursor.session_id is None and own is not None:
-        raise refusal(
-            50736, f"Cannot run getMore on cursor {cursor.id}, which was not created in a session, in a session"
-        )
-
-
-def _not_found(cursor_id: int) -> Failure:
-    return refusal(43, f"cursor id {cursor_id} not found")

@@ -1,11 +1,14 @@
-"""find, count and distinct."""
+"""The commands find, count and distinct. Documents are found by `matching_documents.py`; the options of a find are read
+by `find_query.py`, tailable cursors are in `tailing.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+
+from bson.int64 import Int64
 
 from armillary import limits
 from armillary.account.collections import document_operations
@@ -14,17 +17,17 @@ from armillary.account.visits.read_visits import count_items
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import short_commands
-from armillary.doors.mongo.reading import compiled, hints, matching_documents, showing, tailing
-from armillary.doors.mongo.reading.cursors import Cursor, ListedSource, PagedSource, first_batch
+from armillary.doors.mongo.commands.plans import winning_plan
+from armillary.doors.mongo.reading import compiled, hints, matching_documents, tailing
+from armillary.doors.mongo.reading.cursor_commands import first_batch, new_cursor
+from armillary.doors.mongo.reading.cursors import PagedSource
+from armillary.doors.mongo.reading.find_query import Query, query_of
 from armillary.doors.mongo.reading.targets import target_of
 from armillary.doors.mongo.wire.answers import cursor_reply
-from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.accumulators import DistinctValues
-from armillary.languages.mongo.filters.matching import Matcher
-from armillary.languages.mongo.projection import compile_projection
-from armillary.languages.mongo.sort_keys import Sort, compile_sort
-from armillary.model.bson.bson_values import Document, encode, order_key
+from armillary.model.bson.bson_values import MISSING, Document, encode, order_key
+from armillary.model.indexes.field_indexes import EMPTY, rows_of
 from armillary.model.keys import NO_KEY
 
 FIND_FIELDS: Final = frozenset(
@@ -32,26 +35,7 @@ FIND_FIELDS: Final = frozenset(
     "awaitData noCursorTimeout oplogReplay allowPartialResults collation allowDiskUse let term readOnce "
     "allowSpeculativeMajorityRead requestResumeToken".split()
 )
-_NOT_OFFERED: Final = ("requestResumeToken", "readOnce")
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A find, compiled."""
-
-    given: Document
-    matcher: Matcher
-    collation: Collation | None
-    sort: Sort | None
-    skip: int
-    limit: int  # 0: none
-    project: Callable[[Document], Document] | None
-    returns_keys: bool = False  # of the index that is used, in place of documents
-    shows_numbers: bool = False  # that documents are stored under
-
-    @property
-    def most(self) -> int | None:
-        return self.skip + self.limit if self.limit else None
+_RECORD_ID: Final = "$recordId"
 
 
 async def find(call: Call) -> Reply:
@@ -72,7 +56,7 @@ async def find(call: Call) -> Reply:
     if is_tailable:
         return await tailing.find(call, container, namespace, query)
     source = PagedSource(rows(call, container, query))
-    cursor = Cursor(source, namespace, call)
+    cursor = new_cursor(call, source, namespace)
     cursor.left = query.limit or None
     cursor.never_expires = fields.flag("noCursorTimeout", False)
     is_single = fields.flag("singleBatch", False)
@@ -104,46 +88,10 @@ async def _point(call: Call, container: Container | None, namespace: str) -> Rep
     return cursor_reply(documents, cursor_id=0, namespace=namespace, is_first=True)
 
 
-def query_of(call: Call, container: Container | None) -> Query:
-    fields = call.fields
-    for name in _NOT_OFFERED:
-        if call.body.get(name):
-            raise refusal(115, f"find with '{name}' is not supported.")
-    given = fields.document("filter", {})
-    own = namespaces.options_of(container).get("collation") if container is not None else None
-    collation = compiled.collation_of(fields.optional_document("collation"), own)
-    shown = fields.document("projection", {})
-    has_context = bool(shown) or collation is not None or "let" in call.body
-    context = compiled.context_of(call, compiled.let_of(call), collation) if has_context else None
-    matcher = compiled.matcher_of(
-        given,
-        call,
-        context,
-        has_collation=collation is not None or "let" in call.body,
-        text_index=hints.text_index(container),
-    )
-    order = fields.document("sort", {})
-    sort = compile_sort(order, collation, matcher.text) if order else None
-    hinted = hints.check(container, call.body.get("hint"))
-    if hinted is not None and sort is not None and sort.natural:
-        raise refusal(2, "sort $natural cannot be combined with a hint of an index")
-    if sort is None:
-        sort = hints.natural_order(call.body.get("hint"))
-    if sort is None and hinted is not None and matcher.near is None:
-        sort = hints.order_of(hinted, collation)  # whoever names an index gets documents in its order
-    matcher = hints.hinted(hints.bounded(call, matcher, hinted), hinted)
-    hints.check_near(container, matcher)
-    project = compile_projection(shown, context, matcher) if context is not None and shown else None
-    skip = fields.number("skip", 0)
-    limit = fields.number("limit", 0)
-    returns_keys, shows_numbers = fields.flag("returnKey", False), fields.flag("showRecordId", False)
-    return Query(given, matcher, collation, sort, skip, limit, project, returns_keys, shows_numbers)
-
-
 async def rows(call: Call, container: Container, query: Query) -> AsyncIterator[list[bytes]]:
     """The documents of a find, encoded, page by page."""
     if query.returns_keys or query.shows_numbers:
-        async for shown in showing.rows(call, container, query, found_pages(call, container, query)):
+        async for shown in _keys_or_numbers(call, container, query, found_pages(call, container, query)):
             yield shown
         return
     async for page in found_pages(call, container, query):
@@ -184,6 +132,47 @@ async def found_pages(call: Call, container: Container, query: Query) -> AsyncIt
             yield page
         if left == 0:
             return
+
+
+async def _keys_or_numbers(
+    call: Call, container: Container, query: Query, pages: AsyncIterator[list[matching_documents.Found]]
+) -> AsyncIterator[list[bytes]]:
+    """With `returnKey`, the keys of documents in the index that is used; with `showRecordId`, documents with the
+    numbers under which they are stored."""
+    fields = await _key_fields(container, query) if query.returns_keys else ()
+    async for page in pages:
+        shown = []
+        for found in page:
+            document = found.document
+            if query.returns_keys:
+                shown.append(encode(_keys(document, fields)))  # and nothing else, as MongoDB does it
+                continue
+            row = dict(document) if query.project is None else query.project(document)
+            if query.shows_numbers:
+                key = container.key_of_bson(document)
+                number = await document_operations.number_of(await call.scoped(container, key), key, document["_id"])
+                if number is not None:
+                    row[_RECORD_ID] = Int64(number)
+            shown.append(encode(row))
+        yield shown
+
+
+async def _key_fields(container: Container, query: Query) -> tuple[str, ...]:
+    """The fields of the index that is used; none: it is a collection scan."""
+    wanted = matching_documents.wanted(container, query.given, query.matcher, has_collation=query.collation is not None)
+    plan: Document = await winning_plan(container, wanted, query.sort)
+    while "inputStage" in plan:
+        plan = plan["inputStage"]
+    return ("_id",) if plan["stage"] == "IDHACK" else tuple(plan.get("keyPattern", ()))
+
+
+def _keys(document: Document, fields: tuple[str, ...]) -> Document:
+    """Of the keys of an index that leads through arrays, the first."""
+    if not fields:
+        return {}
+    first = rows_of(document, tuple([tuple(field.split(".")) for field in fields]))[0]
+    values = [None if value is MISSING or value is EMPTY else value for value in first]
+    return dict(zip(fields, values, strict=True))
 
 
 # count.
@@ -261,8 +250,3 @@ async def distinct(call: Call) -> Reply:
     if call.past_time is not None:
         reply["atClusterTime"] = call.past_time
     return reply
-
-
-def listed(call: Call, documents: list[Document], namespace: str) -> Cursor:
-    """A cursor over documents that are all there, as lists of collections and indexes are."""
-    return Cursor(ListedSource([encode(each) for each in documents]), namespace, call)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bson.errors import BSONError
 from bson.int64 import Int64
@@ -16,15 +16,14 @@ from bson.objectid import ObjectId
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
-from armillary.doors.mongo.client import Client, Grant
+from armillary.doors.mongo.call import Services
+from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.sessions.sessions import session_id_of
+from armillary.doors.mongo.settings import Grant
 from armillary.doors.mongo.wire.answers import NOT_OPEN, OK, document_of, encode_elements
 from armillary.doors.mongo.wire.messages import HEADER, HEADER_BYTES, OP_MSG
 from armillary.errors import Failure
 from armillary.model.bson.bson_values import Document, decode
-
-if TYPE_CHECKING:
-    from armillary.doors.mongo.door import MongoDoor
 
 _FIELDS: Final = frozenset("find limit singleBatch lsid $db $clusterTime $readPreference".split())  # and the filter
 _VALUES: Final = frozenset((ObjectId, str, int, Int64))
@@ -50,7 +49,7 @@ class _Frame(NamedTuple):
     ending: bytes  # of a cursor that has no more
 
 
-def answer(door: MongoDoor, client: Client, message: bytes) -> tuple[bytes, float] | None:
+def answer(services: Services, client: Client, message: bytes) -> tuple[bytes, float] | None:
     """The document that answers a message, and its charge; None: it is not as plain as that."""
     if message[HEADER_BYTES:_BODY_AT] != _PLAIN or message[_BODY_AT + 4 : _BODY_AT + 10] != _COMMAND:
         return None
@@ -69,7 +68,7 @@ def answer(door: MongoDoor, client: Client, message: bytes) -> tuple[bytes, floa
     if frame is None:
         return None
     try:
-        found = _find(door, client, frame, decode(raw[given_at:end]))
+        found = _find(services, client, frame, decode(raw[given_at:end]))
     except _REFUSED_ELSEWHERE:
         return None
     if found is None:
@@ -77,7 +76,7 @@ def answer(door: MongoDoor, client: Client, message: bytes) -> tuple[bytes, floa
     document = found.document
     batch = document_of(_ELEMENT + document if document is not None else b"")
     cursor = document_of(_FIRST + batch + frame.ending)
-    return document_of(_BEGINNING + cursor + OK + door.cluster_time.elements()), found.charge_ru
+    return document_of(_BEGINNING + cursor + OK + services.cluster_time.elements()), found.charge_ru
 
 
 _REFUSED_ELSEWHERE: Final = (BSONError, Failure, ValueError, RecursionError, OverflowError)
@@ -100,15 +99,15 @@ def _frame(content: bytes) -> _Frame | None:
     return _Frame(database, name, session_id, NOT_OPEN + encode_elements({"ns": f"{database}.{name}"}))
 
 
-def _find(door: MongoDoor, client: Client, frame: _Frame, given: Document) -> document_operations.Found | None:
-    container = door.account.container(frame.database, frame.collection)
+def _find(services: Services, client: Client, frame: _Frame, given: Document) -> document_operations.Found | None:
+    container = services.account.container(frame.database, frame.collection)
     if container.name != frame.collection or container.database.name != frame.database:
         return None  # a rid is found too, and is nobody's name here
     if not _is_plain(container, given):
         return None
     found = document_operations.find_at_hand(container, container.key_of_bson(given), given["_id"])
     if found is not None and frame.session_id is not None:
-        door.sessions_of(client).find(frame.session_id)
+        services.sessions_of(client).find(frame.session_id)
     return found
 
 

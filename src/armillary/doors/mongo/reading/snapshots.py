@@ -34,10 +34,10 @@ class Snapshots:
         if wanted is not None and not isinstance(wanted, Timestamp):
             raise refusal(14, "BSON field 'readConcern.atClusterTime' is the wrong type, expected type 'timestamp'")
         if wanted is None:
-            wanted = call.door.cluster_time.tick()
+            wanted = call.services.cluster_time.tick()
             await self._take(call, wanted)
         elif wanted not in self._kept:
-            if wanted != call.door.cluster_time.now:
+            if wanted != call.services.cluster_time.now:
                 raise refusal(239, f"Read timestamp {wanted} is older than the oldest available timestamp.")
             await self._take(call, wanted)  # nothing was written since
         call.past, call.past_time = self._kept[wanted][0], wanted

@@ -4,19 +4,15 @@ may wait for more; the cursor is over when what it has seen last is gone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from armillary import limits
 from armillary.account.collections import tailing
 from armillary.account.container import Container
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands.capped import is_capped
-from armillary.doors.mongo.reading.cursors import Cursor, first_batch
+from armillary.doors.mongo.reading.cursor_commands import first_batch, new_cursor
+from armillary.doors.mongo.reading.find_query import Query
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import decode, encode
-
-if TYPE_CHECKING:
-    from armillary.doors.mongo.reading.find import Query
 
 
 class TailSource:
@@ -36,7 +32,7 @@ class TailSource:
         return self._is_over() or self._number == tailing.BEGINNING
 
     async def read(self, call: Call, count: int) -> list[bytes] | None:
-        machine = call.door.machine
+        machine = call.services.machine
         limit_ms = call.fields.whole("maxTimeMS", low=0) if call.name == "getMore" else None
         wait_s = limits.MONGO_AWAIT_SECONDS if limit_ms is None else limit_ms / 1000
         ends_s = machine.monotonic_s() + (wait_s if self._waits and call.name == "getMore" else 0.0)
@@ -91,7 +87,7 @@ async def find(call: Call, container: Container, namespace: str, query: Query) -
     if order and order != {"$natural": 1}:
         raise refusal(9, "cannot use tailable option with a sort other than {$natural: 1}")
     source = TailSource(container, query, waits=fields.flag("awaitData", False))
-    cursor = Cursor(source, namespace, call, has_waits=True)
+    cursor = new_cursor(call, source, namespace, has_waits=True)
     cursor.left = query.limit or None
     cursor.never_expires = fields.flag("noCursorTimeout", False)
     return await first_batch(call, cursor, batch_size=fields.whole("batchSize", low=0))

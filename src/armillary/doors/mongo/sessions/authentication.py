@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from bson.binary import Binary
 
 from armillary.audit import SignInLog
 from armillary.clock import Clock
-from armillary.doors.mongo.call import Call, Reply
-from armillary.doors.mongo.client import Client, Grant
+from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.sessions import scram
+from armillary.doors.mongo.settings import Grant
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
@@ -138,70 +138,6 @@ class Authenticator:
 
 def _step(payload: bytes, *, is_done: bool) -> Document:
     return {"conversationId": _CONVERSATION, "done": is_done, "payload": Binary(payload, 0)}
-
-
-# Commands.
-
-
-async def start(call: Call) -> Reply:
-    return await _slowed(call, call.door.authenticator.start(call.client, call.fields))
-
-
-async def go_on(call: Call) -> Reply:
-    return await _slowed(call, call.door.authenticator.go_on(call.client, call.fields))
-
-
-async def _slowed(call: Call, step: Coroutine[Any, Any, Document]) -> Document:
-    try:
-        return await step
-    except Failure as failure:
-        call.door.authenticator.sign_in_log.refused(call.client.remote[0], "password")
-        throttle = call.door.throttle
-        is_failed = failure.kind is Kind.UNAUTHORIZED
-        if is_failed and throttle is not None and not await throttle.refused(call.client.remote[0]):
-            raise Failure(Kind.DROPPED, "Too many sign-ins of this address have failed.") from None
-        raise
-
-
-async def speculate(call: Call, wanted: Any) -> Document | None:
-    """The first step inside hello. Whatever is wrong with it, the client is to begin again in the usual way."""
-    if not isinstance(wanted, dict) or "saslStart" not in wanted or wanted.get("mechanism") == "PLAIN":
-        return None
-    try:
-        return await call.door.authenticator.start(call.client, Fields(wanted, "saslStart"))
-    except Failure:
-        return None
-
-
-async def get_nonce(call: Call) -> Reply:
-    return {"nonce": call.clock.random_bytes(8).hex()}
-
-
-async def authenticate(call: Call) -> Reply:
-    mechanism = call.fields.text("mechanism", "MONGODB-CR")
-    raise refusal(2, f"Unsupported mechanism '{mechanism[:64]}': authenticate with SCRAM-SHA-256")
-
-
-async def log_out(call: Call) -> Reply:
-    call.client.user = None
-    call.client.grant = call.door.grant_of_strangers
-    return {}
-
-
-async def connection_status(call: Call) -> Reply:
-    client = call.client
-    users = [{"user": client.user, "db": "admin"}] if client.user is not None else []
-    role = {Grant.READ: "readAnyDatabase", Grant.WRITE: "root"}.get(client.grant)
-    roles = [{"role": role, "db": "admin"}] if users and role else []
-    found: Document = {"authenticatedUsers": users, "authenticatedUserRoles": roles}
-    if call.fields.flag("showPrivileges", False):
-        reading = ["find", "listCollections", "listDatabases", "listIndexes", "collStats", "dbStats", "changeStream"]
-        writing = ["insert", "update", "remove", "createCollection", "createIndex", "dropCollection", "dropDatabase"]
-        actions = reading + (writing if client.grant is Grant.WRITE else [])
-        found["authenticatedUserPrivileges"] = (
-            [{"resource": {"db": "", "collection": ""}, "actions": actions}] if roles else []
-        )
-    return {"authInfo": found}
 
 
 def unauthorized(name: str) -> Failure:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from armillary import limits
-from armillary.doors.mongo.client import Grant
+from armillary.doors.mongo.settings import Grant
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 

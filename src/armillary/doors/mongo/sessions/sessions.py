@@ -10,15 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from bson.binary import UUID_SUBTYPE, Binary
-from bson.int64 import Int64
 
 from armillary import limits
 from armillary.clock import Clock
-from armillary.doors.mongo.call import Call, Reply
-from armillary.doors.mongo.client import Grant
 from armillary.doors.mongo.sessions.transactions import Transaction
+from armillary.doors.mongo.settings import Grant
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson.bson_values import Document
 
 
 class Session:
@@ -85,50 +82,3 @@ def session_id_of(lsid: Any) -> bytes:
     if not isinstance(given, Binary) or given.subtype != UUID_SUBTYPE or len(given) != 16:
         raise refusal(207, "The id of a session is a UUID: binary of subtype 4")
     return bytes(given)
-
-
-# Commands.
-
-
-async def start_session(call: Call) -> Reply:
-    session_id = bytes.fromhex(call.clock.guid().replace("-", ""))
-    call.door.sessions_of(call.client).find(session_id)
-    return {"id": {"id": Binary(session_id, UUID_SUBTYPE)}, "timeoutMinutes": limits.MONGO_SESSION_SECONDS // 60}
-
-
-async def refresh_sessions(call: Call) -> Reply:
-    for lsid in call.fields.documents(call.name):
-        call.door.sessions_of(call.client).find(session_id_of(lsid))
-    return {}
-
-
-async def end_sessions(call: Call) -> Reply:
-    for lsid in call.fields.documents(call.name):
-        await call.door.end_session(call.door.sessions_of(call.client), session_id_of(lsid))
-    return {}
-
-
-async def kill_sessions(call: Call) -> Reply:
-    """Of the client's own ones: all, if none is named."""
-    wanted = call.fields.documents(call.name)
-    own = call.door.sessions_of(call.client)
-    for session_id in [session_id_of(each) for each in wanted] if wanted else [each.id for each in own.all()]:
-        await call.door.end_session(own, session_id)
-    return {}
-
-
-async def kill_all_sessions(call: Call) -> Reply:
-    """All of them: there is one user."""
-    call.fields.array(call.name)
-    for sessions in call.door.all_sessions:
-        for session in sessions.all():
-            await call.door.end_session(sessions, session.id)
-    return {}
-
-
-def listed(call: Call) -> list[Document]:
-    """As $listLocalSessions shows them."""
-    return [
-        {"_id": {"id": Binary(each.id, UUID_SUBTYPE)}, "txnNumber": Int64(each.txn_number)}
-        for each in call.door.sessions_of(call.client).all()
-    ]

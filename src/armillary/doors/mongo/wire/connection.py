@@ -10,27 +10,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from armillary import limits
-from armillary.doors.mongo.client import Client
+from armillary.doors.mongo.client import Client, Line
 from armillary.doors.mongo.wire.messages import HEADER_BYTES, Envelope, open_frame
 from armillary.doors.mongo.wire.refusals import Hopeless
 from armillary.net.crowd import Guest
 from armillary.net.eager import resume
 from armillary.net.service import Roster, log
 
-if TYPE_CHECKING:
-    from armillary.doors.mongo.door import MongoDoor
-
 _LENGTH_BYTES: Final = 4
+
+
+class Answering(Protocol):
+    """What a connection asks of the door."""
+
+    def welcome(self, line: Line, *, is_tls: bool, remote: tuple[str, int], local: tuple[str, int]) -> Client: ...
+    def bid_farewell(self, client: Client) -> None: ...
+    def answer_at_once(self, client: Client, frame: bytes) -> bytes | None: ...
+    async def answer(self, client: Client, envelope: Envelope) -> bytes | None: ...
 
 
 class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
     client: Client
 
-    def __init__(self, door: MongoDoor, roster: Roster, guest: Guest | None = None) -> None:
+    def __init__(self, door: Answering, roster: Roster, guest: Guest | None = None) -> None:
         self._door = door
         self.guest = guest or roster.crowd.seat()
         self._roster = roster

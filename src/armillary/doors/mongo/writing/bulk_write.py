@@ -12,13 +12,13 @@ from armillary.doors.mongo.call import Call, Reply, check_collection, check_data
 from armillary.doors.mongo.commands import capped
 from armillary.doors.mongo.errors import code_of, ends_command, message_of
 from armillary.doors.mongo.fields import Fields
-from armillary.doors.mongo.reading.cursors import batch_size_of, first_batch
-from armillary.doors.mongo.reading.find import listed
+from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
 from armillary.doors.mongo.wire.answers import Elements, encode_elements
 from armillary.doors.mongo.wire.messages import decode_document
-from armillary.doors.mongo.writing import change_statements, validation
+from armillary.doors.mongo.writing import change_statements, collection_options
 from armillary.doors.mongo.writing.duplicates import as_duplicate
-from armillary.doors.mongo.writing.writes import check_count, inserting, numbered, statement_numbers
+from armillary.doors.mongo.writing.inserts import check_count, inserting, statement_numbers
+from armillary.doors.mongo.writing.writes import numbered
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.value_types import whole_number
@@ -86,16 +86,16 @@ class _Run:
         self.counts = dict.fromkeys(("nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"), 0)
 
     def _record(self, index: int) -> RetryRecord | None:
-        numbering = self._call.numbering
-        if numbering is None:
+        retryable = self._call.retryable
+        if retryable is None:
             return None
-        return numbering.record((self._numbers[index],), lambda _outcomes: [encode({"n": 1})])
+        return retryable.record((self._numbers[index],), lambda _outcomes: [encode({"n": 1})])
 
     def _known(self, container: Container | None, index: int) -> bytes | None:
-        numbering = self._call.numbering
-        if numbering is None or container is None:
+        retryable = self._call.retryable
+        if retryable is None or container is None:
             return None
-        packed = numbering.known(container).get(self._numbers[index])
+        packed = retryable.known(container).get(self._numbers[index])
         if packed is not None:
             self.retried.append(self._numbers[index])
         return packed
@@ -124,7 +124,7 @@ class _Run:
             self.counts["nInserted"] += 1
             return {"n": 1}
         skips = call.fields.flag("bypassDocumentValidation", False)
-        check = None if skips else validation.validator_of(call, container)
+        check = None if skips else collection_options.validator_of(call, container)
         made = inserting(call, container, encode(operation["document"]), check)
         try:
             answer = await document_operations.write(

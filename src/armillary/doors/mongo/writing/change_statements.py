@@ -21,8 +21,9 @@ from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reading import compiled, hints, matching_documents
 from armillary.doors.mongo.reading.targets import ANYWHERE, Target
-from armillary.doors.mongo.writing import validation
+from armillary.doors.mongo.writing import collection_options
 from armillary.doors.mongo.writing.duplicates import as_duplicate
+from armillary.doors.mongo.writing.inserts import check_id, new_id
 from armillary.doors.mongo.writing.judging import Judgement
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import Collation
@@ -210,9 +211,9 @@ async def _update_found(call: Call, container: Container, order: Order) -> Done:
 async def _write(call: Call, container: Container, operation: DocumentWrite, order: Order, done: Done) -> Answer:
     """One operation, once if it is numbered, inside the transaction if there is one."""
     record = None
-    if call.numbering is not None:
+    if call.retryable is not None:
         answer = order.answer or Done.pack
-        record = call.numbering.record((order.statement,), lambda _outcomes: [answer(done)])
+        record = call.retryable.record((order.statement,), lambda _outcomes: [answer(done)])
     return await document_operations.write(await call.scoped(container, operation.key), operation, record=record)
 
 
@@ -304,7 +305,7 @@ def change_of(call: Call, container: Container, order: Order, done: Done) -> Cal
     update, matcher = order.update, order.matcher
     assert update is not None
     fields = namespaces.shard_fields(container)
-    check = None if order.skips_validation else validation.validator_of(call, container)
+    check = None if order.skips_validation else collection_options.validator_of(call, container)
 
     def change(document: Document) -> Document | None:
         done.matched = done.modified = 0
@@ -340,8 +341,6 @@ def _check_shard_field(before: Document, after: Document, field: str) -> None:
 
 async def _upsert(call: Call, container: Container, order: Order) -> Done:
     assert order.update is not None
-    from armillary.doors.mongo.writing.writes import check_id, new_id
-
     document = upserted_document(order.given, order.update)
     if "_id" not in document:
         document = {"_id": new_id(call), **document}
@@ -350,7 +349,7 @@ async def _upsert(call: Call, container: Container, order: Order) -> Done:
         if namespaces.value_at(document, field) is MISSING:
             raise refusal(61, "Failed to target upsert by query :: could not extract exact shard key")
     namespaces.check_shard_key(container, document)
-    check = None if order.skips_validation else validation.validator_of(call, container)
+    check = None if order.skips_validation else collection_options.validator_of(call, container)
     if check is not None:
         check(document, None)
     operation = document_operations.inserting(container, document, encode(document), call.clock)
@@ -455,7 +454,7 @@ async def candidates(call: Call, container: Container, order: Order) -> AsyncIte
 
 def check_target(call: Call, container: Container, order: Order, target: Target) -> None:
     """A retryable statement about one document of a sharded collection must say in which shard it is."""
-    if call.numbering is None:
+    if call.retryable is None:
         return
     if order.is_multi:
         raise refusal(72, "Cannot use retryable writes with multi=true or limit=0")

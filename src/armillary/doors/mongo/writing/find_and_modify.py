@@ -41,8 +41,8 @@ async def find_and_modify(call: Call) -> Reply:
     if container is None:
         return told(change_statements.Done())
     number = call.fields.number("stmtId", 0, high=limits.MONGO_STATEMENT_NUMBER_MAX)
-    if call.numbering is not None:
-        packed = call.numbering.known(container).get(number)
+    if call.retryable is not None:
+        packed = call.retryable.known(container).get(number)
         if packed is not None:
             return {**decode(packed), "retriedStmtId": number}
         order = change_statements.adjusted(order, statement=number, answer=lambda done: encode(told(done)))

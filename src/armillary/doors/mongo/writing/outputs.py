@@ -15,10 +15,10 @@ from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, check_collection, check_database
 from armillary.doors.mongo.commands import capped, sharding
 from armillary.doors.mongo.reading import compiled, matching_documents
-from armillary.doors.mongo.writing import validation
+from armillary.doors.mongo.writing import collection_options
 from armillary.doors.mongo.writing.duplicates import ID_INDEX, as_duplicate, duplicate
+from armillary.doors.mongo.writing.inserts import check_id, new_id
 from armillary.doors.mongo.writing.judging import Judgement
-from armillary.doors.mongo.writing.writes import check_id, new_id
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.stages.outputs import Merge, Out
@@ -107,9 +107,9 @@ def _inserting(call: Call, container: Container, document: Document) -> Document
     return document_operations.inserting(container, document, encode(document), call.clock)
 
 
-def _check_of(call: Call, container: Container) -> validation.Check | None:
+def _check_of(call: Call, container: Container) -> collection_options.Check | None:
     is_bypassed = call.fields.flag("bypassDocumentValidation", False)
-    return None if is_bypassed else validation.validator_of(call, container)
+    return None if is_bypassed else collection_options.validator_of(call, container)
 
 
 # $merge.

@@ -4,46 +4,25 @@ commands of transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from armillary.account.collections import document_operations
-from armillary.account.collections.document_operations import RetryRecord, WriteOutcome
-from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
-from armillary.doors.mongo.call import Call, Reply
-from armillary.doors.mongo.commands.command_table import Command
+from armillary.doors.mongo.call import Call, Command, Reply, RetryableWrite
 from armillary.doors.mongo.commands.fail_points import Loss
-from armillary.doors.mongo.sessions import transactions
+from armillary.doors.mongo.sessions import transaction_commands
 from armillary.doors.mongo.wire import raw_documents
-from armillary.doors.mongo.writing.writes import statement_numbers
+from armillary.doors.mongo.writing.inserts import statement_numbers
 from armillary.languages.mongo.errors import refusal
 
 _STATEMENTS: Final = {"insert": "documents", "update": "updates", "delete": "deletes", "bulkWrite": "ops"}
-
-
-class Numbering:
-    """Of one command: its session's id and its number."""
-
-    def __init__(self, session_id: bytes, number: int) -> None:
-        self.session_id = session_id
-        self.number = number
-
-    def known(self, container: Container) -> dict[int, bytes]:
-        """Statements that were done before, with what was answered."""
-        return document_operations.recorded(container, self.session_id, self.number)
-
-    def record(
-        self, statements: tuple[int, ...], answers: Callable[[Sequence[WriteOutcome]], list[bytes]]
-    ) -> RetryRecord:
-        return document_operations.retry_record(self.session_id, self.number, statements, answers)
 
 
 async def run(call: Call, command: Command) -> Reply:
     session = call.session
     assert session is not None and call.txn_number is not None
     if "autocommit" in call.body:
-        return await transactions.run(call, command)
+        return await transaction_commands.run(call, command)
     if "startTransaction" in call.body:
         raise refusal(72, "'startTransaction' field requires 'autocommit' field to also be specified")
     if not command.is_retryable:
@@ -59,8 +38,8 @@ async def run(call: Call, command: Command) -> Reply:
         await session.transaction.abort()
         session.transaction = None
     session.txn_number = call.txn_number
-    call.numbering = Numbering(session.id, call.txn_number)
-    loss = call.door.fail_points.loss
+    call.retryable = RetryableWrite(session.id, call.txn_number)
+    loss = call.services.fail_points.loss
     return await (command.run(call) if loss is None else _run_lossy(call, command, loss))
 
 
@@ -71,10 +50,10 @@ async def _run_lossy(call: Call, command: Command, loss: Loss) -> Reply:
         statements, known = [b""], {}
     else:
         statements = call.sequences.get(field) or raw_documents.documents_at(call.raw_body, field)
-        assert call.numbering is not None
+        assert call.retryable is not None
         name = call.body.get(call.name)
         container = namespaces.find(call, name) if type(name) is str else None
-        known = call.numbering.known(container) if container is not None else {}
+        known = call.retryable.known(container) if container is not None else {}
     numbers = statement_numbers(call, len(statements))
     due = [index for index, number in enumerate(numbers) if number not in known and loss.is_due()]
     if due and loss.is_before:
