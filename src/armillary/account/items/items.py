@@ -6,19 +6,18 @@ what the partition answered together with where that was (range and lsn), which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from armillary.account.container import Container
 from armillary.account.visits import visits
-from armillary.account.visits.patch_conditions import PatchCondition
+from armillary.account.visits.patch_conditions import check_condition
 from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, read_at_hand
 from armillary.account.visits.visits import Session
 from armillary.account.visits.write_visits import BatchAnswer, DeleteByKey, WriteBatch, WriteItem
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
-from armillary.languages.sql.compiling.compile import compile_filter
 from armillary.model import resources
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import Patch
@@ -87,8 +86,8 @@ def replace(container: Container, item_id: str, document: Document, options: Ite
 
 async def patch(container: Container, item_id: str, changes: Patch, options: ItemOptions) -> Answer:
     operation = _keyed(Verb.PATCH, container, item_id, options)
+    check_condition(container, changes)
     operation.patch = changes
-    operation.condition = _condition(container, changes)
     return await write(container, operation, options.ask)
 
 
@@ -149,8 +148,8 @@ def operation_of(container: Container, member: Member, key: Key, clock: Clock) -
     assert member.item_id is not None
     operation = _keyed(member.verb, container, member.item_id, keyed)
     if member.patch is not None:
+        check_condition(container, member.patch)
         operation.patch = member.patch
-        operation.condition = _condition(container, member.patch)
     return operation
 
 
@@ -230,13 +229,6 @@ def check_owner(container: Container, partition: Partition, operation: Operation
             Kind.RANGE_GONE,
             f"The item '{operation.item_id}' is not in the partition key range {partition.range.id}.",
         )
-
-
-def _condition(container: Container, changes: Patch) -> Callable[[Document], bool] | None:
-    if changes.condition is None:
-        return None
-    predicate = compile_filter(changes.condition).bind({}, container.query_context()).predicate
-    return PatchCondition(predicate) if predicate is not None else None
 
 
 async def present_etag(container: Container, item_id: str, key: Key) -> str | None:

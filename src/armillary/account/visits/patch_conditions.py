@@ -1,22 +1,48 @@
-"""Conditions of patches. A condition is judged in the transaction that writes, which cannot give way to other requests.
-One that takes long there is left undecided: it is judged outside, on the document as it was, and the write is tried
-again. The answer holds as long as the document has the same etag.
+"""Conditions of patches. An operation carries its condition as text; it is compiled where the visit runs, and evaluated
+in the transaction that writes, which blocks other requests. A condition that takes long there is left undecided: it is
+evaluated outside, on the document as it was, and the write is tried again. The result holds as long as the document has
+the same etag.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from armillary import limits, work
+from armillary.account.container import Container
 from armillary.account.queries.partition_slices import deadline
-from armillary.clock import Clock, SystemClock
+from armillary.clock import Clock
+from armillary.languages.sql.compiling.compile import BoundQuery, compile_filter
+from armillary.model.patch import Patch
 from armillary.partition.operations import Document, MemberFailed, Operation
 
 T = TypeVar("T")
 
 
+def check_condition(container: Container, patch: Patch) -> None:
+    """Refuse a condition that does not compile, before a partition is asked."""
+    if patch.condition is not None:
+        _bound(container, patch.condition)
+
+
+def compiled(container: Container, operation: Operation) -> Operation:
+    """The operation with the condition of its patch ready to be evaluated."""
+    patch = operation.patch
+    if patch is None or patch.condition is None or operation.condition is not None:
+        return operation
+    predicate = _bound(container, patch.condition).predicate
+    return replace(operation, condition=PatchCondition(predicate)) if predicate is not None else operation
+
+
+def _bound(container: Container, text: str) -> BoundQuery:
+    return compile_filter(text).bind({}, container.query_context())
+
+
 class PatchCondition:
+    """A compiled condition, with its result for the document that it was evaluated on outside of a transaction."""
+
     def __init__(self, predicate: Callable[[Any], Any]) -> None:
         self._predicate = predicate
         self._decided: dict[str, bool] = {}  # by etag
@@ -33,7 +59,7 @@ class PatchCondition:
             raise
 
     async def decide(self, check: work.Check) -> bool:
-        """Judge the document that was left undecided. False: there is none."""
+        """Evaluate it on the document that was left undecided. False: there is none."""
         document, self._undecided = self._undecided, None
         if document is None:
             return False
@@ -43,8 +69,8 @@ class PatchCondition:
 
 
 class RehearsedCondition:
-    """Judged once, when the patch is rehearsed. Where the same operation is applied in the end, nothing that was looked
-    at has changed since, and functions of the container's cannot be called there."""
+    """Evaluated once, when the patch is rehearsed, since user-defined functions cannot be called where it is applied.
+    Nothing that it depends on has changed by then."""
 
     def __init__(self, predicate: Callable[[Any], Any]) -> None:
         self._predicate = predicate
@@ -56,11 +82,8 @@ class RehearsedCondition:
         return self._decided
 
 
-async def with_conditions(
-    operations: Sequence[Operation], write: Callable[[], Awaitable[T]], clock: Clock | None = None
-) -> T:
-    """Write, as often as a condition has to be judged outside of the transaction first."""
-    clock = clock or SystemClock()
+async def with_conditions(operations: Sequence[Operation], write: Callable[[], Awaitable[T]], clock: Clock) -> T:
+    """Write, and try again each time that a condition had to be evaluated outside of the transaction."""
     check = deadline(clock, clock.elapsed_s())
     while True:
         try:

@@ -13,7 +13,7 @@ from typing import ClassVar
 from armillary import limits
 from armillary.account.container import Container
 from armillary.account.faults import write_name
-from armillary.account.visits.patch_conditions import with_conditions
+from armillary.account.visits.patch_conditions import compiled, with_conditions
 from armillary.account.visits.read_visits import Answer
 from armillary.account.visits.visits import Session, Visit, check_session
 from armillary.clock import Clock
@@ -58,10 +58,12 @@ class WriteItem(Visit[Answer]):
 
     async def run(self, container: Container, partition: Partition) -> Answer:
         todo, record = self.todo, self.record
+        if todo.patch is not None:
+            todo = compiled(container, todo)
         if record is not None:
             outcome = await _recorded(partition, todo, record)
         elif todo.condition is not None:
-            outcome = await with_conditions([todo], lambda: partition.write(todo))
+            outcome = await with_conditions([todo], lambda: partition.write(todo), partition.clock)
         else:
             outcome = await partition.write(todo)
         place = partition.range.id, partition.lsn, outcome.lsn
@@ -74,12 +76,20 @@ class WriteItem(Visit[Answer]):
 
 async def _recorded(partition: Partition, operation: Operation, record: Record) -> Outcome:
     try:
-        [outcome] = await with_conditions([operation], lambda: partition.write_all([operation], record))
+        [outcome] = await with_conditions(
+            [operation], lambda: partition.write_all([operation], record), partition.clock
+        )
     except MemberFailed as failed:
         raise failed.failure from None
     except Repeated as repeated:
         return repeated_outcome(repeated, record.statements[0])
     return outcome
+
+
+async def _write_all(container: Container, partition: Partition, todo: Sequence[Operation]) -> list[Outcome]:
+    """Operations in one transaction, their conditions compiled here."""
+    ready = [each if each.patch is None else compiled(container, each) for each in todo]
+    return await with_conditions(ready, lambda: partition.write_all(ready), partition.clock)
 
 
 def repeated_outcome(repeated: Repeated, statement: int) -> Outcome:
@@ -109,7 +119,7 @@ class WriteBatch(Visit[BatchAnswer]):
         try:
             if self.refused is not None:
                 raise self.refused
-            outcomes = await with_conditions(self.todo, lambda: partition.write_all(self.todo), partition.clock)
+            outcomes = await _write_all(container, partition, self.todo)
         except MemberFailed as failed:
             answers: list[Outcome | Failure] = [
                 failed.failure if index == failed.index else Failure(Kind.FAILED_DEPENDENCY, NOT_RUN)
@@ -214,7 +224,7 @@ class WriteBulk(Visit[Written]):
     IS_READ: ClassVar[bool] = False
 
     async def run(self, container: Container, partition: Partition) -> Written:
-        return Written(await with_conditions(self.todo, lambda: partition.write_all(self.todo)))
+        return Written(await _write_all(container, partition, self.todo))
 
     def pay(self, done: Written, meter: Meter, ticket: int, ask: Ask | None) -> None:
         for index, (operation, outcome, own) in enumerate(zip(self.todo, done.outcomes, self.asks, strict=True)):
