@@ -13,7 +13,8 @@ from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, pack
 from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.query.access.access_path import WHOLE, Index
-from armillary.query.execution import START, Execution, Page, Progress
+from armillary.query.execution import Execution
+from armillary.query.page import START, Page, Progress
 from armillary.storage.engine import Txn, View
 from armillary.storage.memory import MemoryEngine
 

@@ -19,7 +19,6 @@ from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payl
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access.access_path import (
     Candidate,
-    Counters,
     Index,
     Scope,
     Statistics,
@@ -35,14 +34,10 @@ from armillary.query.access.ordered_access import OrderedWalk, Sorter, Start
 from armillary.query.access.primary_key_access import KeyedWalk
 from armillary.query.access.ranked_access import RankedItems
 from armillary.query.conditions import ALL
-from armillary.query.joined import JoinedItem
+from armillary.query.join_rows import JoinedItem
 from armillary.query.operators import Collector, rows_of
-from armillary.query.progress import START as START
-from armillary.query.progress import Page as Page
-from armillary.query.progress import PageEnds as PageEnds
-from armillary.query.progress import Position as Position
-from armillary.query.progress import Progress as Progress
-from armillary.query.rows import dump_large
+from armillary.query.page import START, Counters, Page, PageEnds, Position, Progress
+from armillary.query.row_json import dump_large
 from armillary.query.selection import Ordering, Selection
 from armillary.storage.engine import View
 from armillary.work import current, end_item, spend

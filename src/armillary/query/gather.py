@@ -22,7 +22,7 @@ from armillary.query.aggregates import Seen, too_many
 from armillary.query.conditions import ALL
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ordered_merge import OrderedMerge, RowSource
-from armillary.query.rows import dump_large
+from armillary.query.row_json import dump_large
 from armillary.query.selection import Ranking, Selection, Stage
 
 _LOADED_UNIT_BYTES = 24  # of JSON that is read for one unit of work

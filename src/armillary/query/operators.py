@@ -16,7 +16,7 @@ from armillary import limits
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.aggregates import Groups, Seen, too_many
 from armillary.query.ordering import order_bytes
-from armillary.query.rows import dump_large
+from armillary.query.row_json import dump_large
 from armillary.query.selection import PAUSE, Grouping, Ordering, Selection, Stage
 from armillary.work import current, end_item
 

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from armillary.query.progress import Page
+from armillary.query.page import Page
 
 _INVERTED = bytes(255 - byte for byte in range(256))
 

@@ -41,10 +41,11 @@ from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.query import cursor as cursors
 from armillary.query.access.access_path import Index, Scope
 from armillary.query.cursor import Cursor
-from armillary.query.execution import Execution, Position, Progress
-from armillary.query.execution import Page as ExecutionPage
+from armillary.query.execution import Execution
 from armillary.query.ordering import check_order
-from armillary.query.rows import dump_large
+from armillary.query.page import Page as ExecutionPage
+from armillary.query.page import Position, Progress
+from armillary.query.row_json import dump_large
 from armillary.query.selection import Selection
 from armillary.storage.engine import Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn

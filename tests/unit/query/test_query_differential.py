@@ -21,8 +21,9 @@ from armillary.model.encoding import decode_value, encode_value
 from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.model.values import UNDEFINED
 from armillary.query.access.access_path import WHOLE, Index, Scope
-from armillary.query.execution import Execution, Progress
+from armillary.query.execution import Execution
 from armillary.query.ordering import check_order
+from armillary.query.page import Progress
 from armillary.storage.engine import View
 
 SEED = 20_262

@@ -21,9 +21,10 @@ from armillary.languages.sql.syntax.parser import parse_query
 from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.model.values import Value
 from armillary.query.access.access_path import WHOLE, Index
-from armillary.query.execution import Execution, Page
+from armillary.query.execution import Execution
 from armillary.query.gather import Gather, partial
 from armillary.query.ordering import check_order
+from armillary.query.page import Page
 from armillary.query.selection import Selection
 
 SEED = 31_337

@@ -15,7 +15,7 @@ from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.query.access.access_path import WHOLE, Scope
-from armillary.query.execution import START, Position
+from armillary.query.page import START, Position
 
 TREE_KEY = PartitionKeyDefinition.parse({"paths": ["/pk", "/a"], "kind": "MultiHash", "version": 2})
 POLICIES = {

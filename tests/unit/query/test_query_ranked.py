@@ -18,7 +18,8 @@ from armillary.errors import Failure
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.query.access.access_path import WHOLE, Index
-from armillary.query.execution import Execution, Page
+from armillary.query.execution import Execution
+from armillary.query.page import Page
 from armillary.query.selection import Selection
 
 SEED = 5

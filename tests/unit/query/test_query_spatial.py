@@ -16,8 +16,9 @@ from armillary.languages.sql.compiling.compile import BoundQuery, compile_query
 from armillary.languages.sql.library.context import Context
 from armillary.model.indexes.indexing import IndexingPolicy, count_charged
 from armillary.model.spatial.cells import WHOLE_TERM
-from armillary.query.access.access_path import WHOLE, Counters, Index, candidates
+from armillary.query.access.access_path import WHOLE, Index, candidates
 from armillary.query.execution import Execution
+from armillary.query.page import Counters
 from armillary.storage.engine import View
 
 SEED = 41

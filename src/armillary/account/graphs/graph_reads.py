@@ -27,8 +27,9 @@ from armillary.model.encoding import encode_term, unpack_header
 from armillary.model.key_values import same_component
 from armillary.partition.budget import QUERY_DEPOSIT
 from armillary.partition.partition import Partition
-from armillary.query.access.access_path import WHOLE, Counters, Index, candidates, path_prefix
+from armillary.query.access.access_path import WHOLE, Index, candidates, path_prefix
 from armillary.query.conditions import ALL, Equal
+from armillary.query.page import Counters
 from armillary.storage.engine import View
 
 Point = tuple[bytes, str]  # effective key, id

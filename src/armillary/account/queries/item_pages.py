@@ -31,13 +31,14 @@ from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED
 from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT
 from armillary.query import cursor as cursors
-from armillary.query.access.access_path import Counters, Index, Scope
+from armillary.query.access.access_path import Index, Scope
 from armillary.query.conditions import Condition, pinned_keys, pinned_points
 from armillary.query.cursor import Cursor
-from armillary.query.execution import START, Execution, Page, Position, Progress
+from armillary.query.execution import Execution
 from armillary.query.operators import evaluate
 from armillary.query.ordering import check_order
-from armillary.query.rows import dump_large
+from armillary.query.page import START, Counters, Page, Position, Progress
+from armillary.query.row_json import dump_large
 from armillary.query.selection import Selection
 
 CROSS_PARTITION_OFF = (

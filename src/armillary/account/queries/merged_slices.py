@@ -19,8 +19,7 @@ from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.model.values import Value
 from armillary.partition.budget import QUERY_DEPOSIT
-from armillary.query.access.access_path import Counters
-from armillary.query.execution import Page
+from armillary.query.page import Counters, Page
 
 
 class PageWork:

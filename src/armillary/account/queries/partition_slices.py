@@ -15,9 +15,9 @@ from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.model.charges import QueryWork
 from armillary.model.values import UNDEFINED
 from armillary.partition.partition import Partition
-from armillary.query.access.access_path import Counters
-from armillary.query.execution import Execution, Page, PageEnds, Position
-from armillary.query.rows import dump_large
+from armillary.query.execution import Execution
+from armillary.query.page import Counters, Page, PageEnds, Position
+from armillary.query.row_json import dump_large
 from armillary.work import Check
 
 

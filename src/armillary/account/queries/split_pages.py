@@ -13,8 +13,8 @@ from dataclasses import replace
 from armillary import limits
 from armillary.account.queries.partition_slices import Slice
 from armillary.clock import Clock
-from armillary.query.execution import Page, Position
 from armillary.query.ordered_merge import OrderedMerge
+from armillary.query.page import Page, Position
 
 # Above the rids of all items, as 0 is below: among equals, descending order has the higher rids first.
 _LAST_RID = 2**64 - 2

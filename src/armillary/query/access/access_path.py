@@ -36,7 +36,7 @@ from armillary.query.conditions import (
     Touching,
     pinned_ids,
 )
-from armillary.query.counters import Counters as Counters
+from armillary.query.page import Counters
 from armillary.storage.engine import View
 from armillary.work import spend
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from armillary import limits
-from armillary.query.access.access_path import Counters
 from armillary.query.aggregates import too_many
+from armillary.query.page import Counters
 from armillary.query.selection import Ranking
 
 T = TypeVar("T")

@@ -24,9 +24,9 @@ from armillary.languages.mongo.indexes.key_conditions import key_condition, usab
 from armillary.languages.mongo.sort_keys import compile_sort
 from armillary.model.bson.bson_values import decode, encode
 from armillary.model.documents import BSON
-from armillary.query.access.access_path import Counters
 from armillary.query.access.field_order import field_ordering
 from armillary.query.conditions import All
+from armillary.query.page import Counters
 from armillary.query.selection import Selection, Stage
 
 CONTEXT = Context.of(1_700_000_000_000, lambda: 0.5)

@@ -27,7 +27,7 @@ from armillary.languages.sql.compiling.runtime import Members
 from armillary.languages.sql.library import membership
 from armillary.languages.sql.library.context import detached_context
 from armillary.model.values import equal, hash_key, weight
-from armillary.query.rows import dump_large
+from armillary.query.row_json import dump_large
 from armillary.storage.memory import MemoryEngine
 
 TEXT = "some words and more words, é " * 8_000

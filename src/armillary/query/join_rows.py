@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Final, Protocol
 
 from armillary.model.documents import Form
-from armillary.query.rows import dump_large
+from armillary.query.row_json import dump_large
 from armillary.query.selection import PAUSE
 from armillary.work import Outside, Run, end_item, makings
 

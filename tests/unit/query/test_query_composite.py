@@ -13,7 +13,8 @@ import pytest
 from support.shelf import KEY, Shelf
 
 from armillary.model.indexes.indexing import IndexingPolicy
-from armillary.query.access.access_path import Counters, Scope
+from armillary.query.access.access_path import Scope
+from armillary.query.page import Counters
 from armillary.storage.engine import View
 
 COUNT = 2000
