@@ -23,8 +23,7 @@ from support.portions import first
 from support.process import KEY, ServerProcess
 
 from armillary.account.account import AccountSettings
-from armillary.account.changes.change_feed import ChangePage, read_changes
-from armillary.account.changes.feed_rows import change_row
+from armillary.account.changes.change_feed import ChangePage, change_row, read_changes
 from armillary.account.check import check_account
 from armillary.account.visits.page_walk import FeedOptions
 

@@ -149,7 +149,7 @@ class Selection:
     # Rows come by effective key and id, not by when their items were made; without an ordering. These are the paths of
     # the partition key: inside one logical partition there is nothing to ask about them. Empty: not by key.
     by_key: tuple[str, ...] = ()
-    is_order_free: bool = False  # nobody asked for the ordering: it is how items are found, and is not charged
+    is_order_free: bool = False  # the query has no ORDER BY: the ordering is how items are found, and is not charged
 
     @property
     def is_streaming(self) -> bool:

@@ -18,8 +18,7 @@ from support.mongo_house import MongoHouse
 
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.changes.change_feed import read_changes
-from armillary.account.changes.feed_rows import change_row
+from armillary.account.changes.change_feed import change_row, read_changes
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions

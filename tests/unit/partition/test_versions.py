@@ -10,8 +10,7 @@ import pytest
 from support.house import KEY, House
 
 from armillary.account import containers
-from armillary.account.changes.change_feed import read_changes
-from armillary.account.changes.feed_rows import change_row
+from armillary.account.changes.change_feed import change_row, read_changes
 from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import items

@@ -1,14 +1,17 @@
-"""The change feed: what was written since a place in the log or a time, in the order of writing inside a partition.
-In its latest-version form it has each item once, as it is now, and no deleted or expired ones; where a container keeps
-all versions it can be had with each of them, and deletes.
+"""The change feed: items written since a position in the log or a time, in the order of writing inside a partition. In
+latest-version mode each item comes once, as it is now, without deleted or expired ones; where a container keeps all
+versions, every version and the deletes come too.
 
-A page is of one logical partition, one physical one, a stretch of the hash space, or the whole container. It ends with
-a transaction, never inside one. How that is written on the wire is the door's part.
+A page is about one logical partition, one physical one, a range of effective keys, or the whole container. It ends at
+the end of a transaction. The JSON of the changes is here too; status and headers are the door's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
 
 from armillary import limits
 from armillary.account.account import Account
@@ -18,9 +21,14 @@ from armillary.account.container import Container
 from armillary.account.visits.page_walk import FeedOptions, PageWalk, SliceEnd
 from armillary.errors import bad_request
 from armillary.model import charges
+from armillary.model.documents import json_document, json_text
 from armillary.model.encoding import payload_of
+from armillary.model.values import UNDEFINED
 from armillary.partition.budget import READ_DEPOSIT
 from armillary.partition.history.change_reading import Changed, ChangeReader, Room, VersionReader
+from armillary.partition.history.versions import CREATED, DELETED, EXPIRED, REPLACED, Version
+
+_OPERATIONS = {CREATED: "create", REPLACED: "replace", DELETED: "delete", EXPIRED: "delete"}
 
 
 @dataclass(slots=True)
@@ -41,8 +49,8 @@ async def read_changes(
     since_s: int | None = None,
     has_all_versions: bool = False,
 ) -> ChangePage:
-    """The next page after `options.continuation`, or from the beginning; `is_from_now`: nothing, but where to go on.
-    With `since_s` only what was written in that second or later."""
+    """The next page after `options.continuation`, or from the beginning; `is_from_now`: an empty page, whose
+    continuation is behind the last change. `since_s`: only items that were written in that second or later."""
     if has_all_versions and not container.schema.versions_number:
         raise bad_request(
             f"All Versions and Deletes change feed must be enabled for the container '{container.name}': give it a "
@@ -149,3 +157,47 @@ class _ChangeWalk(PageWalk[ChangeReader]):
     def _cost_ru(self) -> float:
         factor = self._options.read_factor
         return max(float(factor), self._reads_ru * factor)
+
+
+# Changes as JSON.
+
+
+def change_row(changed: Changed, container: Container) -> bytes:
+    """The item with its lsn; where all versions are read, what was done to it."""
+    if changed.version is not None:
+        return _version_row(changed.lsn, changed.version, container)
+    # The lsn is no part of what is stored; the text of an item ends with a brace.
+    return b'%b,"_lsn":%d}' % (json_text(changed.stored, container.schema)[:-1], changed.lsn)
+
+
+def _version_row(lsn: int, version: Version, container: Container) -> bytes:
+    """What was done to an item, with how it became and how it was."""
+    entry, schema = version.entry, container.schema
+    if entry.kind == CREATED and version.current is not None:  # by far the commonest
+        current = json_text(version.current, schema)
+        return b'{"current":%b,"metadata":{"operationType":"create","lsn":%d,"crts":%d}}' % (
+            current,
+            lsn,
+            entry.changed_s,
+        )
+    metadata: dict[str, Any] = {"operationType": _OPERATIONS[entry.kind], "lsn": lsn, "crts": entry.changed_s}
+    parts = [b'{"current":%b' % (json_text(version.current, schema) if version.current is not None else b"{}")]
+    if version.previous is not None:
+        metadata["previousImageLSN"] = entry.before_lsn
+        parts.append(b'"previous":%b' % json_text(version.previous, schema))
+        if version.current is None:
+            metadata |= _deleted(version.previous, container)
+    if entry.kind == EXPIRED:
+        metadata["timeToLiveExpired"] = True
+    parts.append(b'"metadata":%b}' % orjson.dumps(metadata))
+    return b",".join(parts)
+
+
+def _deleted(stored: bytes, container: Container) -> dict[str, Any]:
+    """Which item a delete is about, as the service says it: by its id and the values of its partition key."""
+    document = json_document(stored, container.schema)
+    named: dict[str, Any] = {"id": document["id"]}
+    if container.key is not None:
+        values = zip(container.key.paths, container.key_of(document), strict=False)
+        named["partitionKey"] = {path[1:]: value for path, value in values if value is not UNDEFINED}
+    return named

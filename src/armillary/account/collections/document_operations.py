@@ -1,6 +1,6 @@
-"""What can be done to documents of the MongoDB door: insert, find by key and id, change, delete; one by one or many in
-few transactions. They are items like all others and go the same way; here is what is different: BSON in and out, and
-changes that are made where nobody comes in between.
+"""Operations on documents of the MongoDB API: insert, find by shard key and `_id`, change, delete; one by one, or many
+in few transactions. Documents are items and take the same request path. What differs is here: they are BSON, and a
+change is computed inside the transaction that writes it, from the document that is stored at that moment.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def write(
 
 
 def recorded(container: Container, session: bytes, number: int) -> dict[int, bytes]:
-    """What was answered to statements of a numbered write, in any partition."""
+    """What was answered to statements of a retryable write, in any partition."""
     answers: dict[int, bytes] = {}
     for partition in container.partitions.values():
         answers |= partition.records.find(session, number)
@@ -200,7 +200,8 @@ async def write_many(
 
 
 def _scattered(record_of: RecordOf) -> RecordOf:
-    """For those that were not done together: who asked before may have done them together with others."""
+    """Records for operations that are written one by one: an earlier attempt of the same request may have written them
+    in one transaction with others."""
     return lambda places: replace(record_of(places), is_scattered=True)
 
 

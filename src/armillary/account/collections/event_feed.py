@@ -1,7 +1,7 @@
-"""Everything that is done to the documents of a container, in order, for whoever watches: from a position on, which is
-a place for each stretch of keys and so outlives splits, merges and restarts.
+"""The events of change streams: every insert, change and delete of a container's documents, from a position on. A
+position has a place in the log for each range of keys, so it stays valid after splits, merges and restarts.
 
-Inside a partition events come in the order of its log; those of several are put together by the time they were done at.
+Events of one partition come in the order of its log; those of several are merged by the time of the write.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DocumentEvent: TypeAlias = Event  # one change of one document
 class Stretch(NamedTuple):
     low: bytes
     high: bytes
-    place: bytes  # everything up to here was told
+    place: bytes  # events up to here were given
 
 
 Position = tuple[Stretch, ...]
@@ -45,7 +45,7 @@ class Told(NamedTuple):
 
 
 async def watch(account: Account, container: Container) -> None:
-    """See to it that what is done is kept from now on."""
+    """Keep events from now on."""
     if container.are_events_begun:
         return
 
@@ -87,7 +87,7 @@ def beginning() -> Position:
 async def read(
     container: Container, position: Position, most: int, since_ms: int | None
 ) -> tuple[list[Told], Position]:
-    """The next events, and where that leads to. `since_ms`: only what was done then or later."""
+    """The next events, and the position behind them. `since_ms`: only events of that time or later."""
     pieces: list[Stretch] = []
     found: list[tuple[int, int, Event]] = []  # with when it is told, and the number of its piece
     ends: list[bytes] = []
@@ -109,8 +109,8 @@ async def read(
 
 
 def in_turn(events_of: Iterable[Event]) -> Iterator[tuple[int, Event]]:
-    """Events of one partition with when they are to be told among others: never before those that they follow, even if
-    the clock was set back."""
+    """Events of one partition with the time that they are merged by, which never goes back, even if the clock was set
+    back."""
     when = 0
     for event in events_of:
         when = max(when, event.wall_us)
@@ -118,7 +118,7 @@ def in_turn(events_of: Iterable[Event]) -> Iterator[tuple[int, Event]]:
 
 
 async def _read_one(partition: Partition, piece: Stretch, most: int, since_ms: int | None) -> tuple[list[Event], bytes]:
-    """Of one partition: some events, and how far it was looked."""
+    """Of one partition: some events, and the place up to which its log was read."""
 
     def look(view: View) -> tuple[list[Event], bytes]:
         known_since = document_events.since(view)
@@ -140,8 +140,8 @@ async def _read_one(partition: Partition, piece: Stretch, most: int, since_ms: i
 
 
 async def remembered(container: Container, since_ms: int) -> list[Event]:
-    """What is known of changes before anybody watched: documents as they are now that were written since, as if they
-    had been inserted then."""
+    """Events from before the first change stream, when none were kept: the documents written since `since_ms`, in their
+    present form, as inserts."""
     found: list[Event] = []
     for partition in container.partitions.values():
 
@@ -166,7 +166,7 @@ async def remembered(container: Container, since_ms: int) -> list[Event]:
 
 
 def has_news(container: Container, position: Position) -> bool:
-    """Whether anything may have been done since, at little cost."""
+    """Whether there may be events behind a position. Reads no log."""
     for stretch in position:
         for key_range in container.map.overlapping(stretch.low, stretch.high):
             if document_events.place_after(container.partitions[key_range.id].lsn) > stretch.place:

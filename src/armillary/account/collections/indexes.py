@@ -1,5 +1,5 @@
-"""Indexes of collections: which there are, making and dropping them. An index is there when all documents are in it;
-one that turns out not to be unique is given up again, whoever asked for it.
+"""Indexes of collections: listing, creating and dropping them. An index is created once all documents are in it. A
+unique index is dropped again if two documents have the same value, also when several requests wait for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def create_indexes(account: Account, container: Container, wanted: Sequenc
 
 
 async def drop_indexes(account: Account, container: Container, names: Collection[str]) -> None:
-    """Indexes that nobody needs any more; that of `_id` is none of them."""
+    """Drop the indexes of these names; never that of `_id`."""
     async with account.control:
         present = container.state.indexes
         kept = [index for index in present if index.name not in names]
@@ -55,7 +55,7 @@ async def drop_indexes(account: Account, container: Container, names: Collection
 async def replace_index(
     account: Account, container: Container, name: str, change: Callable[[Document], Document]
 ) -> None:
-    """Change what may be changed of an index: when it ends lives, and whether it is hidden."""
+    """Change an index in the ways that collMod allows: its `expireAfterSeconds`, and whether it is hidden."""
     async with account.control:
         entries = [
             IndexState.of(change(index.definition), index.slot) if index.name == name else index
@@ -111,7 +111,7 @@ async def _change(account: Account, container: Container, entries: Sequence[Inde
 
 
 def _body(body: Body, before: Sequence[Document], entries: Sequence[IndexState]) -> Body:
-    """What indexes say that everybody can see: the default time to live, and where shapes are."""
+    """The container's body with the properties that follow from its indexes: the default TTL and the spatial paths."""
     now = [index.definition for index in entries]
     changed = dict(body)
     if _default_ttl(before) != _default_ttl(now):

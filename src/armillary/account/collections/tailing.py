@@ -1,5 +1,5 @@
-"""The documents of a container without partition key in the order they were inserted in, from a place on: forwards for
-cursors that go on when more come, backwards for whoever wants the newest first. A place is an item's number.
+"""Documents of a container without partition key in insertion order: forwards for tailable cursors, which wait for more
+documents at the end, and backwards for `{$natural: -1}`. The position is the number of an item.
 """
 
 from __future__ import annotations

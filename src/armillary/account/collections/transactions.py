@@ -1,7 +1,7 @@
 """Transactions of several requests inside one logical partition, with snapshot isolation. A transaction works on a fork
-of its partition: it reads what was durable when it began and what it wrote itself. Committing does all of it again, in
-one transaction of the partition, unless somebody else has written one of the items meanwhile: whoever writes first
-wins, and the other one is told at once, or when it commits.
+of its partition: it reads the snapshot of when it began and its own writes. Committing repeats the writes in one
+transaction of the partition. The first writer of an item wins: another transaction that writes the same item fails with
+a write conflict, at once or when it commits.
 """
 
 from __future__ import annotations
@@ -74,24 +74,24 @@ class _Fork(Partition):
         return super().joined(done, record)
 
     async def _claim(self, item_id: str) -> None:
-        """Whoever wrote an item since the transaction began has won."""
+        """Note that this transaction writes an item. A write conflict if another one has since this one began."""
         if item_id not in self.found:
             claims = _claims.setdefault(self._real, {})
             if claims.setdefault((self._epk, item_id), self) is not self:
-                raise conflict()  # an open one has written it
+                raise conflict()  # another open transaction has written it
             self.found[item_id] = _lsn(self._forked.pinned, self._epk, item_id)
         present = self._real.partition_for(self._epk)
         if await present.read(lambda view: _lsn(view, self._epk, item_id)) != self.found[item_id]:
             raise conflict()
 
     def release(self) -> None:
-        """Others may write its items now."""
+        """Let other transactions write its items."""
         claims = _claims.get(self._real, {})
         for item_id in self.found:
             claims.pop((self._epk, item_id), None)
 
     def check(self, view: View) -> None:
-        """That nobody has written any of the items, in the transaction that is to write them."""
+        """Refuse the commit if any of the items was written since. Runs in the transaction that writes them."""
         for item_id, lsn in self.found.items():
             if _lsn(view, self._epk, item_id) != lsn:
                 raise conflict()

@@ -1,9 +1,9 @@
-"""Operations of one request in several transactions that are under way at a time, so that they are made durable
-together: nobody waits for one sync after the other. Where the first failure is to be the last thing that happens, each
-transaction makes sure that the one before it went well; engines run them in the order they come. Neighbours that belong
-to different partitions are then one transaction over all of these, which is done or not as a whole.
+"""Pipelined writes: the operations of one request in several transactions that are in flight at the same time, so that
+one sync of the write-ahead log makes several of them durable. In an ordered write, where nothing may follow the first
+failure, each transaction checks that the one before it succeeded; engines run them in the order of submission.
+Neighbouring operations on different partitions are then one transaction over all of these, committed or not as a whole.
 
-What did not go well here was not done, and is left to `document_operations.py`, which does it in turn.
+Operations whose transaction failed here were not done; `document_operations.py` does them one after the other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def portion(
 
 
 class _Broken(Exception):
-    """What was to happen before did not."""
+    """The transaction before this one failed."""
 
 
 class _UnderWay(NamedTuple):
@@ -69,7 +69,7 @@ class Ahead:
         self._is_chained = is_chained
         self._is_mixed = is_mixed
         self._run_to = 0  # everything before it was run, if chained
-        self._next = 0  # the first operation that nobody has begun
+        self._next = 0  # the first operation that is not in flight yet
         self._taken = 0
         self._most = limits.MANY_AHEAD_MAX  # operations under way
         self._under_way: deque[_UnderWay] = deque()
@@ -101,20 +101,20 @@ class Ahead:
         await self.has_done()
 
     async def _give_up_chain(self, end: int) -> None:
-        """All behind a failure are broken. Whoever takes them goes on behind `end`, if at all."""
+        """In an ordered write all transactions behind a failed one fail too. What follows begins at `end`."""
         self._taken = end
         if self._is_chained:
             await self.has_done()
             self._under_way.clear()
             self._next = self._run_to = end
-            self._most = 1  # where one was not done, the next may not be either: not so many in vain
+            self._most = 1  # the next may fail too, so only one is in flight from here on
 
     def _fill(self) -> None:
         loop = asyncio.get_running_loop()
         operations = self._operations
         while self._next < len(operations) and self._next - self._taken < self._most:
             batch = portion(self._container, operations, self._next, len(operations), is_mixed=self._is_mixed)
-            # Who owns them now: by the time that the task runs it may be several.
+            # The partitions that own the keys now; after a split, more may own them when the task runs.
             places: dict[Partition, list[int]] = {}
             for place, operation in enumerate(batch):
                 places.setdefault(self._container.partition_for(operation.epk), []).append(place)

@@ -143,7 +143,7 @@ class StoredGraph:
         return self._referred(self._placed(wanted), reader)
 
     def _placed(self, wanted: Wanted) -> Sequence[Reference]:
-        """References with the partitions that has() says they are in: points instead of questions to everybody."""
+        """References with the partition keys that has() steps name: point reads, not queries to all partitions."""
         references = wanted.references or ()
         if self.partition_key is None or all(each.partition is not ANYWHERE for each in references):
             return references

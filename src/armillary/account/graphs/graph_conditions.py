@@ -1,5 +1,5 @@
-"""has() at the beginning of a traversal as a condition that an index can use. A condition may keep too much, never too
-little: the traversal looks again.
+"""has() steps at the beginning of a traversal as a condition that an index can use. The condition may match more items
+than the steps do, never fewer: the traversal filters what was found.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _OF_EDGES: Final = frozenset(
     (ID, LABEL, IS_EDGE, SOURCE, SOURCE_LABEL, SINK, SINK_LABEL, SINK_PARTITION, EDGE_TYPES, *SYSTEM_PROPERTIES)
 )
 _OF_VERTICES: Final = frozenset((ID, LABEL, IS_EDGE, *SYSTEM_PROPERTIES))
-EDGE_PARTITIONS: Final = ("outVPartition", "inVPartition")  # of an edge's ends, to whoever asks for them
+EDGE_PARTITIONS: Final = ("outVPartition", "inVPartition")  # the partition keys of an edge's ends, shown on request
 _EDGE_MARK: Final = b'"_isEdge":true'
 _VALUE_DEPTH_MAX: Final = 32
 _NO_LABEL: Final = "vertex"  # of an end whose label is not noted
@@ -160,8 +160,8 @@ def _typed_members(members: dict[str, Any], kinds: dict[str, Any]) -> dict[str, 
 
 
 def _typed(value: Any, kind: Any) -> Any:
-    """A value by what was noted beside it: a type, or of a number the type and what it is exactly. As it is, where
-    somebody has written something else since."""
+    """A value with the type that is stored beside it, or of a number the type and the exact value. The value as it
+    is if it was changed through another API since, so that the two no longer agree."""
     if type(kind) is not str:
         return value
     name, _, exact = kind.partition(":")

@@ -1,6 +1,6 @@
-"""Readings of a container that graphs need and nobody else: many items by key and id at once, and the items that name
-any of many ids, one visit to each partition for all of them. Each visit is admitted and paid for at its partition's
-gate, and works in slices of time on fresh snapshots. What the items mean is `graph_documents.py`'s part.
+"""Batched reads for graph traversals: many items by partition key and id, and the items that refer to any of many ids
+(the edges of vertices), with one visit to each partition. A visit works in slices of time, each on a new snapshot.
+`graph_documents.py` turns items into vertices and edges.
 """
 
 from __future__ import annotations

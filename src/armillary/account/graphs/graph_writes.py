@@ -1,7 +1,7 @@
 """Writes of a traversal: elements to items, those of one physical partition in one transaction.
 
 A vertex is dropped with its edges, which may be stored anywhere. Those of other partitions go in transactions of their
-own: whoever comes in between may meet an edge whose vertex is gone, and passes it over as traversals do everywhere.
+own: until then a traversal may find an edge whose vertex is gone, and skips it, as all traversals do.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _GraphWriter:
         key = container.key_of(document)
         epk = container.effective_key(key)
         place = (epk, made.item_id)
-        # What this very call has written before it is not what somebody else has.
+        # An element that this call has written already has a newer etag than the one that was read.
         if_match = element.token if verb is Verb.REPLACE and place not in self._written else None
         self._written.add(place)
         operation = Operation(verb, epk, key, made.item_id, draft=made, if_match=if_match)
@@ -151,7 +151,7 @@ class _GraphWriter:
         return taken, others
 
     async def _write(self, portion: list[_Change]) -> bool:
-        """False: the partition is being split or merged, and somebody else may be asked."""
+        """False: the partition is being split or merged; its successors are to be asked."""
         container = self._container
         if container.faults is not None:
             for change in portion:

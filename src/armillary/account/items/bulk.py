@@ -1,5 +1,5 @@
-"""Bulk requests: independent operations on one physical partition, as clients send them that have much to write. Each
-succeeds or fails for itself; where none fails, all are written in one transaction.
+"""Bulk requests: independent operations on one physical partition, as SDKs in bulk mode send them. Each succeeds or
+fails on its own; where none fails, all are written in one transaction.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ async def run_bulk(
 async def _bulk_together(
     container: Container, partition: Partition, members: Sequence[Member], clock: Clock
 ) -> list[Outcome | Failure] | None:
-    """All writes of a bulk request in one transaction, which is several times less work than one for each. None: that
-    did not go, and nothing was done: each has to be tried for itself."""
+    """All writes of a bulk request in one transaction, which is several times less work than one for each. None:
+    nothing was done, and each is to be written in a transaction of its own."""
     if container.faults is not None or any(member.verb is Verb.READ for member in members):
         return None
     if partition.meter.is_enforcing:
-        return None  # what one costs decides whether the next is let in
+        return None  # the charge of each decides whether the next is admitted
     answers: list[Outcome | Failure | None] = []
     todo: list[Operation] = []
     asks: list[Ask | None] = []
@@ -90,7 +90,7 @@ async def _bulk_together(
     except MemberFailed:
         return None
     except Failure as failure:
-        # Storage failed, and may have done it all the same: the client has to find out.
+        # Storage failed, and the outcome is unknown: the client has to read the items.
         return [answer or Failure(failure.kind, failure.message) for answer in answers]
     if done is None:
         return None

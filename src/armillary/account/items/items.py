@@ -1,7 +1,6 @@
-"""What can be done to items: create, read, replace, upsert, patch, delete, batch, delete by key.
-
-Each function finds the partition that a key belongs to, checks what must be checked before it is asked, and returns
-what the partition answered together with where that was (range and lsn), which session tokens are made of.
+"""Operations on items: create, read, replace, upsert, merge, patch, delete, transactional batch, delete by partition
+key. Each function checks what needs no transaction and makes a visit to the partition that owns the key
+(`account/visits`). Answers carry the range and lsn, which session tokens are made of.
 """
 
 from __future__ import annotations

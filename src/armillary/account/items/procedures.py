@@ -1,6 +1,6 @@
-"""Running stored procedures and triggers for a request: each is admitted and paid for as a whole, runs in one
-transaction of one logical partition, and is run again when others wrote there meanwhile. The scripts themselves, and
-what they may ask for, are `scripts/`.
+"""Running stored procedures, and the visit that procedures and triggers share: a script runs in one transaction of one
+logical partition, is charged as a whole, and runs again after a write conflict. `scripts/` has the JavaScript engine
+and the API that scripts call.
 """
 
 from __future__ import annotations

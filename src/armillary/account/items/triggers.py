@@ -1,6 +1,6 @@
-"""Writing items with triggers: those that run before may change what is written, those that run after see what was
-written, and all of it is one transaction of the item's logical partition. Which triggers run is said by each request.
-Patches whose condition calls functions take the same way, since those cannot be called where items are written.
+"""Writing items with triggers. Pre-triggers may change the item that is written, post-triggers see the item that was
+written, and all is one transaction of the item's logical partition. Each request names the triggers that run. Patches
+whose condition calls user-defined functions are done here too, since functions cannot run where items are written.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OPERATIONS = {
     Verb.PATCH: ("all", "update", "replace"),
     Verb.DELETE: ("all", "delete"),
 }
-# These are not the member's fault: the whole is tried again, or answered as it is.
+# Failures of the transaction and not of one member: it is tried again, or the failure answers the whole request.
 _OF_THE_WHOLE = (Kind.RETRY_WITH, Kind.RANGE_BUSY, Kind.UNAVAILABLE)
 
 
@@ -124,7 +124,7 @@ def _trigger(
 
 
 def calls_functions(changes: Patch) -> bool:
-    """Whether the condition of a patch calls functions of the container's."""
+    """Whether the condition of a patch calls user-defined functions."""
     return changes.condition is not None and compile_filter(changes.condition).calls_functions
 
 

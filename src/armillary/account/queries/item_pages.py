@@ -1,10 +1,10 @@
 """Pages of items: read feeds and queries over one logical partition, one physical one, a stretch of the hash space, or
 the whole container.
 
-Partitions are visited in the order of their ranges, items inside each in the order of their creation or of ORDER BY,
-and the continuation says how far that went. Work is done in short slices on fresh snapshots, so that a long scan does
-not keep the others waiting. Inside one partition every query is answered in its final form; over several, those whose
-rows need only be put one after the other. Merging the others is the client's part: it is told so, with the plan.
+Partitions are read in the order of their ranges (`visits/page_walk.py` has the loop), items inside each in the order of
+their creation or of ORDER BY; the continuation token has the position. Work is done in short slices on new snapshots,
+so that a long scan does not block other requests. Inside one partition every query is answered in its final form; over
+several, those whose rows need only be concatenated. Other queries the client merges: it gets the query plan.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def select(
 ) -> PageAnswer:
     """One page of what any language asks for, where rows of partitions need only be put one after the other. A filter
     that pins one partition key reads that logical partition alone. `text` is what continuations are bound to."""
-    assert selection.is_plain, "rows that must be merged are gather.py's"
+    assert selection.is_plain, "rows must be merged: see merged_queries.py"
     if container.key is not None and options.key is None:
         keys = pinned_keys(selection.condition, key_index_paths(container.key))
         if keys is not None and len(keys) == 1 and not container.key.is_unsure_of(keys):
@@ -117,8 +117,8 @@ async def select(
 def slices_of(
     account: Account, container: Container, bound: BoundQuery, selection: Selection, options: FeedOptions
 ) -> list[Slice]:
-    """The partitions that a query is about, each at its beginning: for whoever merges their rows. `selection` is what
-    each is to do of the query."""
+    """The slices of a query whose rows are merged, each at its beginning. `selection` is what each partition does
+    of the query."""
     walk = _ItemWalk(account, container, options, selection, b"")
     walk.confine(bound.condition)
     return walk.find_parts()
@@ -198,7 +198,7 @@ class _ItemWalk(PageWalk[Slice]):
         if range_id is not None and not container.has_lineage(range_id, low, high):
             container.partition_by_id(range_id)
         if low > cursor.low:
-            cursor = cursor._replace(state=b"")  # of aggregates; whoever has the beginning adds it up
+            cursor = cursor._replace(state=b"")  # of aggregates: the request for the beginning has it
         self._low, self._high, self._cursor = low, high, cursor
         self._bill.epk = container.one_key(low, high)
 
@@ -213,10 +213,10 @@ class _ItemWalk(PageWalk[Slice]):
 
     @property
     def is_for_clients(self) -> bool:
-        """Whether rows of several partitions must be merged, or ranked by all of a container: clients guard against
-        rankings without a limit, but only where they merge. Who asks a whole container merges even where it has one
-        partition, as with the service: it may have two tomorrow. Who has begun to read rows is not asked in the middle:
-        what was one partition may be two by now."""
+        """Whether the client must merge the rows of several partitions, or rank those of a whole container (clients
+        refuse rankings without a limit, but only where they merge). A query over a whole container is merged even where
+        it has one partition, as with the service: it may have two later. A query that has begun to give rows is
+        continued here, also when its partition was split meanwhile."""
         options, selection = self._options, self._selection
         if self._is_past or (options.continuation is not None and selection.is_streaming):
             return False

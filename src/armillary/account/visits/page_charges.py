@@ -1,5 +1,5 @@
-"""What a page of items costs, and which partitions pay for it: each is entered before it is read, and all are paid when
-the page is done. Single items need no bill; they pay at their partition's gate.
+"""The charge of a page, shared between the partitions that were read for it: each is entered before it is read, which
+its meter may refuse, and all are charged when the page is done. Operations on single items are charged by `visits.py`.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Visit(ABC, Generic[Done]):
         meter.release(ticket, ask)
 
     def is_tried_again(self, failure: Failure) -> bool:
-        """Whether to ask whoever owns the key after this failure. Nothing was done."""
+        """Whether to ask the partition that owns the key by then, after this failure. Nothing was done."""
         return failure.kind is Kind.RANGE_BUSY or (failure.kind is Kind.RANGE_GONE and self.IS_READ)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import orjson
 
 from armillary import limits
-from armillary.account.changes.change_feed import read_changes
-from armillary.account.changes.feed_rows import change_row
+from armillary.account.changes.change_feed import change_row, read_changes
 from armillary.account.container import Container
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.control.call import Call

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
 
-from armillary.account.changes.change_feed import read_changes
-from armillary.account.changes.feed_rows import change_row
+from armillary.account.changes.change_feed import change_row, read_changes
 from armillary.account.container import Container
 from armillary.account.throughput.charge_explanations import explain_feed
 from armillary.account.visits.page_walk import FeedOptions
