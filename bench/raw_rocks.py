@@ -20,7 +20,7 @@ from armillary.model.keys import PartitionKeyDefinition
 from armillary.partition.history import log
 from armillary.partition.operations import Operation, Verb, draft
 from armillary.partition.schema import Rules, Schema
-from armillary.partition.writing.path_coverage import Presence
+from armillary.partition.writing.path_coverage import PathCoverage
 from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.storage import rocks_database
 from bench import protocol
@@ -100,7 +100,7 @@ class _Source:
         )
         self._head = log.Head(0, resources.first_item_number(0), 0, 0, 1)
         self._paths: PathPrefixes = {}
-        self._presence: Presence | None = None
+        self._coverage: PathCoverage | None = None
         self._template = protocol.item()
         self._kept: dict[bytes, bytes] = {}
         self._number = protocol.NUMBER_FIRST
@@ -109,7 +109,7 @@ class _Source:
 
     def group(self, items: int, is_batched: bool) -> dict[bytes, bytes]:
         txn = _Recorder(self._kept)
-        writer = Writer(txn, self._schema, self._head, self._paths, self._presence, time.time())
+        writer = Writer(txn, self._schema, self._head, self._paths, self._coverage, time.time())
         for _ in range(items):
             number = self._number
             self._number += 1
@@ -121,7 +121,7 @@ class _Source:
             writer.apply(Operation(Verb.CREATE, self._key.effective_key(key), key, made.item_id, made))
         writer.finish()
         self._paths.update(writer.new_paths)
-        self._presence = writer.new_presence or self._presence
+        self._coverage = writer.new_coverage or self._coverage
         self.puts += len(txn.written)
         self.items += items
         return txn.written

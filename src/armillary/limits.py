@@ -156,7 +156,7 @@ CHANGE_STRETCHES_MAX = 200  # partitions in one change feed position: it must fi
 LOG_TIMES_EVERY = 1_000  # lsns between two noted times of a log
 LOG_TIMES_MAX = 4_096
 RESTATE_ITEMS = 200  # items restated in one transaction when a container's policy changes
-PRESENCE_PATHS_MAX = 256  # paths in the path coverage of a partition
+COVERED_PATHS_MAX = 256  # paths in the path coverage of a partition
 
 # Queries (ours unless said otherwise).
 QUERY_LONG_BODY_BYTES = 2 * KB  # of requests; longer queries are parsed in slices

@@ -17,7 +17,7 @@ from armillary.account.account import AccountSettings
 from armillary.model.indexes.indexing import ItemTerms
 from armillary.partition.history.log import Head
 from armillary.partition.writing import path_coverage
-from armillary.partition.writing.path_coverage import LOOKING, Presence, note_item, trusted_presence
+from armillary.partition.writing.path_coverage import SCANNING, PathCoverage, note_item, trusted_coverage
 from armillary.partition.writing.writer import Writer
 from armillary.storage.engine import Txn
 
@@ -56,12 +56,12 @@ def memory_is_trusted(patch: pytest.MonkeyPatch) -> None:
     """Paths that all items have, by what was acknowledged last, whatever is under way."""
 
     def note_paths(self: Writer, terms: ItemTerms, *, is_first: bool = False) -> None:
-        known, number = self._presence, self._schema.rules.number
+        known, number = self._coverage, self._schema.rules.number
         if known is not None and known.holds(number, terms.terms):
             return
         becomes = note_item(self._txn, self.head, number, terms.terms, self._lsn, is_first=is_first)
         if becomes is not None:
-            self._presence = self.new_presence = becomes
+            self._coverage = self.new_coverage = becomes
 
     patch.setattr(Writer, "_note_paths", note_paths)
 
@@ -74,22 +74,24 @@ def expiry_stays_behind(patch: pytest.MonkeyPatch) -> None:
 def looks_end_whatever_came_between(patch: pytest.MonkeyPatch) -> None:
     """What a look has found counts, though the partition was emptied or its rules changed since it began."""
 
-    def end_look(txn: Txn, head: Head, begun: Presence, found: frozenset[str] | None) -> Presence | None:
-        known = trusted_presence(txn, head)
+    def end_coverage_scan(
+        txn: Txn, head: Head, begun: PathCoverage, found: frozenset[str] | None
+    ) -> PathCoverage | None:
+        known = trusted_coverage(txn, head)
         return path_coverage._put(txn, head, known.ended(found, head.lsn)) if known is not None else None
 
-    patch.setattr("armillary.partition.partition.end_look", end_look)
+    patch.setattr("armillary.partition.partition.end_coverage_scan", end_coverage_scan)
 
 
 def looks_miss_what_is_written_meanwhile(patch: pytest.MonkeyPatch) -> None:
     """Items that are written while a partition is looked through are not compared with what the look finds."""
-    after_item = Presence.after_item
+    after_item = PathCoverage.after_item
 
-    def unsought(self: Presence, *arguments: Any) -> Presence:
+    def unsought(self: PathCoverage, *arguments: Any) -> PathCoverage:
         becomes = after_item(self, *arguments)
-        return becomes._replace(sought=self.sought) if self.stage == LOOKING else becomes
+        return becomes._replace(sought=self.sought) if self.stage == SCANNING else becomes
 
-    patch.setattr(Presence, "after_item", unsought)
+    patch.setattr(PathCoverage, "after_item", unsought)
 
 
 DEFECTS = [

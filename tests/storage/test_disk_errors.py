@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from armillary.errors import Failure, Kind
-from armillary.storage import descriptors
+from armillary.storage import file_descriptors
 from armillary.storage.directory import DataDirectory
 from armillary.storage.disk_errors import translated
 from armillary.storage.rocks import RocksEngine
@@ -120,7 +120,7 @@ async def test_a_disk_that_does_not_tell_its_room_holds_up_no_write(
 @pytest.mark.parametrize("soft", [64, 256, 1024, 4096, 20_000, 1_000_000, resource.RLIM_INFINITY])
 def test_storage_has_its_share_before_connections(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda what: (soft, soft))
-    tables, connections = descriptors.for_tables(), descriptors.for_connections()
+    tables, connections = file_descriptors.for_tables(), file_descriptors.for_connections()
     assert tables == -1 or tables >= 64
     assert connections >= 16
     if soft >= 256:
@@ -132,8 +132,8 @@ def test_the_limit_is_raised_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) 
     present = [1024, 4096]
     monkeypatch.setattr(resource, "getrlimit", lambda what: tuple(present))
     monkeypatch.setattr(resource, "setrlimit", lambda what, given: present.__setitem__(slice(None), list(given)))
-    assert descriptors.raise_limit() == 4096
+    assert file_descriptors.raise_limit() == 4096
     present[:] = [1024, resource.RLIM_INFINITY]
-    assert descriptors.raise_limit() == 65_536
+    assert file_descriptors.raise_limit() == 65_536
     present[:] = [100_000, 200_000]
-    assert descriptors.raise_limit() == 100_000
+    assert file_descriptors.raise_limit() == 100_000

@@ -26,7 +26,7 @@ from armillary.account.upkeep_rounds import Rounds
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
-from armillary.partition.upkeep import upkeep
+from armillary.partition.upkeep import rules_change
 from armillary.scripts.functions import FunctionProcesses
 from armillary.scripts.jail import Confinement, Jail
 from armillary.scripts.script_queue import ScriptQueue
@@ -332,7 +332,7 @@ class Account:
                 # Readers see what is durable. Once a transaction of ours is, so is everything that ran before it, under
                 # the older rules.
                 await partition.settle()
-                await upkeep.apply_rules(partition, container.schema)
+                await rules_change.apply_rules(partition, container.schema)
         async with self.control:
             # Nobody may replace the container while its state is written; if somebody did before, his rules go on.
             if container.schema.rules.number == rules_number:

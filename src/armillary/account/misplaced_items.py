@@ -26,7 +26,7 @@ from armillary.model.keys import Key, to_header
 from armillary.model.resources import ResourceType
 from armillary.partition.operations import Draft, MemberFailed, Operation, Verb, bson_draft, draft
 from armillary.partition.partition import Partition
-from armillary.partition.reshaping.extraction import Extractor, drop_stray_versions, has_stray_versions
+from armillary.partition.reshaping.item_moves import Extractor, drop_stray_versions, has_stray_versions
 from armillary.storage.engine import Engine, Store, Txn, View
 
 _CANONICAL = json_util.CANONICAL_JSON_OPTIONS.with_options(datetime_conversion=DatetimeConversion.DATETIME_MS)

@@ -14,11 +14,11 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.model import layout
+from armillary.model.layout import LogicalSize, unpack_size
 from armillary.model.ranges import KeyRange
 from armillary.partition.budget import HUNDREDTHS
 from armillary.partition.meter import Totals
 from armillary.partition.partition import Partition
-from armillary.partition.writing.sizes import LogicalSize, unpack_size
 from armillary.storage.engine import View
 
 

@@ -17,8 +17,8 @@ from armillary.account.container import Container
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.partition.partition import Partition
-from armillary.partition.upkeep import upkeep
-from armillary.partition.upkeep.pace import Pace
+from armillary.partition.upkeep import ttl_sweep, upkeep
+from armillary.partition.upkeep.background_throttle import Throttle
 
 if TYPE_CHECKING:
     from armillary.account.account import Account
@@ -42,7 +42,7 @@ class Rounds:
         self._queue: deque[_Job] = deque()
         self._queued: set[tuple[str, Place]] = set()
         self._thinned: dict[Place, bytes] = {}  # how far logs were looked through for old tombstones
-        self._looks: dict[Place, upkeep.Look] = {}
+        self._looks: dict[Place, upkeep.CoverageScan] = {}
         self._kinds: dict[str, Callable[[Container, Partition], Steps]] = {
             "expiry": self._expire,
             "log": self._thin_out,
@@ -52,12 +52,12 @@ class Rounds:
     async def keep_up(self) -> None:
         """One pass: everything that is due now gets its slices; what becomes due meanwhile joins after a second."""
         loop = asyncio.get_running_loop()
-        pace = Pace(self._account.clock, lambda: 1)
+        throttle = Throttle(self._account.clock, lambda: 1)
         looked_s = float("-inf")
         while True:
             if loop.time() - looked_s >= limits.SWEEP_EVERY_S:
                 looked_s = loop.time()
-                await self._collect(pace)
+                await self._collect(throttle)
             if not self._queue:
                 return
             await self._round()
@@ -75,7 +75,7 @@ class Rounds:
             self._looks.pop(place, None)
             self._thinned.pop(place, None)
 
-    async def _collect(self, pace: Pace) -> None:
+    async def _collect(self, throttle: Throttle) -> None:
         for container in self._account.containers:
             for partition in list(container.partitions.values()):
                 place = (container.record.rid, partition.range.id)
@@ -85,7 +85,7 @@ class Rounds:
                     else:
                         self._queued.add((kind, place))
                         self._queue.append(_Job(kind, place, container, steps))
-                await pace.rest()
+                await throttle.rest()
 
     def _due(self, container: Container, partition: Partition) -> dict[str, Steps]:
         """The work that there may be on a partition, as far as that can be told without reading."""
@@ -95,7 +95,7 @@ class Rounds:
             kinds.append("expiry")
         if not self._account.reshaper.is_reshaping(partition, container):  # which needs the log as it is
             kinds.append("log")
-            if place in self._looks or (partition.wants_look and not container.is_restating):
+            if place in self._looks or (partition.wants_coverage_scan and not container.is_restating):
                 kinds.append("look")
         return {kind: self._kinds[kind](container, partition) for kind in kinds}
 
@@ -123,9 +123,9 @@ class Rounds:
 
     async def _expire(self, container: Container, partition: Partition) -> Steps:
         now_s = self._account.clock.now_s()
-        if not await partition.read(lambda view: upkeep.has_expired(view, now_s)):
+        if not await partition.read(lambda view: ttl_sweep.has_expired(view, now_s)):
             return
-        sweep = upkeep.Sweep(partition, now_s)
+        sweep = ttl_sweep.Sweep(partition, now_s)
         while not sweep.is_over:
             await sweep.go_on(max(1, limits.UPKEEP_AT_ONCE // max(1, len(self._queue))))
             yield
@@ -146,7 +146,7 @@ class Rounds:
 
     async def _look(self, container: Container, partition: Partition) -> Steps:
         place = (container.record.rid, partition.range.id)
-        look = self._looks.get(place) or await upkeep.Look.begin(partition, container.schema)
+        look = self._looks.get(place) or await upkeep.CoverageScan.begin(partition, container.schema)
         if look is None:
             return
         self._looks[place] = look

@@ -1,5 +1,6 @@
 """The keys of a partition's store: one leading byte names the space, integers are big-endian, so that byte order is
-numeric order. Everything that reads or writes a partition's bytes builds its keys here.
+numeric order. Everything that reads or writes a partition's bytes builds its keys here. The values of the sizes space
+are defined here too; items and their headers are in `encoding.py`.
 
 | space   | key                               | value                         | for                                    |
 |---------|-----------------------------------|-------------------------------|----------------------------------------|
@@ -23,6 +24,9 @@ together: their lsns overlap, and neither may change, since etags are made of th
 """
 
 from __future__ import annotations
+
+import struct
+from typing import NamedTuple
 
 from armillary import limits
 
@@ -97,3 +101,31 @@ def prefix_end(prefix: bytes) -> bytes:
     """The smallest key that is greater than every key beginning with `prefix` (which is not all 0xFF)."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1])
+
+
+_SIZE = struct.Struct(">QQ")
+
+
+class LogicalSize(NamedTuple):
+    """The size of a logical partition, updated with every write."""
+
+    item_count: int
+    size_bytes: int
+    key_text: str  # the partition key of its first item in its header form, e.g. ["LAX"]
+
+
+def pack_size(size: LogicalSize) -> bytes:
+    return _SIZE.pack(size.item_count, size.size_bytes) + size.key_text.encode()
+
+
+def grown(value: bytes, items_added: int, bytes_added: int) -> tuple[int, int, bytes]:
+    """Add to a packed size: the new count and bytes, and the value to store."""
+    item_count, size_bytes = _SIZE.unpack_from(value)
+    item_count += items_added
+    size_bytes += bytes_added
+    return item_count, size_bytes, _SIZE.pack(item_count, size_bytes) + value[_SIZE.size :]
+
+
+def unpack_size(value: bytes) -> LogicalSize:
+    item_count, size_bytes = _SIZE.unpack_from(value)
+    return LogicalSize(item_count, size_bytes, value[_SIZE.size :].decode())

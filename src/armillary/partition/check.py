@@ -11,14 +11,14 @@ from armillary.errors import Failure
 from armillary.model import documents, items, layout
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON, ItemHeader, payload_of, unpack_header
 from armillary.model.keys import NO_KEY, to_header
+from armillary.model.layout import unpack_size
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number, item_rid_text
 from armillary.partition.history import log, versions
-from armillary.partition.history.answered_writes import unpack_record
-from armillary.partition.history.document_events import unpack_event
+from armillary.partition.history.change_stream_events import unpack_event
+from armillary.partition.history.retryable_write_records import unpack_record
 from armillary.partition.schema import Schema, expires_s
-from armillary.partition.writing.path_coverage import NOTHING, load_presence, trusted_presence
-from armillary.partition.writing.sizes import unpack_size
+from armillary.partition.writing.path_coverage import NOTHING, load_coverage, trusted_coverage
 from armillary.storage.engine import View
 
 SPACES = (
@@ -49,7 +49,7 @@ class _Check:
         self._schema = schema
         self._range = key_range
         self._head = log.load_head(view, first_item_number(key_range.id), 0)
-        self._presence = trusted_presence(view, self._head) or NOTHING
+        self._coverage = trusted_coverage(view, self._head) or NOTHING
         self._paths: dict[str, int] = {}
         self._counts: Counter[bytes] = Counter()
         self._expected: Counter[bytes] = Counter()
@@ -58,7 +58,7 @@ class _Check:
     def run(self) -> Iterator[str]:
         yield from self._check_spaces()
         yield from self._check_paths()
-        yield from self._check_presence()
+        yield from self._check_coverage()
         size_bytes = 0
         for key, stored in self._view.scan(layout.ITEMS, layout.space_end(layout.ITEMS)):
             number = int.from_bytes(key[1:], "big")
@@ -104,9 +104,9 @@ class _Check:
                 yield f"index path {path} has the number {number}, which is yet to be given"
             owners[number] = path
 
-    def _check_presence(self) -> Iterator[str]:
+    def _check_coverage(self) -> Iterator[str]:
         """A head without a generation was written by an older format, or has no path coverage."""
-        named, stored = self._head.presence_generation, load_presence(self._view)
+        named, stored = self._head.coverage_generation, load_coverage(self._view)
         if named and (stored is None or stored.generation != named):
             found = stored.generation if stored is not None else None
             yield f"the head names generation {named} of the paths that all items have, stored is {found}"
@@ -171,8 +171,8 @@ class _Check:
             path_number = self._paths.get(path)
             if path_number is None or self._view.get(layout.term_key(path_number, term, number)) is None:
                 yield f"{what} lacks its index term for {path}"
-        if header.policy == self._presence.rules_number:
-            lacking = self._presence.paths.difference([path for path, _ in terms])
+        if header.policy == self._coverage.rules_number:
+            lacking = self._coverage.paths.difference([path for path, _ in terms])
             for path in sorted(lacking):
                 yield f"{what} has no term for {path}, which is down as a path that all items have"
         entries = documents.stored_unique_entries(self._schema.unique, rules.indexing, header.format, payload)

@@ -16,20 +16,19 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import unpack_header
+from armillary.model.layout import unpack_size
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
-from armillary.partition.history import document_events, log, versions
-from armillary.partition.history.answered_writes import Record, Records, check_new, put_record
-from armillary.partition.history.log_times import LogTimes
+from armillary.partition.history import change_stream_events, log, versions
+from armillary.partition.history.log import LogTimes
+from armillary.partition.history.retryable_write_records import Record, Records, check_new, put_record
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome, make_all_terms
-from armillary.partition.reshaping.rewind import Rewinder
+from armillary.partition.reshaping.item_moves import Rewinder
 from armillary.partition.schema import Schema
-from armillary.partition.upkeep.time_slices import Slice
 from armillary.partition.writing import path_coverage
-from armillary.partition.writing.capped import CappedWriter
-from armillary.partition.writing.path_coverage import LOOKING, Presence, trusted_presence
-from armillary.partition.writing.sizes import unpack_size
+from armillary.partition.writing.capped_collections import CappedWriter
+from armillary.partition.writing.path_coverage import SCANNING, PathCoverage, trusted_coverage
 from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
 from armillary.work import Check
@@ -69,18 +68,20 @@ class Partition:
         self.watched_bytes = _NEVER  # report once to the observer when this size is reached
         self.on_grown: Callable[[Partition], None] | None = None
         self.restated_count = 0  # items that a running rules change has reached
-        self._presence: Presence | None = None  # as last acknowledged
-        self.wants_look = False  # a scan of all items may extend the path coverage
+        self._coverage: PathCoverage | None = None  # as last acknowledged
+        self.wants_coverage_scan = False  # a scan of all items may extend the path coverage
         self.meter = Meter(clock)
 
     async def open(self) -> None:
         self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
         self.reached_lsn = self.head.lsn
-        self._presence = await self._store.read(lambda view: trusted_presence(view, self.head_in(view)))
+        self._coverage = await self._store.read(lambda view: trusted_coverage(view, self.head_in(view)))
         await self._store.evaluate(self.records.load)
         self.versions_number = await self._store.read(versions.begun_number)
         # The coverage was written by a format that does not maintain it, or the server stopped during a scan.
-        self.wants_look = self.head.item_count > 0 and (self._presence is None or self._presence.stage == LOOKING)
+        self.wants_coverage_scan = self.head.item_count > 0 and (
+            self._coverage is None or self._coverage.stage == SCANNING
+        )
 
     @property
     def lsn(self) -> int:
@@ -119,13 +120,15 @@ class Partition:
 
     def is_everywhere(self, view: View, path: str) -> bool:
         """Whether every item has an index term under a path. A wrong "no" is possible and harmless."""
-        known = trusted_presence(view, self.head_in(view))
+        known = trusted_coverage(view, self.head_in(view))
         if known is None or known.rules_number != self._schema.rules.number:
             return False
         if path in known.paths:
             return True
-        if self.head.lsn - known.looked_lsn > 1000 + self.head.item_count // 4:
-            self.wants_look = True  # much was written since the last scan: the items that lacked the path may be gone
+        if self.head.lsn - known.scanned_lsn > 1000 + self.head.item_count // 4:
+            self.wants_coverage_scan = (
+                True  # much was written since the last scan: the items that lacked the path may be gone
+            )
         return False
 
     async def read_item(self, epk: bytes, item_id: str) -> bytes | None:
@@ -223,7 +226,7 @@ class Partition:
         def run(txn: Txn) -> Writer:
             self._check_open()
             schema, head, now_s = self._schema.as_it_is(), self.head_in(txn), self._clock.now_s()
-            rewinder = Rewinder(txn, schema, head, self._paths, self._presence, now_s, self.range)
+            rewinder = Rewinder(txn, schema, head, self._paths, self._coverage, now_s, self.range)
             rewinder.rewind(past, past_head)
             return rewinder
 
@@ -278,7 +281,7 @@ class Partition:
         schema = self._schema.as_it_is()
         if kind is None:
             kind = Writer if schema.cap is None else CappedWriter
-        return kind(txn, schema, head, self._paths, self._presence, self._clock.now_s(), self.range)
+        return kind(txn, schema, head, self._paths, self._coverage, self._clock.now_s(), self.range)
 
     def _remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.
@@ -287,8 +290,8 @@ class Partition:
             if writer.head.size_bytes >= self.watched_bytes and self.on_grown is not None:
                 self.watched_bytes = _NEVER
                 self.on_grown(self)
-        if writer.new_presence is not None:
-            self._remember_presence(writer.new_presence)
+        if writer.new_coverage is not None:
+            self._remember_coverage(writer.new_coverage)
         self.events_noted += writer.event_count
         new_paths = writer.new_paths
         if new_paths:
@@ -296,9 +299,9 @@ class Partition:
                 self._paths.clear()
             self._paths.update(new_paths)
 
-    def _remember_presence(self, presence: Presence) -> None:
-        if self._presence is None or presence.generation >= self._presence.generation:
-            self._presence = presence
+    def _remember_coverage(self, coverage: PathCoverage) -> None:
+        if self._coverage is None or coverage.generation >= self._coverage.generation:
+            self._coverage = coverage
 
     # Holding writers during a cut-over.
 
@@ -390,7 +393,7 @@ class Partition:
 
         def run(txn: Txn) -> int:
             self._check_open()
-            return document_events.begin(txn, self.head_in(txn).lsn)
+            return change_stream_events.begin(txn, self.head_in(txn).lsn)
 
         return await self._store.write(run)
 
@@ -399,7 +402,7 @@ class Partition:
 
         def run(txn: Txn) -> None:
             self._check_open()
-            document_events.forget(txn, last_key)
+            change_stream_events.forget(txn, last_key)
 
         await self._store.write(run)
 
@@ -436,57 +439,36 @@ class Partition:
         """When this returns, all transactions that ran before are durable and visible to readers."""
         await self._store.write(lambda txn: self._check_open())
 
-    async def restate(self, after: int) -> int | None:
-        """Store the next items' terms and expiry by the current rules, one slice in one transaction. Returns the rid to
-        continue from; None: all items are done."""
-
-        def run(txn: Txn) -> tuple[Writer, int, int | None]:
-            writer = self._writer(txn)
-            bound = Slice(self.clock)
-            count = 0
-            for key, stored in txn.scan(layout.item_key(after), layout.space_end(layout.ITEMS)):
-                number = int.from_bytes(key[1:], "big")
-                writer.restate(number, stored)
-                count += 1
-                if not bound.takes(len(stored)) or count == limits.RESTATE_ITEMS:
-                    return writer, count, number + 1
-            return writer, count, None
-
-        writer, count, next_number = await self._store.write(run)
-        self._remember(writer)
-        self.restated_count += count
-        return next_number
-
     async def confirm_rules(self, rules_number: int) -> None:
-        def run(txn: Txn, head: log.Head) -> Presence | None:
+        def run(txn: Txn, head: log.Head) -> PathCoverage | None:
             txn.put(RULES_KEY, rules_number.to_bytes(2, "big"))
             return path_coverage.end_restating(txn, head, rules_number)
 
-        await self._change_presence(run)
+        await self._change_coverage(run)
 
     # Scans of all items for the path coverage.
 
-    async def begin_look(self) -> Presence | None:
+    async def begin_coverage_scan(self) -> PathCoverage | None:
         """From here on the coverage of newly written items is tracked separately, while the scan reads the older ones.
         None: a rules change is under way, which visits all items itself."""
-        begun = await self._change_presence(
-            lambda txn, head: path_coverage.begin_look(txn, head, self._schema.rules.number)
+        begun = await self._change_coverage(
+            lambda txn, head: path_coverage.begin_coverage_scan(txn, head, self._schema.rules.number)
         )
-        self.wants_look = False
+        self.wants_coverage_scan = False
         return begun
 
-    async def end_look(self, begun: Presence, found: frozenset[str] | None) -> None:
+    async def end_coverage_scan(self, begun: PathCoverage, found: frozenset[str] | None) -> None:
         """Store the paths that the scan found in all items that existed when it began; None: there were no items."""
-        await self._change_presence(lambda txn, head: path_coverage.end_look(txn, head, begun, found))
+        await self._change_coverage(lambda txn, head: path_coverage.end_coverage_scan(txn, head, begun, found))
 
-    async def _change_presence(self, change: Callable[[Txn, log.Head], Presence | None]) -> Presence | None:
-        def run(txn: Txn) -> Presence | None:
+    async def _change_coverage(self, change: Callable[[Txn, log.Head], PathCoverage | None]) -> PathCoverage | None:
+        def run(txn: Txn) -> PathCoverage | None:
             self._check_open()
             return change(txn, self.head_in(txn))
 
         changed = await self._store.write(run)
         if changed is not None:
-            self._remember_presence(changed)
+            self._remember_coverage(changed)
         return changed
 
 

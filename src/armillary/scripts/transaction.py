@@ -36,7 +36,7 @@ from armillary.partition.history.log import ITEM_WRITTEN, Change, Head, unpack_c
 from armillary.partition.operations import Document, Operation, Outcome, Result, Verb, draft
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
-from armillary.partition.writing.uniqueness import has_unique
+from armillary.partition.writing.index_entries import has_unique
 from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.query import cursor as cursors
 from armillary.query.access.access_path import Index, Scope
@@ -306,7 +306,7 @@ class ScriptTransaction:
                 head.item_count,
                 head.size_bytes,
                 head.next_path + _PATH_APART,
-                head.presence_generation,
+                head.coverage_generation,
             )
             self._first_apart = apart.next_number
             self._layer.writes[layout.HEAD_KEY] = apart.pack()

@@ -26,11 +26,10 @@ from armillary import limits, work
 from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
-from armillary.storage.disk_errors import translated
+from armillary.storage.disk_errors import Answer, again, closed, no_room, refuse, set_error, translated, unknown_outcome
 from armillary.storage.engine import T, Txn
 from armillary.storage.overlay import Layer, OverlayTxn
 from armillary.storage.private import Permissions
-from armillary.storage.rocks_answers import Answer, again, closed, no_room, refuse, set_error, unknown_outcome
 from armillary.storage.rocks_database import Database, KeptState, Version, is_stall
 from armillary.storage.rocks_store import RocksStore, prefix_of
 

@@ -22,7 +22,7 @@ import rocksdict
 from armillary import limits, work
 from armillary.errors import Failure, Kind
 from armillary.limits import BLOCK_CACHE_BYTES, KB, MB, WRITE_BUFFER_BYTES, WRITE_LOG_BYTES_MAX
-from armillary.storage import descriptors, redo
+from armillary.storage import file_descriptors, redo
 from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Layer, Pair
 
@@ -403,7 +403,7 @@ def _options() -> rocksdict.Options:
     # tolerating only a torn tail would refuse when blocks were written out of order.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())
     options.set_paranoid_checks(True)
-    options.set_max_open_files(descriptors.for_tables())
+    options.set_max_open_files(file_descriptors.for_tables())
     # Memory: at most four write buffers; nothing is allocated before it is needed.
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(4)

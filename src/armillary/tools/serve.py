@@ -41,7 +41,7 @@ from armillary.net.hosts import HostNames
 from armillary.net.http import DoorsByPrefix, Patience
 from armillary.net.listen import Listener, listen, listen_for_frames
 from armillary.net.service import Roster
-from armillary.storage import descriptors
+from armillary.storage import file_descriptors
 from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
@@ -61,7 +61,7 @@ def run(settings: Settings) -> int:
     settings.check_exposure()
     secrets = {*_keys(settings), settings.control_key}
     logs.set_up(settings.log_level, settings.log_format, lambda: secrets)
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     uvloop.run(serve(settings, secrets))
     return 0
 
@@ -75,7 +75,7 @@ async def serve(settings: Settings, secrets: set[str | None] | None = None) -> N
     async with AsyncExitStack() as opened:
         engine = await _open_engine(settings, machine)
         opened.push_async_callback(engine.close)
-        crowd = Crowd(descriptors.for_connections(), clock=machine)
+        crowd = Crowd(file_descriptors.for_connections(), clock=machine)
         account = await Account.open(engine, clock, _account_settings(settings))
         opened.push_async_callback(account.close)
         credentials = await Credentials.open(account, _keys(settings))

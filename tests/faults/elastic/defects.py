@@ -12,8 +12,8 @@ import pytest
 from armillary.account.reshaping.split_and_merge import Reshape
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping import copying as transfers
-from armillary.partition.reshaping.adoption import Adopter
 from armillary.partition.reshaping.copying import Transfer
+from armillary.partition.reshaping.item_moves import Adopter
 
 
 def last_changes_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from armillary.errors import Failure, Kind
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
-from armillary.partition.upkeep.upkeep import Look
+from armillary.partition.upkeep.upkeep import CoverageScan
 
 CLIENTS = 4
 KEYS = ("k0", "k1", "k2")
@@ -373,7 +373,7 @@ class Tide:
     async def _look_through(self, partition: Partition, schema: Schema, waits_s: float = LOOK_WAITS_S_MAX) -> None:
         """What upkeep does now and then, at any time."""
         try:
-            look = await Look.begin(partition, schema)
+            look = await CoverageScan.begin(partition, schema)
             await asyncio.sleep(self.dice.choice((0.0, 0.0, waits_s)) * self.dice.random())
             while look is not None and not await look.go_on():  # noqa: ASYNC110 - one batch at a time
                 await asyncio.sleep(self.dice.choice((0.0, waits_s)) * self.dice.random())

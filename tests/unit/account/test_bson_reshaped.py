@@ -23,7 +23,7 @@ from armillary.model import layout
 from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_json import json_of
 from armillary.model.bson.bson_values import Document, decode, encode
-from armillary.partition.history.answered_writes import Record
+from armillary.partition.history.retryable_write_records import Record
 from armillary.storage.engine import Txn
 
 

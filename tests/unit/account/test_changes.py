@@ -24,8 +24,7 @@ from armillary.errors import Failure, Kind
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
 from armillary.partition.budget import Budget
-from armillary.partition.history.log import Transaction
-from armillary.partition.history.log_times import LogTimes
+from armillary.partition.history.log import LogTimes, Transaction
 from armillary.partition.operations import Operation, Verb, draft
 
 

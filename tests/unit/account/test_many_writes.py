@@ -19,7 +19,7 @@ from armillary.account.container import Container
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.model.bson.bson_values import encode
-from armillary.partition.history.answered_writes import Record
+from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Operation, Outcome, Result
 from armillary.storage.rocks import RocksEngine
 

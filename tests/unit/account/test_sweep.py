@@ -20,7 +20,7 @@ from armillary.partition.check import check_partition
 from armillary.partition.history import log
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
-from armillary.partition.upkeep.upkeep import sweep_expired
+from armillary.partition.upkeep.ttl_sweep import sweep_expired
 from armillary.storage.engine import View
 
 CALLS_MAX = 200  # to sweep one small item, storage in memory included: 176; 259 when it was deleted as a client deletes

@@ -27,7 +27,7 @@ from armillary.languages.mongo.indexes.index_definitions import read_definition
 from armillary.languages.mongo.indexes.key_conditions import usable_condition
 from armillary.model.bson.bson_values import decode, encode
 from armillary.model.documents import BSON
-from armillary.partition.history.answered_writes import Record
+from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Result
 from armillary.query.selection import Selection, Stage
 from armillary.storage.rocks import RocksEngine

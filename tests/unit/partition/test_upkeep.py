@@ -26,7 +26,7 @@ from armillary.model import layout
 from armillary.partition.history import log
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
-from armillary.partition.upkeep import time_slices, upkeep
+from armillary.partition.upkeep import background_throttle, ttl_sweep, upkeep
 from armillary.storage.engine import View
 from armillary.storage.rocks import RocksEngine
 
@@ -72,7 +72,7 @@ async def test_transactions_are_bounded_by_time_and_bytes(step_s: float, text: s
     partition = the_partition(container)
     house.clock.advance(100)
     before, house.clock.step_s = partition.lsn, step_s
-    await upkeep.sweep_expired(partition, house.clock.now_s())
+    await ttl_sweep.sweep_expired(partition, house.clock.now_s())
     assert partition.head.item_count == 0
     assert partition.lsn - before >= 12 / most
     await house.close()
@@ -147,7 +147,7 @@ async def test_records_of_ended_sessions_leave_without_a_look_at_the_others() ->
 def test_portions_are_bounded_by_bytes() -> None:
     large = b"x" * (limits.UPKEEP_BYTES // 2)
     pairs = [(bytes([number]), large if number < 6 else b"") for number in range(20)]
-    found = list(time_slices.portions(pairs, 4))
+    found = list(background_throttle.portions(pairs, 4))
     assert [pair for portion in found for pair in portion] == pairs
     assert max(sum(len(value) for _, value in portion) for portion in found) <= limits.UPKEEP_BYTES
     assert max(map(len, found)) <= 4

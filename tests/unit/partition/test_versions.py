@@ -18,7 +18,8 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure
 from armillary.model import layout
-from armillary.partition.upkeep.upkeep import forget_versions, sweep_expired
+from armillary.partition.upkeep.ttl_sweep import sweep_expired
+from armillary.partition.upkeep.upkeep import forget_versions
 from armillary.storage.engine import View
 
 POLICY = {"retentionDuration": 10}

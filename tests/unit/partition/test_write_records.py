@@ -15,7 +15,7 @@ from armillary.account.collections import document_operations
 from armillary.account.collections.document_operations import changing, inserting
 from armillary.account.container import Container
 from armillary.model.bson.bson_values import decode, encode
-from armillary.partition.history.answered_writes import Record
+from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Outcome, Result
 from armillary.partition.upkeep import upkeep
 

@@ -21,7 +21,7 @@ from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_values import Document
 from armillary.model.keys import Key
 from armillary.partition.budget import Ask
-from armillary.partition.history.answered_writes import Record, Repeated
+from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb, bson_draft
 
 Change = Callable[[Document], Document | None]

@@ -19,13 +19,13 @@ from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
 from armillary.model.encoding import unpack_header
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
-from armillary.partition.history import document_events, log
-from armillary.partition.history.document_events import Event
+from armillary.partition.history import change_stream_events, log
+from armillary.partition.history.change_stream_events import Event
 from armillary.partition.partition import Partition
 from armillary.storage.engine import View
 
 HISTORY_LOST = 286
-INSERT, UPDATE, REPLACE = document_events.INSERT, document_events.UPDATE, document_events.REPLACE
+INSERT, UPDATE, REPLACE = change_stream_events.INSERT, change_stream_events.UPDATE, change_stream_events.REPLACE
 
 DocumentEvent: TypeAlias = Event  # one change of one document
 
@@ -72,7 +72,7 @@ def now(container: Container) -> Position:
             Stretch(
                 partition.range.low if container.key is not None else SPACE_LOW,
                 partition.range.high if container.key is not None else SPACE_HIGH,
-                document_events.place_after(partition.lsn),
+                change_stream_events.place_after(partition.lsn),
             )
             for partition in container.partitions.values()
         ]
@@ -121,20 +121,20 @@ async def _read_one(partition: Partition, piece: Stretch, most: int, since_ms: i
     """Of one partition: some events, and the place up to which its log was read."""
 
     def look(view: View) -> tuple[list[Event], bytes]:
-        known_since = document_events.since(view)
-        if known_since is None or (piece.place and document_events.is_lost(view, piece.place, known_since)):
+        known_since = change_stream_events.since(view)
+        if known_since is None or (piece.place and change_stream_events.is_lost(view, piece.place, known_since)):
             raise lost()
         last_lsn = partition.lsn_in(view)
         found: list[Event] = []
         end = piece.place
-        for key, value in islice(document_events.after(view, piece.place, last_lsn), limits.MONGO_EVENTS_MAX):
-            event = document_events.unpack_event(key, value)
+        for key, value in islice(change_stream_events.after(view, piece.place, last_lsn), limits.MONGO_EVENTS_MAX):
+            event = change_stream_events.unpack_event(key, value)
             end = event.place
             if piece.low <= event.epk < piece.high and (since_ms is None or event.wall_ms >= since_ms):
                 found.append(event)
                 if len(found) > most:
                     return found, end
-        return found, max(end, document_events.place_after(last_lsn))
+        return found, max(end, change_stream_events.place_after(last_lsn))
 
     return await partition.read(look)
 
@@ -147,7 +147,7 @@ async def remembered(container: Container, since_ms: int) -> list[Event]:
 
         def look(view: View) -> list[Event]:
             noted: list[Event] = []
-            for transaction in log.transactions(view, 0, document_events.since(view) or 0):
+            for transaction in log.transactions(view, 0, change_stream_events.since(view) or 0):
                 for stored in transaction.items:
                     header = unpack_header(stored)
                     if header.ts * 1000 + 999 >= since_ms:
@@ -156,7 +156,7 @@ async def remembered(container: Container, since_ms: int) -> list[Event]:
                         place = layout.event_key(header.lsn, header.step)[1:]
                         wall_ms = max(since_ms, header.ts * 1000)
                         noted.append(
-                            Event(place, document_events.INSERT, header.epk, wall_ms, key, document, None, None)
+                            Event(place, change_stream_events.INSERT, header.epk, wall_ms, key, document, None, None)
                         )
             return noted
 
@@ -169,7 +169,7 @@ def has_news(container: Container, position: Position) -> bool:
     """Whether there may be events behind a position. Reads no log."""
     for stretch in position:
         for key_range in container.map.overlapping(stretch.low, stretch.high):
-            if document_events.place_after(container.partitions[key_range.id].lsn) > stretch.place:
+            if change_stream_events.place_after(container.partitions[key_range.id].lsn) > stretch.place:
                 return True
     return False
 

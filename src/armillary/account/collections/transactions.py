@@ -20,7 +20,7 @@ from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import lsn_of
 from armillary.model.keys import Key
-from armillary.partition.history.answered_writes import Record, Repeated
+from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb
 from armillary.partition.partition import Done, Guard, Partition
 from armillary.partition.writing.write_refusals import too_many_changes

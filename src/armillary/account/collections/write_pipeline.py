@@ -18,7 +18,7 @@ from armillary.account.container import Container
 from armillary.account.visits.write_visits import run_together
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import Ask
-from armillary.partition.history.answered_writes import Record, Repeated
+from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation, Outcome
 from armillary.partition.partition import Partition
 from armillary.partition.writing.multi_partition_write import Share, write_together

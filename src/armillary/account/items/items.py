@@ -21,7 +21,7 @@ from armillary.model import resources
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import Patch
 from armillary.partition.budget import Ask
-from armillary.partition.history.answered_writes import Record
+from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Document as Document
 from armillary.partition.operations import MemberFailed, Operation, draft
 from armillary.partition.operations import Outcome as Outcome

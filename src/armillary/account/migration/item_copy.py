@@ -26,12 +26,11 @@ from armillary.model.items import strip_system_properties
 from armillary.model.keys import Key, PartitionKeyDefinition
 from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED
-from armillary.partition.history.answered_writes import stored_records
 from armillary.partition.history.change_reading import IsDue, Room, VersionReader
+from armillary.partition.history.retryable_write_records import stored_records
 from armillary.partition.history.versions import Version
 from armillary.partition.operations import Document, Draft, Operation, Verb, bson_draft, draft
-from armillary.partition.upkeep.pace import Pace
-from armillary.partition.upkeep.time_slices import portions
+from armillary.partition.upkeep.background_throttle import Throttle, portions
 from armillary.partition.writing.writer import Writer
 from armillary.storage.engine import Kept
 
@@ -74,7 +73,7 @@ class Copier:
         self._source = source
         self._target = target
         self._clock = clock
-        self._pace = Pace(clock, lambda: 1)
+        self._throttle = Throttle(clock, lambda: 1)
         self.copied = 0
         self.followed = 0
 
@@ -90,7 +89,7 @@ class Copier:
                 found = _find(pinned, self._source.effective_key(source_key), documents.item_id(stored))
                 if found is None or _own(found) != _own(stored):
                     await self._write([self._removal(stored)])
-                await self._pace.rest()
+                await self._throttle.rest()
         finally:
             release(held)
 
@@ -102,7 +101,7 @@ class Copier:
                     arrivals = [each for each in arrivals if not await self._has(*each)]
                 await self._write([operation for _, operation in arrivals])
                 self.copied += len(portion)
-                await self._pace.rest()
+                await self._throttle.rest()
 
     async def _has(self, stored: bytes, operation: Operation) -> bool:
         found = await self._target.partition_for(operation.epk).read_item(operation.epk, operation.item_id)
@@ -126,7 +125,7 @@ class Copier:
                     for first in range(0, len(changes), _PORTION):
                         portion = changes[first : first + _PORTION]
                         await self._write([operation for each in portion for operation in self._operations(each)])
-                        await self._pace.rest()
+                        await self._throttle.rest()
                     count += len(changes)
                     self.followed += len(changes)
                     is_end = step.is_end
@@ -208,7 +207,7 @@ class Copier:
                     count += 1
                     digest += int.from_bytes(blake2b(_own(stored), digest_size=_SUM_BYTES).digest(), "big")
                 if not count % _PORTION:
-                    await self._pace.rest()
+                    await self._throttle.rest()
         return Sum(count, digest % (1 << 8 * _SUM_BYTES))
 
 

@@ -27,8 +27,8 @@ from armillary.account.throughput.provisioning import throughput_of
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.ranges import midpoint
 from armillary.partition.partition import Partition
-from armillary.partition.reshaping import boundary as boundaries
-from armillary.partition.upkeep.pace import Pace
+from armillary.partition.reshaping import split_point
+from armillary.partition.upkeep.background_throttle import Throttle
 
 if TYPE_CHECKING:
     from armillary.account.account import Account
@@ -41,7 +41,7 @@ STORAGE, THROUGHPUT, REQUEST, POLICY = "storage", "throughput", "request", "poli
 class Reshaper:
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._pace = Pace(account.clock, self._share)
+        self._throttle = Throttle(account.clock, self._share)
         self._running: dict[tuple[bytes, int], Reshape] = {}  # by container and number
         self._reserved: set[tuple[bytes, int]] = set()  # ranges that a reshape is, or is about to be, about
         self._switching: weakref.WeakKeyDictionary[Container, asyncio.Lock] = weakref.WeakKeyDictionary()
@@ -338,7 +338,7 @@ class Reshaper:
         # What little there is says nothing about what is to come: the hashes will be even.
         is_tiny = size_bytes < min(limits.TINY_PARTITION_BYTES, self._account.settings.partition_storage_bytes // 8)
         if reason == STORAGE or not is_tiny:
-            cut = await boundaries.middle(partition, definition, self._pace.rest)
+            cut = await split_point.middle(partition, definition, self._throttle.rest)
             if cut is not None and key_range.low < cut.boundary < key_range.high:
                 return cut.boundary
             if reason == STORAGE:
@@ -369,7 +369,7 @@ class Reshaper:
     def _start(self, container: Container, entry: ReshapeState, *, is_fresh: bool) -> Reshape:
         lock = self._switching.setdefault(container, asyncio.Lock())
         reshape = Reshape(
-            self._account, container, entry, lock, self._reach, self._switched, self._pace, is_fresh=is_fresh
+            self._account, container, entry, lock, self._reach, self._switched, self._throttle, is_fresh=is_fresh
         )
         self._running[(container.record.rid, reshape.number)] = reshape
         reshape.task = asyncio.create_task(self._run(reshape))

@@ -23,7 +23,7 @@ from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping.copying import Overtaken, Progress, Target, Transfer
-from armillary.partition.upkeep.pace import Pace
+from armillary.partition.upkeep.background_throttle import Throttle
 
 if TYPE_CHECKING:
     from armillary.account.account import Account
@@ -52,7 +52,7 @@ class Reshape:
         switching: asyncio.Lock,
         reach: Reach,
         switched: Switched,
-        pace: Pace,
+        throttle: Throttle,
         *,
         is_fresh: bool,
     ) -> None:
@@ -69,7 +69,7 @@ class Reshape:
         self._switching = switching
         self._reach = reach
         self._switched = switched
-        self._pace = pace
+        self._throttle = throttle
         self._transfer = self._new_transfer(entry)
         self._written_meanwhile = 0  # in the moment after the last hold
         self._is_fresh = is_fresh  # the children's stores are known to be empty
@@ -131,7 +131,7 @@ class Reshape:
     async def _rest_in_copy(self) -> None:
         if self.point != COPYING:
             await self._arrive(COPYING)
-        await self._pace.rest()
+        await self._throttle.rest()
 
     async def _renew(self) -> None:
         """Leave what was copied so far, and begin with empty stores."""
@@ -161,11 +161,11 @@ class Reshape:
             if len(rounds) == rounds.maxlen and rounds[-1] > rounds[0] * 0.9:
                 await self._brake()
             else:
-                await self._transfer.catch_up(self._pace.rest)
+                await self._transfer.catch_up(self._throttle.rest)
             rounds.append(self._transfer.behind())
             if rounds[-1] <= limits.CUT_OVER_ENTRIES:
                 return
-            await self._pace.rest()
+            await self._throttle.rest()
 
     async def _brake(self) -> None:
         """Hold the writers until twice as much is applied as they write in the moment that follows."""

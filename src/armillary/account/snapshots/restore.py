@@ -1,8 +1,8 @@
 """Bringing a snapshot back in the place that it was taken of, while clients go on. Resources and items have their rids,
 etags and times again; what was made since is gone.
 
-Where little was written since, that is undone (`partition/reshaping/rewind.py`). Elsewhere the snapshot is copied to
-new stores, and one transaction of the catalog puts them in the place of the present ones, as at the end of a split:
+Where little was written since, that is undone (`partition/reshaping/item_moves.py`). Elsewhere the snapshot is copied
+to new stores, and one transaction of the catalog puts them in the place of the present ones, as at the end of a split:
 lsns and the ids of ranges only grow, so session tokens, continuations and cached ranges of before stay good.
 """
 
@@ -25,8 +25,8 @@ from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.resources import ResourceType, first_item_number
 from armillary.partition.history import log
 from armillary.partition.partition import Partition
-from armillary.partition.reshaping.rewind import TooMuch
-from armillary.partition.upkeep.time_slices import portions
+from armillary.partition.reshaping.item_moves import TooMuch
+from armillary.partition.upkeep.background_throttle import portions
 from armillary.storage.engine import Kept, Store, Txn, View
 
 

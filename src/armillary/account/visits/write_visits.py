@@ -21,11 +21,11 @@ from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, layout
 from armillary.model.keys import Key
 from armillary.partition.budget import WRITE_DEPOSIT, Ask
-from armillary.partition.history.answered_writes import Record, Repeated
+from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb
 from armillary.partition.partition import Guard, Partition
-from armillary.partition.upkeep.time_slices import Slice
+from armillary.partition.upkeep.background_throttle import Slice
 from armillary.storage.engine import View
 
 DELETE_BY_KEY_RU = 1.0  # and what the deletes cost

@@ -27,8 +27,7 @@ from armillary.model.bson.bson_values import (
     shell_text,
 )
 from armillary.model.indexes.field_indexes import EMPTY, Parts, rows_of
-from armillary.model.sorting import sorted_values
-from armillary.work import spend
+from armillary.work import sorted_values, spend
 
 _NULL: Final[Key] = (CLASS_NULL,)
 _EMPTY: Final[Key] = (CLASS_EMPTY_ARRAY,)

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from armillary import limits
-from armillary.model.sorting import sorted_values
 from armillary.model.spatial.geodesy import Coordinates, Vector, area_left, direction
-from armillary.work import spend
+from armillary.work import sorted_values, spend
 
 T = TypeVar("T")
 

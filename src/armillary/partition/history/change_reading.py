@@ -13,10 +13,10 @@ from armillary import limits
 from armillary.errors import bad_request
 from armillary.model import layout
 from armillary.model.encoding import ItemHeader, unpack_header
+from armillary.model.layout import unpack_size
 from armillary.partition.history import log, versions
 from armillary.partition.history.versions import Version
 from armillary.partition.partition import Partition
-from armillary.partition.writing.sizes import unpack_size
 from armillary.storage.engine import View
 
 IsDue = Callable[[], bool]

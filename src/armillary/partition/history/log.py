@@ -9,11 +9,13 @@ ends the key, because after a merge two transactions, one of each parent, may ha
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from armillary import limits
 from armillary.model import layout
 from armillary.model.encoding import epk_of, unpack_header
 from armillary.storage.engine import View
@@ -33,11 +35,11 @@ class Head:
     item_count: int
     size_bytes: int
     next_path: int
-    presence_generation: int = 0  # of the path coverage (writing/path_coverage.py); 0: none is valid
+    coverage_generation: int = 0  # of the path coverage (writing/path_coverage.py); 0: none is valid
 
     def pack(self) -> bytes:
         return _HEAD.pack(
-            self.lsn, self.next_number, self.item_count, self.size_bytes, self.next_path, self.presence_generation
+            self.lsn, self.next_number, self.item_count, self.size_bytes, self.next_path, self.coverage_generation
         )
 
 
@@ -133,3 +135,43 @@ def _loaded(view: View, lsn: bytes, keys: list[bytes]) -> Transaction:
         # theirs differ.
         items.sort(key=epk_of)
     return Transaction(int.from_bytes(lsn, "big"), items)
+
+
+class LogTimes:
+    """Finds the place of a time in a partition's log, so that a change feed with a start time need not read from the
+    beginning. Clocks can be set back and a merge interleaves two logs, so times do not ascend with the lsn; but the
+    latest time of all entries up to an lsn does. It is noted by readers of the log and stays an upper bound, because
+    entries leave the log and are never inserted. It is kept in memory only."""
+
+    def __init__(self, every: int = limits.LOG_TIMES_EVERY) -> None:
+        self._lsns: list[int] = []
+        self._latest_s: list[int] = []  # the latest time of all entries up to that lsn
+        self._lsn = 0
+        self._latest = 0  # the same up to the last noted entry
+        self._every = every  # lsns between two marks
+
+    def older_until(self, since_s: int) -> int:
+        """The highest lsn known for which all entries up to it are older than this time."""
+        if self._latest < since_s:
+            return self._lsn
+        mark = bisect_left(self._latest_s, since_s)
+        return self._lsns[mark - 1] if mark else 0
+
+    def noting(self, transactions: Iterable[Transaction], after_lsn: int) -> Iterator[Transaction]:
+        """Pass transactions through and note their times. They must be all transactions after an lsn."""
+        for lsn, items in transactions:
+            if after_lsn <= self._lsn < lsn:
+                latest_s = max([unpack_header(stored).ts for stored in items], default=0)
+                self._note(lsn, latest_s)
+            after_lsn = lsn
+            yield Transaction(lsn, items)
+
+    def _note(self, lsn: int, latest_s: int) -> None:
+        self._lsn, self._latest = lsn, max(self._latest, latest_s)
+        if lsn - (self._lsns[-1] if self._lsns else 0) < self._every:
+            return
+        self._lsns.append(lsn)
+        self._latest_s.append(self._latest)
+        if len(self._lsns) > limits.LOG_TIMES_MAX:
+            del self._lsns[::2], self._latest_s[::2]
+            self._every *= 2

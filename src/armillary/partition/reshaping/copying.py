@@ -23,13 +23,13 @@ from armillary.model import layout
 from armillary.model.encoding import FIXED_HEADER_BYTES, epk_of
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_number
-from armillary.partition.history import document_events, log, versions
-from armillary.partition.history.answered_writes import stored_records
+from armillary.partition.history import change_stream_events, log, versions
+from armillary.partition.history.retryable_write_records import stored_records
 from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Partition
-from armillary.partition.reshaping.adoption import Adopter
+from armillary.partition.reshaping.item_moves import Adopter
 from armillary.partition.schema import Schema
-from armillary.partition.upkeep.time_slices import portions
-from armillary.partition.writing.path_coverage import PRESENCE_KEY, SETTLED, Presence, trusted_presence
+from armillary.partition.upkeep.background_throttle import portions
+from armillary.partition.writing.path_coverage import COVERAGE_KEY, SETTLED, PathCoverage, trusted_coverage
 from armillary.partition.writing.writer import PathPrefixes
 from armillary.storage.engine import Kept, Loader, Store, Txn, View
 
@@ -41,7 +41,7 @@ _KEPT_VERSIONS = (layout.VERSIONS, layout.IMAGES)  # spaces whose entries contai
 _REST = (layout.TERMS, layout.META, layout.RECORDS, layout.EVENTS)
 COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, *_KEPT_VERSIONS, *_REST)
 _PATHS = layout.path_key("")
-_NOBODY = 255
+_NO_OWNER = 255
 
 
 class Overtaken(Exception):
@@ -104,9 +104,9 @@ class Transfer:
             for source in self.sources:
                 await _settle(source.store)  # a kept snapshot may show writes that are not durable yet
             heads = [log.load_head(each, 0, source.lsn) for each, source in zip(kept, self.sources, strict=True)]
-            presence = self._presence(kept, heads)
+            coverage = self._coverage(kept, heads)
             for target in self.targets:
-                await self._found(target, heads, presence)
+                await self._found(target, heads, coverage)
         except BaseException:
             for loader in loaders:
                 loader.abandon()
@@ -157,7 +157,7 @@ class Transfer:
                 progress.bytes_copied += size_bytes
                 if is_divided:
                     if (chunk := owners.get(key[1:7])) is None:
-                        chunk = owners[key[1:7]] = bytearray([_NOBODY]) * 65_536
+                        chunk = owners[key[1:7]] = bytearray([_NO_OWNER]) * 65_536
                     chunk[key[7] << 8 | key[8]] = owner
             _put(loaders, parts)
             progress.items_copied += len(portion)
@@ -176,8 +176,8 @@ class Transfer:
             for pair in portion:
                 key = pair[0]
                 chunk = owners.get(key[-8:-2])
-                owner = chunk[key[-2] << 8 | key[-1]] if chunk is not None else _NOBODY
-                if owner == _NOBODY:
+                owner = chunk[key[-2] << 8 | key[-1]] if chunk is not None else _NO_OWNER
+                if owner == _NO_OWNER:
                     assert space == layout.CHANGES, "an entry without its item"
                     owner = bisect_right(lows, log.unpack_change(*pair).epk) - 1
                 parts[owner].append(pair)
@@ -218,10 +218,10 @@ class Transfer:
                 loader.put([(new + key[len(new) :], value) for key, value in portion])
                 yield
 
-    def _presence(self, kept: Sequence[Kept], heads: Sequence[log.Head]) -> Presence | None:
+    def _coverage(self, kept: Sequence[Kept], heads: Sequence[log.Head]) -> PathCoverage | None:
         """The paths that all items of all parents have: all items of each child have them too."""
         with_items = [
-            trusted_presence(each, head) for each, head in zip(kept, heads, strict=True) if head.item_count > 0
+            trusted_coverage(each, head) for each, head in zip(kept, heads, strict=True) if head.item_count > 0
         ]
         paths: frozenset[str] | None = None
         for each in with_items:
@@ -230,12 +230,12 @@ class Transfer:
             paths = each.paths if paths is None else paths & each.paths
         if paths is None:
             return None
-        return Presence(1, self._schema.rules.number, max(source.lsn for source in self.sources), paths, SETTLED)
+        return PathCoverage(1, self._schema.rules.number, max(source.lsn for source in self.sources), paths, SETTLED)
 
-    async def _found(self, target: Target, heads: Sequence[log.Head], presence: Presence | None) -> None:
+    async def _found(self, target: Target, heads: Sequence[log.Head], coverage: PathCoverage | None) -> None:
         """The transaction that makes a copy a partition."""
         target.head.lsn = max(head.lsn for head in heads)
-        target.head.presence_generation = presence.generation if presence is not None else 0
+        target.head.coverage_generation = coverage.generation if coverage is not None else 0
         places = {
             source.range.id: layout.change_key(head.lsn + 1) for source, head in zip(self.sources, heads, strict=True)
         }
@@ -247,8 +247,8 @@ class Transfer:
             self.check_rules()
             txn.put(layout.HEAD_KEY, target.head.pack())
             txn.put(RULES_KEY, self.rules_number.to_bytes(2, "big"))
-            if presence is not None:
-                txn.put(PRESENCE_KEY, presence.pack())
+            if coverage is not None:
+                txn.put(COVERAGE_KEY, coverage.pack())
             for range_id, place in places.items():
                 txn.put(_place_key(range_id), place)
             for range_id, place in version_places.items():
@@ -399,8 +399,8 @@ class Transfer:
             for source in self.sources
         ]
         records = [pair for source in self.sources for pair in await source.store.read(stored_records)]
-        noted = [pair for source in self.sources for pair in await source.store.read(document_events.all_entries)]
-        sinces = [await source.store.read(document_events.since) for source in self.sources]
+        noted = [pair for source in self.sources for pair in await source.store.read(change_stream_events.all_entries)]
+        sinces = [await source.store.read(change_stream_events.since) for source in self.sources]
         number = self._schema.versions_number
         kept_since = [await source.store.read(lambda view: versions.since(view, number)) for source in self.sources]
         lsn = max(head.lsn for head in heads)
@@ -428,9 +428,9 @@ def _put_events(txn: Txn, target: Target, noted: Sequence[tuple[bytes, bytes]], 
     if not known:
         return
     for key, value in noted:
-        if target.low <= document_events.unpack_event(key, value).epk < target.high:
+        if target.low <= change_stream_events.unpack_event(key, value).epk < target.high:
             txn.put(key, value)
-    txn.put(document_events.SINCE_KEY, max(known).to_bytes(8, "big"))
+    txn.put(change_stream_events.SINCE_KEY, max(known).to_bytes(8, "big"))
 
 
 def _portions(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:

@@ -1,87 +1,23 @@
-"""Background work of a partition: the TTL sweep, garbage collection of tombstones, records, events and versions,
-applying a change of rules to the stored items, and scanning for path coverage. Each piece is small, resumable and uses
-the one write path; `account/upkeep_rounds.py` schedules them.
+"""Background work of a partition: garbage collection of tombstones, records, events and versions, and scanning for
+path coverage. Each piece is small, resumable and uses the one write path; `account/upkeep_rounds.py` schedules them.
+The TTL sweep is in `ttl_sweep.py`, applying a change of rules in `rules_change.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from itertools import islice
 
 from armillary import limits
 from armillary.model import documents, layout
 from armillary.model.encoding import payload_of, unpack_header
-from armillary.partition.history import document_events, log, versions
+from armillary.partition.history import change_stream_events, log, versions
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
-from armillary.partition.upkeep.sweeper import Sweeper
-from armillary.partition.upkeep.time_slices import Slice
-from armillary.partition.writing.path_coverage import Presence, paths_of
-from armillary.storage.engine import Txn, View
+from armillary.partition.upkeep.background_throttle import Slice
+from armillary.partition.writing.path_coverage import PathCoverage, paths_of
+from armillary.storage.engine import View
 
 _LOOK_EVERY = 16  # entries of the log between two looks at the clock
-
-
-class Sweep:
-    """One pass over the expired items of a partition, one slice per transaction. Several transactions may be under way
-    at a time, so that one sync makes all of them durable: each continues where the one before it ended."""
-
-    def __init__(self, partition: Partition, now_s: float) -> None:
-        self._partition = partition
-        self._next_key = layout.EXPIRY
-        self._end_key = layout.expiry_key(int(now_s) + 1, 0)
-        self._is_over = False
-        self._pending: deque[asyncio.Future[int]] = deque()
-
-    @property
-    def is_over(self) -> bool:
-        return self._is_over and not self._pending
-
-    async def go_on(self, transactions: int = 1) -> int:
-        """Keep so many transactions under way, and wait for the first of them. Returns how many items it deleted."""
-        while len(self._pending) < transactions and not self._is_over:
-            self._pending.append(asyncio.ensure_future(self._partition.transact(self._batch, Sweeper)))
-        try:
-            return await self._pending[0]
-        except BaseException:
-            self._is_over = True
-            await asyncio.gather(*self._pending, return_exceptions=True)
-            raise
-        finally:
-            self._pending.popleft()
-
-    def _batch(self, txn: Txn, sweeper: Sweeper) -> int:
-        if self._is_over:
-            return 0
-        slice_, entries = Slice(self._partition.clock), txn.scan(self._next_key, self._end_key)
-        left, removed = limits.SWEEP_ITEMS_MAX, 0
-        keys: list[bytes] = []
-        while left and not slice_.is_over:
-            if not keys:
-                keys = [key for key, _ in islice(entries, min(left, limits.SWEEP_PORTION_ITEMS))]
-            if not keys:
-                self._is_over = True
-                break
-            looked_at, gone = sweeper.expire([key[-layout.RID_BYTES :] for key in keys], slice_)
-            # Not from the beginning of the space: each scan would pass over the tombstones of what was just deleted
-            # there.
-            self._next_key = keys[looked_at - 1] + b"\x00"
-            left, removed, keys = left - looked_at, removed + gone, keys[looked_at:]
-        return removed
-
-
-async def sweep_expired(partition: Partition, now_s: float) -> int:
-    """Delete all expired items. Returns how many."""
-    sweep, deleted = Sweep(partition, now_s), 0
-    while not sweep.is_over:
-        deleted += await sweep.go_on()
-    return deleted
-
-
-def has_expired(view: View, now_s: float) -> bool:
-    """Whether there may be expired items."""
-    return next(iter(view.scan(layout.EXPIRY, layout.expiry_key(int(now_s) + 1, 0))), None) is not None
 
 
 async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float) -> bytes:
@@ -124,7 +60,7 @@ async def forget_events(partition: Partition, now_s: float) -> None:
     if partition.events_noted < limits.MONGO_EVENTS_LOOK:
         return
     partition.events_noted = 0
-    last_key = await partition.evaluate(lambda view: document_events.last_too_many(view, now_s))
+    last_key = await partition.evaluate(lambda view: change_stream_events.last_too_many(view, now_s))
     if last_key is not None:
         await partition.forget_events(last_key)
 
@@ -145,23 +81,10 @@ async def forget_versions(partition: Partition, schema: Schema, now_s: float) ->
             return
 
 
-async def apply_rules(partition: Partition, schema: Schema) -> None:
-    """Apply the current rules to every item, a slice in each transaction, while reads and writes go on."""
-    rules_number = schema.rules.number
-    partition.restated_count = 0
-    after = 0
-    while schema.rules.number == rules_number:
-        next_number = await partition.restate(after)
-        if next_number is None:
-            await partition.confirm_rules(rules_number)
-            return
-        after = next_number
-
-
-class Look:
+class CoverageScan:
     """A scan of all items for the paths that every one has a term under, some items at a time."""
 
-    def __init__(self, partition: Partition, schema: Schema, begun: Presence) -> None:
+    def __init__(self, partition: Partition, schema: Schema, begun: PathCoverage) -> None:
         self._partition = partition
         self._schema = schema
         self._begun = begun
@@ -169,16 +92,16 @@ class Look:
         self._found: frozenset[str] | None = None
 
     @classmethod
-    async def begin(cls, partition: Partition, schema: Schema) -> Look | None:
+    async def begin(cls, partition: Partition, schema: Schema) -> CoverageScan | None:
         """None: a rules change is under way."""
-        begun = await partition.begin_look()
+        begun = await partition.begin_coverage_scan()
         return cls(partition, schema, begun) if begun is not None else None
 
     async def go_on(self) -> bool:
         """Scan some more items; whether that was all."""
         if await self._partition.evaluate(self._batch):
             return False
-        await self._partition.end_look(self._begun, self._found)
+        await self._partition.end_coverage_scan(self._begun, self._found)
         return True
 
     def _batch(self, view: View) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from armillary.partition.history.answered_writes import Record
+from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Operation, Outcome
 from armillary.partition.partition import Done, Partition
 from armillary.storage.engine import Store, Txn

@@ -2,7 +2,7 @@
 
 A Writer lives for one run of one transaction function. It changes only its Txn; the partition takes over the new lsn
 and path numbers after the commit is durable. Failures are made in `write_refusals.py`, index terms in
-`term_changes.py`.
+`index_entries.py`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,32 @@ from armillary.model.encoding import (
 )
 from armillary.model.indexes.indexing import ItemTerms, count_charged
 from armillary.model.keys import to_header
+from armillary.model.layout import LogicalSize, grown, pack_size
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import item_rid_text
-from armillary.partition.history import document_events, log, versions
+from armillary.partition.history import change_stream_events, log, versions
 from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
 from armillary.partition.schema import Schema, expires_s
-from armillary.partition.writing.path_coverage import Presence, note_item
-from armillary.partition.writing.placement import check_key, misplaced
-from armillary.partition.writing.sizes import LogicalSize, grown, pack_size
-from armillary.partition.writing.term_changes import delete_terms, differences, put_terms
-from armillary.partition.writing.uniqueness import Entries, entries_in, entries_of, has_unique, move_entries
-from armillary.partition.writing.write_refusals import key_full, missing, precondition_failed, taken, too_many_changes
+from armillary.partition.writing.index_entries import (
+    Entries,
+    delete_terms,
+    differences,
+    entries_in,
+    entries_of,
+    has_unique,
+    move_entries,
+    put_terms,
+)
+from armillary.partition.writing.path_coverage import PathCoverage, note_item
+from armillary.partition.writing.write_refusals import (
+    check_key,
+    key_full,
+    misplaced,
+    missing,
+    precondition_failed,
+    taken,
+    too_many_changes,
+)
 from armillary.storage.engine import Txn
 
 PathPrefixes = dict[str, bytes]  # index path -> prefix of its term keys
@@ -51,7 +66,7 @@ class Writer:
         schema: Schema,
         head: log.Head,
         paths: PathPrefixes,
-        presence: Presence | None,
+        coverage: PathCoverage | None,
         now_s: float,
         key_range: KeyRange,
     ) -> None:
@@ -59,14 +74,14 @@ class Writer:
         self._range = key_range
         self._schema = schema
         self._paths = paths  # read only: as far as durable
-        self._presence = presence  # likewise
+        self._coverage = coverage  # likewise
         self._now_s = now_s
         self._lsn = head.lsn + 1  # of all changes of this transaction
         self._steps = 0
         self.event_count = 0  # change stream events noted
         self.head = head
         self.new_paths: PathPrefixes = {}
-        self.new_presence: Presence | None = None
+        self.new_coverage: PathCoverage | None = None
 
     def apply(self, operation: Operation) -> Outcome:
         work.spend(_OPERATION_UNITS)
@@ -275,7 +290,7 @@ class Writer:
         put_terms(txn, self._paths, self._term_prefix, item_terms.terms, number)
         self._put_expiry(header, number)
         if self._schema.keeps_events:
-            self._note_event(document_events.INSERT, epk, number, None, made.bson())
+            self._note_event(change_stream_events.INSERT, epk, number, None, made.bson())
         if self._schema.versions_number:
             self._note_version(versions.CREATED, epk, number, None)
         terms = item_terms.charged + len(self._schema.unique.paths)
@@ -312,7 +327,7 @@ class Writer:
         self._put_expiry(header, number)
         if self._schema.keeps_events:
             self._note_event(
-                document_events.kind_of(operation), epk, number, documents.bson_document(stored), made.bson()
+                change_stream_events.kind_of(operation), epk, number, documents.bson_document(stored), made.bson()
             )
         if self._schema.versions_number:
             self._note_version(versions.REPLACED, epk, number, stored)
@@ -352,7 +367,7 @@ class Writer:
         txn.put(layout.change_key(self._lsn, self._next_step(), number), tombstone)
         self._resize_stored(epk, -1, FIXED_HEADER_BYTES + len(epk) - len(stored))
         if self._schema.keeps_events:
-            self._note_event(document_events.DELETE, epk, number, documents.bson_document(stored), None)
+            self._note_event(change_stream_events.DELETE, epk, number, documents.bson_document(stored), None)
         if self._schema.versions_number:
             deleted = versions.EXPIRED if kind == log.ITEM_EXPIRED else versions.DELETED
             self._note_version(deleted, epk, number, stored)
@@ -378,8 +393,8 @@ class Writer:
 
     def _note_event(self, kind: str, epk: bytes, number: int, before: Document | None, after: Document | None) -> None:
         """Note a change stream event at the place of the last change entry."""
-        noted = document_events.noted(self._schema, kind, epk, before, after, self._now_s)
-        document_events.put_event(self._txn, self._lsn, self._steps - 1, number, noted)
+        noted = change_stream_events.noted(self._schema, kind, epk, before, after, self._now_s)
+        change_stream_events.put_event(self._txn, self._lsn, self._steps - 1, number, noted)
         self.event_count += 1
 
     def _note_version(self, kind: int, epk: bytes, number: int, stored: bytes | None) -> None:
@@ -421,16 +436,16 @@ class Writer:
 
     def _note_paths(self, terms: ItemTerms, *, is_first: bool = False) -> None:
         """Update the path coverage."""
-        known, rules_number = self._presence, self._schema.rules.number
+        known, rules_number = self._coverage, self._schema.rules.number
         if (
             known is not None
-            and known.generation == self.head.presence_generation
+            and known.generation == self.head.coverage_generation
             and known.holds(rules_number, terms.terms)
         ):
             return
         becomes = note_item(self._txn, self.head, rules_number, terms.terms, self._lsn, is_first=is_first)
         if becomes is not None:
-            self._presence = self.new_presence = becomes
+            self._coverage = self.new_coverage = becomes
 
     def _move_unique(self, epk: bytes, number: int, old: Entries, new: Entries) -> None:
         move_entries(self._txn, self._schema, (epk, number), old, new, self._release_if_expired)
@@ -472,29 +487,3 @@ class Writer:
             self._txn.put(key, value)
         self.head.item_count += items_added
         self.head.size_bytes += bytes_added
-
-    # Applying a change of rules (indexing policy or default TTL) to the stored items.
-
-    def restate(self, number: int, stored: bytes) -> None:
-        """Store an item's terms and expiry by the current rules. Neither its lsn nor its text changes."""
-        before = unpack_header(stored)
-        rules = self._schema.rules
-        if before.policy == rules.number:
-            return
-        payload = payload_of(stored)
-        before_terms = self._terms_of(before, payload)
-        self._delete_expiry(before, number)
-        is_indexed = rules.indexing.applies("Default")
-        after = before._replace(policy=rules.number, flags=FLAG_INDEXED if is_indexed else 0)
-        if rules.indexing.dated_fields or self._schema.rules_of(before).indexing.dated_fields:
-            after = after._replace(ttl=rules.ttl_of(before.format, documents.loaded(before.format, payload), before.ts))
-        if has_unique(self._schema):
-            self._move_unique(
-                before.epk, number, entries_in(self._schema, before, payload), entries_in(self._schema, after, payload)
-            )
-        after_terms = self._terms_of(after, payload)
-        self._move_terms(number, before_terms, after_terms)
-        self._note_paths(after_terms)
-        self._put_expiry(after, number)
-        self._txn.put(layout.item_key(number), pack_item(after, payload))
-        self._txn.put(layout.HEAD_KEY, self.head.pack())  # restating may number new paths

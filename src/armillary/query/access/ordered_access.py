@@ -15,7 +15,6 @@ from armillary import limits
 from armillary.model import layout
 from armillary.model.documents import Form
 from armillary.model.encoding import TAG_NUMBER, TAG_STRING, encode_term, is_cut
-from armillary.model.sorting import sorted_values
 from armillary.model.values import UNDEFINED
 from armillary.query.access.access_path import Candidate, Index, Scope, few_rids, member_rids, path_prefix
 from armillary.query.access.composite_access import ComposedOrder, composed_order
@@ -25,7 +24,7 @@ from armillary.query.conditions import And, Condition, Defined, Equal, In, Or, R
 from armillary.query.ordering import order_bytes
 from armillary.query.selection import Ordering, Selection
 from armillary.storage.engine import View
-from armillary.work import spend
+from armillary.work import sorted_values, spend
 
 _UNDEFINED = encode_term(UNDEFINED)
 _AFTER_UNDEFINED = layout.prefix_end(_UNDEFINED)

@@ -325,7 +325,7 @@ class World:
 
     async def state(self) -> list[Any]:
         """All that clients could have changed. Upkeep may write to what is beside it at any time: counters and the
-        presence of paths in partitions, retired stores in records."""
+        coverage of paths in partitions, retired stores in records."""
         found: list[Any] = []
         catalog = self.account.catalog
         for each in ResourceType:

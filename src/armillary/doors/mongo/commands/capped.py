@@ -1,5 +1,5 @@
 """Capped collections: their options, what cannot be done to them, and making one of another collection. That they stay
-within their cap is `partition/writing/capped.py`'s part; reading them as they grow is `tailing`'s.
+within their cap is `partition/writing/capped_collections.py`'s part; reading them as they grow is `tailing`'s.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from armillary.languages.mongo.sort_keys import Sort
 from armillary.model.bson.bson_values import Document, decode
 from armillary.model.documents import BSON, bson_form
 from armillary.model.keys import NO_KEY
-from armillary.model.sorting import sorted_values
+from armillary.work import sorted_values
 
 _PAGE_ITEMS = 1000
 _ROW_BYTES = 200  # of a document's place in a sort, beside its bytes

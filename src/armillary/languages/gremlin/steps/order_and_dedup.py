@@ -26,8 +26,7 @@ from armillary.languages.gremlin.traversers import MISSING, Batch, Traverser
 from armillary.languages.gremlin.values.comparing import identity, map_key, order_key, unique
 from armillary.languages.gremlin.values.elements import Edge, Entry, Path, Vertex, pairs
 from armillary.languages.gremlin.values.typed_values import Set
-from armillary.model.sorting import sorted_values
-from armillary.work import spend
+from armillary.work import sorted_values, spend
 
 Sorting = list[tuple[By, Order]]
 _FIRST = itemgetter(0)

@@ -27,8 +27,7 @@ from armillary.languages.gremlin.values.elements import (
     thaw,
 )
 from armillary.languages.gremlin.values.typed_values import BigInt, BulkSet, Float32, Set, Uuid
-from armillary.model.sorting import sorted_values
-from armillary.work import make, spend
+from armillary.work import make, sorted_values, spend
 
 T = TypeVar("T")
 NUMBERS: Final = (int, float, Decimal)

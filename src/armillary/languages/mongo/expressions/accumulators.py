@@ -34,8 +34,7 @@ from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.paths import split, values_at
 from armillary.languages.mongo.sort_keys import Descending
 from armillary.model.bson.bson_values import MISSING, Document, Key
-from armillary.model.sorting import sorted_values
-from armillary.work import spend
+from armillary.work import sorted_values, spend
 
 KeyOf = Callable[[Any], Any]
 

@@ -28,7 +28,7 @@ from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.memory_budget import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
 from armillary.languages.mongo.sort_keys import element_key
 from armillary.model.bson.bson_values import MISSING, is_number, list_keys, shell_text, type_name
-from armillary.model.sorting import sorted_values
+from armillary.work import sorted_values
 
 KeyOf = Callable[[Any], Any]
 _STRIDE: Final = 512  # elements between two turns of the meter

@@ -28,7 +28,7 @@ from armillary.languages.mongo.stages.stage import (
     batches_of,
 )
 from armillary.model.bson.bson_values import MISSING, Document, shell_text, type_class, type_name
-from armillary.model.sorting import sorted_values
+from armillary.work import sorted_values
 
 _SERIES: Final[dict[str, tuple[float, ...]]] = {
     "R5": (10, 16, 25, 40, 63),

@@ -22,7 +22,7 @@ from armillary.languages.mongo.stages.shaping import setter
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of, each
 from armillary.languages.mongo.stages.windows import set_window_fields
 from armillary.model.bson.bson_values import Document, shell_text, type_name
-from armillary.model.sorting import sorted_values
+from armillary.work import sorted_values
 
 # $densify.
 

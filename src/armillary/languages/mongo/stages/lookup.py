@@ -24,7 +24,7 @@ from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.paths import index_of, predicate, values_at, with_value
 from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, collected, of_list, over
 from armillary.model.bson.bson_values import MISSING, Document, order_key, shell_text, type_name
-from armillary.model.sorting import sorted_values
+from armillary.work import sorted_values
 
 PORTION_BYTES: Final = 8 * limits.MB  # of lists of what was found, that are handed on at once
 

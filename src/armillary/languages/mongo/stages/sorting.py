@@ -14,7 +14,7 @@ from armillary.languages.mongo.memory_budget import Budget
 from armillary.languages.mongo.sort_keys import Sort, compile_sort_by
 from armillary.languages.mongo.stages.stage import Batch, Run, Step, Waiting, batches_of
 from armillary.model.bson.bson_values import Document
-from armillary.model.sorting import sorted_values
+from armillary.work import sorted_values
 
 _FIRST = itemgetter(0)
 

@@ -16,7 +16,7 @@ from armillary.languages.mongo.sort_keys import Sort, compile_sort_by
 from armillary.languages.mongo.stages.stage import Batch, Opened, Stage, Waiting, batches_of
 from armillary.languages.mongo.stages.window_functions import Compute, Order, Partition, compile_function
 from armillary.model.bson.bson_values import MISSING, Document
-from armillary.model.sorting import sorted_values
+from armillary.work import sorted_values
 
 _FIELDS: Final = ("partitionBy", "sortBy", "output")
 

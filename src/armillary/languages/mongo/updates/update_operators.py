@@ -35,8 +35,7 @@ from armillary.model.bson.bson_values import (
     type_name,
     whole,
 )
-from armillary.model.sorting import sorted_values
-from armillary.work import spend
+from armillary.work import sorted_values, spend
 
 
 class _Kept:

@@ -14,8 +14,8 @@ from armillary.languages.sql.library.fulltext import Phrase, phrase_of
 from armillary.languages.sql.library.scores import Statistics, bm25, fused, occurrences
 from armillary.languages.sql.syntax import tree
 from armillary.languages.sql.syntax.order_by_rank import Component, not_terms, weights_of
-from armillary.model.sorting import sorted_values
 from armillary.model.values import UNDEFINED, Value
+from armillary.work import sorted_values
 
 Read = Callable[[Any], tuple[Any, ...]]  # the subjects of the components, of an item
 _NUMBERS = (int, float)

@@ -13,9 +13,8 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.sql.library.membership import CHUNK, FEW, contains, contains_part, distinct
 from armillary.languages.sql.library.numbers import ABSENT, INT64_MAX, NUMBERS, count, number, whole
-from armillary.model.sorting import sorted_values
 from armillary.model.values import UNDEFINED, Value, as_double, compare
-from armillary.work import make, spend
+from armillary.work import make, sorted_values, spend
 
 _NESTED = (list, dict)
 _SHORT: Final = 64  # elements of arrays whose size is not worth counting

@@ -1,22 +1,38 @@
-"""Applying items of another partition unchanged: rid, lsn, etag and timestamp stay, so log positions and etags of the
-other partition remain valid here. Uses the same key spaces, counters and rules as every other write.
+"""Writers for items that move between partitions or back in time, unchanged: rid, lsn, etag and timestamp stay, so log
+positions and etags remain valid. They use the same key spaces, counters and rules as every other write.
 
-Changes arrive in lsn order, but an item that was written twice has only its later entry. So for a while two items may
-claim one id or one unique value; the one that lost it deletes only entries that still point to itself.
+`Adopter` applies the changes of another partition, after the copy of a split or merge. Changes arrive in lsn order, but
+an item that was written twice has only its later entry. So for a while two items may claim one id or one unique value;
+the one that lost it deletes only entries that still point to itself.
+
+`Extractor` removes items from a partition that does not own their keys, for `armillary check --repair`; earlier
+versions could leave such items behind after a split. No tombstone is left, because the item continues to exist in the
+right partition.
+
+`Rewinder` rolls a partition back to a snapshot by undoing the writes since: the log names the items. Items created
+since are removed without a tombstone. The partition's lsn and rid counter do not go back, so neither is ever reused.
+The caller makes sure that the snapshot is of the same store under the same rules; if too much was written since, it
+copies instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
 from armillary.model.encoding import ItemHeader, payload_of, unpack_header
 from armillary.model.keys import NO_KEY, to_header
-from armillary.partition.history import log
+from armillary.model.layout import LogicalSize, pack_size
+from armillary.model.ranges import KeyRange
+from armillary.partition.history import log, versions
 from armillary.partition.operations import NO_TERMS, Document
 from armillary.partition.schema import expires_s
-from armillary.partition.writing.sizes import LogicalSize, pack_size
-from armillary.partition.writing.uniqueness import entries_in
+from armillary.partition.writing.index_entries import entries_in
 from armillary.partition.writing.writer import Writer
+from armillary.storage.engine import Txn, View
 
 
 class Adopter(Writer):
@@ -94,3 +110,69 @@ class Adopter(Writer):
             text = to_header(definition.extract(document) if definition is not None else NO_KEY)
             self._txn.put(key, pack_size(LogicalSize(0, 0, text)))
         self._resize_stored(header.epk, items_added, bytes_added)
+
+
+class Extractor(Adopter):
+    def extract(self, number: int) -> None:
+        txn, rid = self._txn, number.to_bytes(layout.RID_BYTES, "big")
+        stored = txn.get(layout.ITEMS + rid)
+        if stored is None:
+            return
+        size_key = layout.size_key(unpack_header(stored).epk)
+        if txn.get(size_key) is None:
+            txn.put(size_key, pack_size(LogicalSize(1, len(payload_of(stored)), "[]")))  # deleted with the item
+        self.take_out(rid)
+        _drop(txn, [entry for entry in _versions(txn) if entry.place.endswith(rid)])
+
+
+def has_stray_versions(view: View, key_range: KeyRange) -> bool:
+    """Whether there are version entries of items outside the range."""
+    return any(not key_range.contains(entry.epk) for entry in _versions(view))
+
+
+def drop_stray_versions(txn: Txn, key_range: KeyRange) -> None:
+    _drop(txn, [entry for entry in _versions(txn) if not key_range.contains(entry.epk)])
+
+
+def _versions(view: View) -> Iterator[versions.Entry]:
+    for key, value in view.scan(layout.VERSIONS, layout.space_end(layout.VERSIONS)):
+        yield versions.unpack_entry(key, value)
+
+
+def _drop(txn: Txn, entries: Sequence[versions.Entry]) -> None:
+    for entry in entries:
+        txn.delete(layout.VERSIONS + entry.place)
+        if entry.before_key is not None:
+            txn.delete(entry.before_key)
+
+
+class TooMuch(Exception):
+    """The rollback is refused: too much was written, or the log no longer has all changes. Never leaves the account."""
+
+
+class Rewinder(Adopter):
+    def rewind(self, past: View, past_head: log.Head) -> None:
+        """Undo everything written since a snapshot."""
+        txn = self._txn
+        since = list(
+            islice(
+                txn.scan(layout.change_key(past_head.lsn + 1), layout.space_end(layout.CHANGES)),
+                limits.REWIND_ENTRIES_MAX + 1,
+            )
+        )
+        if len(since) > limits.REWIND_ENTRIES_MAX:
+            raise TooMuch
+        for key, value in since:
+            if value != log.WRITTEN:
+                txn.delete(key)
+        for key, _ in since:
+            rid = key[-layout.RID_BYTES :]
+            stored = past.get(layout.ITEMS + rid)
+            if stored is not None:
+                self.adopt(int.from_bytes(rid, "big"), stored)
+            else:
+                self.take_out(rid)
+        # A delete whose tombstone was dropped cannot be undone.
+        if (self.head.item_count, self.head.size_bytes) != (past_head.item_count, past_head.size_bytes):
+            raise TooMuch
+        self.finish()

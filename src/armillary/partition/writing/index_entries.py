@@ -1,13 +1,14 @@
-"""Unique values of items: determining them, and replacing an item's old ones by its new ones. They come from the
-container's unique keys and from unique indexes of a MongoDB collection.
+"""The index entries that a write adds and removes: index terms, and the values of the container's unique keys and of
+unique indexes of a MongoDB collection. An item may have hundreds of thousands of terms, so all loops over them count
+their work and may give way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from armillary import work
+from armillary import limits, work
 from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, layout
 from armillary.model.encoding import ItemHeader
@@ -15,7 +16,14 @@ from armillary.partition.operations import Draft
 from armillary.partition.schema import Schema
 from armillary.storage.engine import Txn
 
-Entries = list[tuple[int, bytes]]  # constraint and values
+Entries = list[tuple[int, bytes]]  # unique values: constraint and values
+Term = tuple[str, bytes]
+Terms = list[Term]
+PrefixOf = Callable[[str], bytes]  # the prefix of a path's term keys
+
+_UNITS = 12  # units of work, to put or delete one
+
+# Unique values.
 
 
 def has_unique(schema: Schema) -> bool:
@@ -72,3 +80,41 @@ def _taken(schema: Schema, constraint: int) -> Failure:
         charge_ru=charges.failed_write_ru(0),
         details=details,
     )
+
+
+# Index terms.
+
+
+def put_terms(txn: Txn, known: Mapping[str, bytes], prefix_of: PrefixOf, terms: Terms, number: int) -> None:
+    """`known`: prefixes already known, which is nearly all of them."""
+    prefix, rid = known.get, number.to_bytes(8, "big")
+    for portion in _portions(terms):
+        txn.put_keys([(prefix(path) or prefix_of(path)) + term + rid for path, term in portion])
+
+
+def delete_terms(txn: Txn, prefix_of: PrefixOf, terms: Terms, number: int) -> None:
+    delete, rid = txn.delete, number.to_bytes(8, "big")
+    for portion in _portions(terms):
+        for path, term in portion:
+            delete(prefix_of(path) + term + rid)
+
+
+def differences(before: Terms, after: Terms) -> tuple[Terms, Terms]:
+    """The terms that are removed and those that are added."""
+    if len(before) + len(after) <= limits.WORK_PORTION:
+        old, new = set(before), set(after)
+        return list(old - new), list(new - old)
+    return _without(before, after), _without(after, before)
+
+
+def _without(terms: Terms, others: Terms) -> Terms:
+    if not others or not terms:
+        return terms
+    left_out: set[Term] = set()
+    for portion in work.portions(others, 2):
+        left_out.update(portion)
+    return [term for portion in work.portions(terms, 2) for term in portion if term not in left_out]
+
+
+def _portions(terms: Terms) -> Iterable[Sequence[Term]]:
+    return (terms,) if len(terms) <= limits.WORK_PORTION else work.portions(terms, _UNITS)

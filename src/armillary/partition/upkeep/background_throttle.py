@@ -1,8 +1,11 @@
-"""The bound of background work: each piece takes some milliseconds and some bytes, then yields to requests."""
+"""Throttling of background work. A `Slice` bounds one piece of it by milliseconds and bytes; a `Throttle` makes a long
+copy yield to the event loop after each slice, and pause for another slice if requests were waiting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from armillary import limits
@@ -43,3 +46,25 @@ def portions(entries: Iterable[Entry], entries_max: int) -> Iterator[list[Entry]
             portion, left_bytes = [], limits.UPKEEP_BYTES
     if portion:
         yield portion
+
+
+class Throttle:
+    """`share`: how many background tasks run at this time; they divide the slice among them."""
+
+    def __init__(self, clock: Clock, share: Callable[[], int]) -> None:
+        self._clock = clock
+        self._share = share
+        self._begun_s = clock.elapsed_s()
+
+    async def rest(self) -> None:
+        """Call often; waits only when the slice is used up."""
+        elapsed_s = self._clock.elapsed_s
+        now_s = elapsed_s()
+        if now_s - self._begun_s < limits.COPY_SLICE_SECONDS / self._share():
+            return
+        await asyncio.sleep(0)
+        others_s = elapsed_s() - now_s
+        if others_s > limits.COPY_SLICE_SECONDS / 8:
+            # Requests are waiting: some arrived during the slice, and more while these were answered.
+            await asyncio.sleep(limits.COPY_SLICE_SECONDS)
+        self._begun_s = elapsed_s()

@@ -5,7 +5,10 @@ partitions are written once per transaction. The result is the same as after any
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from armillary import limits, work
@@ -13,9 +16,11 @@ from armillary.model import documents, layout
 from armillary.model.encoding import FLAG_INDEXED, FORMAT_JSON, ItemHeader, payload_of, unpack_header
 from armillary.partition.history import log
 from armillary.partition.operations import Operation
-from armillary.partition.upkeep.time_slices import Slice
-from armillary.partition.writing.term_changes import delete_terms
+from armillary.partition.partition import Partition
+from armillary.partition.upkeep.background_throttle import Slice
+from armillary.partition.writing.index_entries import delete_terms
 from armillary.partition.writing.writer import Writer
+from armillary.storage.engine import Txn, View
 
 _ITEM_UNITS, _KEY_UNITS = 100, 12  # units of work, for a small item and for each of its keys
 
@@ -34,6 +39,8 @@ class _Prefixes(dict[str, bytes]):
 
 
 class Sweeper(Writer):
+    """The Writer of one transaction of the sweep."""
+
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._prefixes = _Prefixes(self._term_prefix)
@@ -99,3 +106,64 @@ class Sweeper(Writer):
     def _resize_stored(self, epk: bytes, items_added: int, bytes_added: int, writing: Operation | None = None) -> None:
         item_count, size_bytes = self._sizes.get(epk, (0, 0))
         self._sizes[epk] = (item_count + items_added, size_bytes + bytes_added)
+
+
+class Sweep:
+    """One pass over the expired items of a partition, one slice per transaction. Several transactions may be under way
+    at a time, so that one sync makes all of them durable: each continues where the one before it ended."""
+
+    def __init__(self, partition: Partition, now_s: float) -> None:
+        self._partition = partition
+        self._next_key = layout.EXPIRY
+        self._end_key = layout.expiry_key(int(now_s) + 1, 0)
+        self._is_over = False
+        self._pending: deque[asyncio.Future[int]] = deque()
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over and not self._pending
+
+    async def go_on(self, transactions: int = 1) -> int:
+        """Keep so many transactions under way, and wait for the first of them. Returns how many items it deleted."""
+        while len(self._pending) < transactions and not self._is_over:
+            self._pending.append(asyncio.ensure_future(self._partition.transact(self._batch, Sweeper)))
+        try:
+            return await self._pending[0]
+        except BaseException:
+            self._is_over = True
+            await asyncio.gather(*self._pending, return_exceptions=True)
+            raise
+        finally:
+            self._pending.popleft()
+
+    def _batch(self, txn: Txn, sweeper: Sweeper) -> int:
+        if self._is_over:
+            return 0
+        slice_, entries = Slice(self._partition.clock), txn.scan(self._next_key, self._end_key)
+        left, removed = limits.SWEEP_ITEMS_MAX, 0
+        keys: list[bytes] = []
+        while left and not slice_.is_over:
+            if not keys:
+                keys = [key for key, _ in islice(entries, min(left, limits.SWEEP_PORTION_ITEMS))]
+            if not keys:
+                self._is_over = True
+                break
+            looked_at, gone = sweeper.expire([key[-layout.RID_BYTES :] for key in keys], slice_)
+            # Not from the beginning of the space: each scan would pass over the tombstones of what was just deleted
+            # there.
+            self._next_key = keys[looked_at - 1] + b"\x00"
+            left, removed, keys = left - looked_at, removed + gone, keys[looked_at:]
+        return removed
+
+
+async def sweep_expired(partition: Partition, now_s: float) -> int:
+    """Delete all expired items. Returns how many."""
+    sweep, deleted = Sweep(partition, now_s), 0
+    while not sweep.is_over:
+        deleted += await sweep.go_on()
+    return deleted
+
+
+def has_expired(view: View, now_s: float) -> bool:
+    """Whether there may be expired items."""
+    return next(iter(view.scan(layout.EXPIRY, layout.expiry_key(int(now_s) + 1, 0))), None) is not None

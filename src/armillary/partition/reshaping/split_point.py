@@ -12,8 +12,8 @@ from typing import NamedTuple
 from armillary import limits
 from armillary.model import layout
 from armillary.model.keys import KEY_BYTES_PER_LEVEL, PartitionKeyDefinition
+from armillary.model.layout import unpack_size
 from armillary.partition.partition import Partition
-from armillary.partition.writing.sizes import unpack_size
 from armillary.storage.engine import View
 
 

@@ -27,8 +27,8 @@ from armillary.model import layout
 from armillary.model.encoding import payload_of
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
-from armillary.partition.upkeep.upkeep import Look
-from armillary.partition.writing.path_coverage import PRESENCE_KEY, Presence, load_presence, paths_of
+from armillary.partition.upkeep.upkeep import CoverageScan
+from armillary.partition.writing.path_coverage import COVERAGE_KEY, PathCoverage, load_coverage, paths_of
 from armillary.storage.engine import Engine, Txn, View
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
@@ -56,8 +56,8 @@ def the_partition(container: Container) -> Partition:
     return partition
 
 
-async def known(partition: Partition) -> Presence:
-    found = await partition.read(load_presence)
+async def known(partition: Partition) -> PathCoverage:
+    found = await partition.read(load_coverage)
     assert found is not None
     return found
 
@@ -72,7 +72,7 @@ async def truth(partition: Partition) -> set[str]:
 
 
 async def look(container: Container) -> None:
-    looking = await Look.begin(the_partition(container), container.schema)
+    looking = await CoverageScan.begin(the_partition(container), container.schema)
     while looking is not None and not await looking.go_on():
         pass
 
@@ -215,17 +215,19 @@ async def test_a_write_beside_the_beginning_and_the_end_of_a_look(engine: Engine
     await items.create(container, {"id": "1", "pk": "x", "a": 1}, ItemOptions(), clock)
     await items.delete(container, "1", ItemOptions(key=("x",)))
     begun, _ = await asyncio.gather(
-        partition.begin_look(), items.create(container, {"id": "2", "pk": "x", "a": 1}, ItemOptions(), clock)
+        partition.begin_coverage_scan(), items.create(container, {"id": "2", "pk": "x", "a": 1}, ItemOptions(), clock)
     )
     assert begun is not None
     found = frozenset(await truth(partition)) | {"/b"}  # as if the item was read before the other was written
     lacking = {"id": "3", "pk": "x", "a": 1}
-    await asyncio.gather(partition.end_look(begun, found), items.create(container, lacking, ItemOptions(), clock))
+    await asyncio.gather(
+        partition.end_coverage_scan(begun, found), items.create(container, lacking, ItemOptions(), clock)
+    )
     assert (await known(partition)).paths == ALWAYS | {"/a"}
     await account.close()
 
 
-async def test_a_presence_of_an_older_format_is_not_trusted_until_all_items_were_looked_at(engine: Engine) -> None:
+async def test_a_coverage_of_an_older_format_is_not_trusted_until_all_items_were_looked_at(engine: Engine) -> None:
     """Versions before format 3 could store a path that not all items have; their heads name no generation."""
     clock = VirtualClock()
     account = await Account.open(engine, clock)
@@ -234,20 +236,20 @@ async def test_a_presence_of_an_older_format_is_not_trusted_until_all_items_were
         await items.create(container, {"id": str(number), "pk": "x", "a": 1}, ItemOptions(), clock)
     await account.close()
     store = engine.store(container.map.ranges[0].store)
-    wrong = Presence(7, container.schema.rules.number, 0, frozenset(ALWAYS | {"/a", "/b"}))
+    wrong = PathCoverage(7, container.schema.rules.number, 0, frozenset(ALWAYS | {"/a", "/b"}))
 
     def age(txn: Txn) -> None:
         head = txn.get(layout.HEAD_KEY)
         assert head is not None
         txn.put(layout.HEAD_KEY, head[:36])
-        txn.put(PRESENCE_KEY, wrong.pack())
+        txn.put(COVERAGE_KEY, wrong.pack())
 
     await store.write(age)
     assert [problem async for problem in check_account(engine, clock)] == [], "what is not trusted is no problem"
     account = await Account.open(engine, clock)
     container = account.container("db", "c")
     partition = the_partition(container)
-    assert partition.wants_look
+    assert partition.wants_coverage_scan
     await items.upsert(container, {"id": "1", "pk": "x", "a": 1, "b": 1}, ItemOptions(), clock)
     for path in ("/a", "/b"):
         assert not await partition.read(lambda view, path=path: partition.is_everywhere(view, path))
@@ -266,22 +268,22 @@ async def test_a_store_of_before_is_looked_at_once_it_is_opened() -> None:
         await items.create(container, {"id": str(number), "pk": "x", "a": 1}, ItemOptions(), clock)
     await account.close()
     store = engine.store(container.map.ranges[0].store)
-    await store.write(lambda txn: txn.delete(PRESENCE_KEY))
+    await store.write(lambda txn: txn.delete(COVERAGE_KEY))
     account = await Account.open(engine, clock)
     container = account.container("db", "c")
     partition = the_partition(container)
-    assert partition.wants_look
+    assert partition.wants_coverage_scan
     await items.create(container, {"id": "new", "pk": "x", "a": 1}, ItemOptions(), clock)
     assert not await partition.read(lambda view: partition.is_everywhere(view, "/a"))
-    begun = await Look.begin(partition, container.schema)
-    assert begun is not None and not partition.wants_look
+    begun = await CoverageScan.begin(partition, container.schema)
+    assert begun is not None and not partition.wants_coverage_scan
     assert not await partition.read(lambda view: partition.is_everywhere(view, "/a"))
     while not await begun.go_on():
         pass
     assert await partition.read(lambda view: partition.is_everywhere(view, "/a"))
-    generation = (await partition.read(partition.head_in)).presence_generation
-    wrong = Presence(generation, container.schema.rules.number, 0, frozenset(["/a", "/b"]))
-    await store.write(lambda txn: txn.put(PRESENCE_KEY, wrong.pack()))
+    generation = (await partition.read(partition.head_in)).coverage_generation
+    wrong = PathCoverage(generation, container.schema.rules.number, 0, frozenset(["/a", "/b"]))
+    await store.write(lambda txn: txn.put(COVERAGE_KEY, wrong.pack()))
     problems = [problem async for problem in check_account(engine, clock)]
     assert len(problems) == 31 and all("/b" in problem for problem in problems)
     await account.close()
@@ -291,10 +293,10 @@ async def test_a_store_of_before_is_looked_at_once_it_is_opened() -> None:
 def test_the_paths_of_a_wide_item_are_counted_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """180,000 of them took 70 ms of one piece; now readers have their turn."""
     terms = [(f"/p{number}", b"") for number in range(20_000)]
-    few = Presence(1, 1, 1, frozenset(["/p1", "/p2", "/q"]))
+    few = PathCoverage(1, 1, 1, frozenset(["/p1", "/p2", "/q"]))
     spent: list[int] = []
     monkeypatch.setattr(work, "spend", spent.append)
     assert not few.holds(1, terms)
     assert few.after_item(1, terms, 2).paths == {"/p1", "/p2"}
-    assert len(paths_of(terms)) == limits.PRESENCE_PATHS_MAX
+    assert len(paths_of(terms)) == limits.COVERED_PATHS_MAX
     assert sum(spent) >= 3 * 20_000 and max(spent) <= limits.WORK_SLICE_UNITS
