@@ -80,10 +80,10 @@ def test_refusals_are_one_sentence(operator: Operator, name: str, tmp_path: Path
     for arguments, expected in (
         (("containers", "show", "nothing/here"), "does not exist"),
         (("containers", "show", "nothing"), "write DATABASE/CONTAINER"),
-        (("containers", "create", f"{name}/c"), "partitionKey"),
-        (("scale", "nothing/here"), "Say the new throughput"),
+        (("containers", "create", f"{name}/c"), "--partition-key"),
+        (("scale", "nothing/here"), "Give the new throughput"),
         (("scale", "nothing", "400"), "does not exist"),
-        (("partitions", "nothing/here", "--top", "0"), "'top' must be"),
+        (("partitions", "nothing/here", "--top", "0"), "--top is 0"),
         (("databases", "delete", "nothing"), "Nothing was deleted"),
         (("containers", "create", f"{name}/c", "--definition", str(tmp_path / "none")), "cannot be read"),
     ):

@@ -44,7 +44,7 @@ def test_life(operator: Operator, name: str, tmp_path: Path) -> None:
     assert "post create" in operator.command("script", "list", container)
     assert operator.command("script", "show", container, "move").strip() == MOVE
     operator.command("script", "delete", container, "t", "--trigger", "--yes")
-    assert "no 't'" in operator.command("script", "show", container, "t", "--trigger", code=2)
+    assert "'t' does not exist" in operator.command("script", "show", container, "t", "--trigger", code=2)
     assert "--trigger" in operator.command("script", "put", container, "x", str(source), "--when", "pre", code=2)
     assert "cannot be read" in operator.command("script", "put", container, "x", "/no/such/file", code=2)
 
@@ -74,8 +74,8 @@ def test_runs(operator: Operator, name: str, tmp_path: Path) -> None:
     assert "5 operations" in shown and "replace" in shown and '"moved": 3' in shown
     refused = operator.command("script", "run", container, "move", *params[:3], '["nowhere", "x"]', code=2)
     assert "nothing there" in refused and "(move.js:5:" in refused
-    assert "PartitionKey value must be supplied" in operator.command("script", "run", container, "add", code=2)
-    assert "no 'none'" in operator.command("script", "run", container, "none", *params, code=2)
+    assert "--partition-key" in operator.command("script", "run", container, "add", code=2)
+    assert "'none' does not exist" in operator.command("script", "run", container, "none", *params, code=2)
     assert "JSON list" in operator.command("script", "run", container, "add", "--params", "3", code=2)
 
 

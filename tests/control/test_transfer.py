@@ -242,7 +242,7 @@ def test_refusals(operator: Operator, name: str, tmp_path: Path) -> None:
     reader = operator.ask("POST", "account/keys/primaryReadonly/regenerate")["key"]
     assert "read-only key" in _refused(operator, tmp_path, "import", "in.jsonl", f"{name}/there", "--key", reader)
     other = transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/there", "--partition-key", "/b", code=2)
-    assert "partitioned by /a" in other
+    assert "the partition key /a" in other
     assert "needs a key" in _refused(operator, tmp_path, "import", f"cosmos:{operator.server.url}/a/b", "a/b")
     assert "--format" in _refused(operator, tmp_path, "import", "in.txt", "a/b")
     assert "cannot be read" in _refused(operator, tmp_path, "import", "none.jsonl", "a/b")

@@ -48,7 +48,10 @@ class Place:
         if server.is_answering:
             return server
         if self._where.url is not None:
-            raise Failure(Kind.UNAVAILABLE, f"No server answers at {self._where.url}.")
+            raise Failure(
+                Kind.UNAVAILABLE,
+                f"No server answers at {self._where.url}. Start it, or leave --url out to use the data directory.",
+            )
         return None
 
     async def open_engine(self) -> RocksEngine:

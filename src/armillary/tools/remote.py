@@ -37,7 +37,7 @@ class Server:
         try:
             port = parts.port or (443 if parts.scheme == "https" else 80)
         except ValueError:
-            raise bad_request(f"--url is {url!r}; its port is none.") from None
+            raise bad_request(f"--url is {url!r}; its port is not a number from 1 to 65535.") from None
         self._connection = http.client.HTTPConnection(parts.hostname, port, timeout=_TIMEOUT_S)
         if parts.scheme == "https":
             context = context or ssl.create_default_context()
@@ -122,7 +122,10 @@ def _content(answer: bytes, status: int, url: str) -> Any:
         error = content["error"]
         raise Failure(_KINDS.get(error["code"], Kind.INTERNAL), error["message"])
     except (ValueError, KeyError, TypeError):
-        raise Failure(Kind.UNAVAILABLE, f"What answers at {url} is no Armillary with a control API.") from None
+        raise Failure(
+            Kind.UNAVAILABLE,
+            f"What answers at {url} is not an Armillary server, or has no control API. Check --url or --data.",
+        ) from None
 
 
 class Where(NamedTuple):
@@ -138,16 +141,16 @@ def find_server(settings: Settings, where: Where) -> Server:
     key = settings.control_key or found.key
     if key is None:
         raise bad_request(
-            f"There is no control key: {settings.directory} is no data directory of a server that has one, and "
-            "ARMILLARY_CONTROL_KEY is not set. Name the directory with --data."
+            f"There is no control key in {settings.directory}, and ARMILLARY_CONTROL_KEY is not set. Name the "
+            "server's data directory with --data, or start a server with `armillary serve`."
         )
     host = local_host(settings.host)
     default = f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
     if where.url is None and settings.control_key is not None and not _is_ours(found.url, host):
         # The file may have come with a directory of others: what it names is not told a key that it does not hold.
         raise bad_request(
-            f"The data directory names the server {found.url}, which is not on this machine. Say with --url that the "
-            "control key is to be sent there."
+            f"The data directory names the server {found.url}, which is not on this machine. Give --url to "
+            "send the control key there."
         )
     url = where.url or found.url or default
     return Server(url, key, _context(settings, where, found) if url.startswith("https:") else None)

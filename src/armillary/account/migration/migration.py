@@ -325,7 +325,7 @@ async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
     if plan.switches and kept_as in names:
         raise Failure(
             Kind.CONFLICT,
-            f"There is a container '{kept_as}' already; say with 'keepAs' what the old one is to be called.",
+            f"There is a container '{kept_as}' already. Give the old one another name with 'keepAs' (--keep-as).",
         )
     if plan.target in (source.name, kept_as):
         raise bad_request("The new container needs a name of its own until it takes over.")

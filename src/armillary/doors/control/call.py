@@ -1,5 +1,5 @@
-"""One request on its way through the control door: the names in its path, its query and its body, and how it is
-answered.
+"""One request of the control API: the names in its path, its query, its body and its answer; and the table of routes
+that finds the function for a path.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import orjson
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.doors.control.errors import HEADERS
 from armillary.doors.control.fields import Fields
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.json_members import shown
+from armillary.model.resources import ResourceType
 from armillary.net.http import BareResponse, Request, Response
 
 if TYPE_CHECKING:
@@ -35,18 +37,39 @@ class Call:
         self.names = names  # those in the path, in their order
         self._query = dict(query)
 
+    def database(self) -> Record:
+        """The database that the path names."""
+        name = self.names[0]
+        try:
+            return self.account.database(name)
+        except Failure as failure:
+            raise _missing_database(name, failure.kind) from None
+
     def container(self) -> Container:
-        return self.account.container(self.names[0], self.names[1])
+        """The container that the path names."""
+        database, name = self.names[:2]
+        try:
+            return self.account.container(database, name)
+        except Failure as failure:
+            if failure.kind not in (Kind.NOT_FOUND, Kind.OWNER_NOT_FOUND):
+                raise
+            if self.account.catalog.find(ResourceType.DATABASE, b"", database) is None:
+                raise _missing_database(database, failure.kind) from None
+            raise Failure(
+                failure.kind,
+                f"The container '{shown(name)}' does not exist in the database '{shown(database)}'. "
+                f"`armillary containers list {shown(database)}` lists its containers.",
+            ) from None
 
     def query(self, *known: str) -> dict[str, str]:
-        """The parameters of the target; others than these are refused by name."""
+        """The query parameters; any but the `known` are refused."""
         for name in self._query:
             if name not in known:
                 raise bad_request(f"Unknown query parameter '{shown(name)}'.")
         return self._query
 
     def count(self, name: str, default: int, most: int) -> int:
-        """A query parameter that is a number from 1 on; the only one of its request."""
+        """The only query parameter of the request, a number from 1 to `most`."""
         text = self.query(name).get(name, str(default))
         if len(text) > 9 or not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
             raise bad_request(f"'{name}' must be a whole number from 1 to {most}, not '{shown(text)}'.")
@@ -57,7 +80,7 @@ class Call:
         request = self.request
         if len(request.body) > limits.CONTROL_BODY_BYTES_MAX:
             raise Failure(Kind.TOO_LARGE, f"The body is larger than {limits.CONTROL_BODY_BYTES_MAX} bytes.")
-        # A page of another site can send forms and texts without asking first, but not this type.
+        # Pages of another site can send forms and plain text without a CORS preflight, but not this media type.
         media_type = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if request.body and media_type != b"application/json":
             raise Failure(Kind.UNSUPPORTED_MEDIA, "The body must be JSON: send 'Content-Type: application/json'.")
@@ -68,18 +91,24 @@ class Call:
         return BareResponse(status, HEADERS, orjson.dumps(content))
 
 
+def _missing_database(name: str, kind: Kind) -> Failure:
+    return Failure(
+        kind, f"The database '{shown(name)}' does not exist. `armillary databases list` lists those that do."
+    )
+
+
 class Routes:
-    """Paths with places for names, and what answers them."""
+    """The functions of the API by method and path."""
 
     def __init__(self, actions: Iterable[tuple[str, str, Action]]) -> None:
-        """Method, path and action of each. A segment in braces is a place for a name."""
+        """Method, path and action of each route. A path segment in braces stands for a name."""
         self._actions: dict[tuple[str, ...], dict[str, Action]] = {}
         for method, path, action in actions:
             segments = tuple("" if part.startswith("{") else part for part in path.split("/"))
             self._actions.setdefault(segments, {})[method] = action
 
     def find(self, method: str, path: str) -> tuple[Action, list[str]]:
-        """What answers a path, and the names in it."""
+        """The action for a path, and the names in the path."""
         parts = path.split("/")
         allowed: set[str] = set()
         for segments, actions in self._actions.items():
@@ -93,7 +122,7 @@ class Routes:
         if allowed:
             raise Failure(
                 Kind.METHOD_NOT_ALLOWED,
-                f"{shown(method)} is not possible here; {', '.join(sorted(allowed))} is.",
+                f"{shown(method)} is not possible here; use {' or '.join(sorted(allowed))}.",
                 details={"allowed": sorted(allowed)},
             )
         raise Failure(Kind.NOT_FOUND, f"There is nothing at '{shown(path)}'; docs/control.md lists what there is.")
@@ -112,7 +141,7 @@ def read_target(target: bytes, prefix: bytes) -> tuple[str, dict[str, str]]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=20)
     except ValueError:
-        raise bad_request("The query of the target cannot be read.") from None
+        raise bad_request("The query of the address cannot be read: write NAME=VALUE pairs joined by &.") from None
     if len({name for name, _ in pairs}) != len(pairs):
-        raise bad_request("The query of the target has a parameter twice.")
+        raise bad_request("The query of the address has a parameter twice: give each once.")
     return path.strip("/"), dict(pairs)

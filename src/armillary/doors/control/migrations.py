@@ -10,6 +10,7 @@ from armillary.account.migration.migration import Migration, Plan
 from armillary.doors.control.call import Call
 from armillary.doors.control.resources import read_throughput
 from armillary.errors import Failure, Kind, bad_request
+from armillary.model.json_members import shown
 from armillary.net.http import Response
 
 
@@ -17,7 +18,7 @@ async def begin(call: Call) -> Response:
     fields = call.fields("a migration")
     paths, is_fixed = fields.texts("partitionKey"), fields.truth("fixed")
     if paths and is_fixed:
-        raise bad_request("The new container has one partition key, or is fixed and has none.")
+        raise bad_request("Give either 'partitionKey' (--partition-key) or 'fixed' (--fixed), not both.")
     target, keep_as = fields.required_text("target"), fields.text("keepAs")
     plan = Plan(
         target=target,
@@ -30,7 +31,10 @@ async def begin(call: Call) -> Response:
     source = call.container()
     names = [each.name for each in call.account.containers if each.database.rid == source.database.rid]
     if not paths and not is_fixed and target not in names:
-        raise bad_request("Say what the new container is partitioned by ('partitionKey'), or that it is 'fixed'.")
+        raise bad_request(
+            f"The container '{shown(target)}' does not exist yet. Give its 'partitionKey' (--partition-key), such as "
+            "/customerId, or 'fixed' (--fixed) for a container without one."
+        )
     return call.answer(_shown(await migration.begin(call.account, source, plan)), 202)
 
 
@@ -50,7 +54,10 @@ async def stop(call: Call) -> Response:
 def _find(call: Call) -> Migration:
     found = call.account.migrations.get((call.names[0], call.names[1]))
     if not isinstance(found, Migration):
-        raise Failure(Kind.NOT_FOUND, f"'{call.names[1]}' is not being migrated, and was not since the server started.")
+        raise Failure(
+            Kind.NOT_FOUND,
+            f"'{call.names[1]}' has not been migrated since the server started. `armillary migrate` begins one.",
+        )
     return found
 
 

@@ -25,7 +25,7 @@ async def list_databases(call: Call) -> Response:
 
 async def show_database(call: Call) -> Response:
     call.query()
-    database = call.account.database(call.names[0])
+    database = call.database()
     found = [_container(call, each) for each in _containers_of(call, database)]
     return call.answer({**_database(call, database), "containers": found})
 
@@ -41,7 +41,7 @@ async def create_database(call: Call) -> Response:
 
 async def delete_database(call: Call) -> Response:
     call.query()
-    database = call.account.database(call.names[0])
+    database = call.database()
     await containers.delete_database(call.account, database, None)
     return call.answer({"deleted": database.name})
 
@@ -53,7 +53,7 @@ async def list_all_containers(call: Call) -> Response:
 
 async def list_containers(call: Call) -> Response:
     call.query()
-    database = call.account.database(call.names[0])
+    database = call.database()
     return call.answer({"containers": [_container(call, each) for each in _containers_of(call, database)]})
 
 
@@ -75,12 +75,16 @@ async def create_container(call: Call) -> Response:
     body = {**definition, "id": name}
     if paths:
         if is_fixed or "partitionKey" in definition:
-            raise bad_request("A container has one partition key, or is fixed and has none.")
+            raise bad_request(
+                "Give either 'partitionKey' (--partition-key) or 'fixed' (--fixed), and a partition key only once."
+            )
         kind = "Hash" if len(paths) == 1 else "MultiHash"
         body["partitionKey"] = {"paths": paths, "kind": kind, "version": 2}
     elif is_fixed == ("partitionKey" in definition):
-        raise bad_request("Say what the container is partitioned by ('partitionKey'), or that it is 'fixed'.")
-    database = call.account.database(call.names[0])
+        raise bad_request(
+            "Give the container's 'partitionKey', such as /customerId, or 'fixed' for a container without one."
+        )
+    database = call.database()
     container = await containers.create_container(call.account, database, body, wanted, is_old_client=is_fixed)
     return call.answer(_container(call, container), 201)
 
@@ -97,13 +101,15 @@ async def delete_container(call: Call) -> Response:
 
 async def scale_container(call: Call) -> Response:
     container = call.container()
-    shared = f"The container '{container.name}' has no throughput of its own. Scale its database, if that has some."
+    shared = (
+        f"The container '{container.name}' has no throughput of its own. Scale its database, if that has throughput."
+    )
     await _scale(call, container.record, shared)
     return call.answer(_container(call, container))
 
 
 async def scale_database(call: Call) -> Response:
-    database = call.account.database(call.names[0])
+    database = call.database()
     await _scale(call, database, f"The database '{database.name}' has no throughput of its own. Scale its containers.")
     return call.answer(_database(call, database))
 
@@ -114,7 +120,7 @@ async def _scale(call: Call, owner: Record, refusal: str) -> None:
     wanted = read_throughput(fields)
     fields.end()
     if wanted is None:
-        raise bad_request("Say the new 'throughput', or the 'autoscale' maximum, in request units a second.")
+        raise bad_request("Give the new 'throughput', or the 'autoscale' maximum, in request units a second.")
     offer = offers.offer_of(call.account, owner)
     if offer is None:
         raise bad_request(refusal)

@@ -14,7 +14,7 @@ from armillary.account.items import procedures, scripts
 from armillary.account.items.procedures import Trace
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.keys import KEY_MISSING, NO_KEY, Key
+from armillary.model.keys import NO_KEY, Key
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
 
@@ -95,14 +95,16 @@ def _key(container: Container, given: Any) -> Key:
     if container.key is None:
         return NO_KEY
     if given is None:
-        raise bad_request(KEY_MISSING)
+        raise bad_request(
+            "Give the 'partitionKey' (--partition-key) of the logical partition in which the procedure is to run."
+        )
     return container.parse_key(orjson.dumps(given if isinstance(given, list) else [given]))
 
 
 def _kind(call: Call) -> ResourceType:
     kind = _TYPES.get(call.names[2])
     if kind is None:
-        raise Failure(Kind.NOT_FOUND, f"There are no '{call.names[2]}'; there are {', '.join(_TYPES)}.")
+        raise Failure(Kind.NOT_FOUND, f"'{call.names[2]}' is no kind of script; use {', '.join(_TYPES)}.")
     return kind
 
 
@@ -113,7 +115,11 @@ def _found(call: Call) -> Record:
 def _record(call: Call, container: Container, kind: ResourceType, name: str) -> Record:
     record = call.account.catalog.find(kind, container.record.rid, name)
     if record is None:
-        raise Failure(Kind.NOT_FOUND, f"There is no '{name}' among the {_plural(kind)} of '{container.name}'.")
+        raise Failure(
+            Kind.NOT_FOUND,
+            f"'{name}' does not exist among the {_plural(kind)} of the container '{container.name}'. "
+            f"`armillary script list {container.database.name}/{container.name}` lists its scripts.",
+        )
     return record
 
 

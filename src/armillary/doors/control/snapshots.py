@@ -72,7 +72,7 @@ async def take_snapshot(call: Call) -> Response:
     database, container = fields.text("database"), fields.text("container")
     fields.end()
     if container is not None and database is None:
-        raise bad_request("Say which 'database' the container is in.")
+        raise bad_request("Give the 'database' of the container too.")
     scope = tuple(each for each in (database, container) if each is not None)
     return call.answer(_shown(await call.account.snapshots.take(call.names[0], scope)), 201)
 
@@ -122,7 +122,7 @@ async def send_part(call: Call) -> Response:
             sending.last = await _joined(sending.parts)
             sending.number = number
     if number != sending.number:
-        raise bad_request(f"Parts are sent in their order: {sending.number + 1} is next, not {number}.")
+        raise bad_request(f"Ask for the parts in order: {sending.number + 1} is next, not {number}.")
     if sending.last is None:
         return BareResponse(204, _BINARY, b"")
     return BareResponse(200, _BINARY, sending.last)
@@ -144,13 +144,16 @@ async def begin_restore(call: Call) -> Response:
     database, container, replaces = fields.text("database"), fields.text("container"), fields.truth("replace")
     fields.end()
     if container is not None and database is None:
-        raise bad_request("Say which 'database' the container is to be in.")
+        raise bad_request("Give the 'database' that the container is to be in too.")
     transfers, now_s = call.door.transfers, call.account.clock.elapsed_s()
     for number, each in list(transfers.receiving.items()):
         if now_s - each.heard_s > limits.RESTORE_IDLE_SECONDS:
             await _abandon(call, number)
     if len(transfers.receiving) >= limits.RESTORES_MAX:
-        raise Failure(Kind.CONFLICT, f"{limits.RESTORES_MAX} restorations are under way, the most. Try again later.")
+        raise Failure(
+            Kind.CONFLICT,
+            f"{limits.RESTORES_MAX} restores are running, which is the most. Try again when one has ended.",
+        )
     number = str(next(transfers.numbers))
     target = tuple(each for each in (database, container) if each is not None) or None
     arrival = Arrival(call.account, target, replaces=replaces)
@@ -169,7 +172,7 @@ async def receive_part(call: Call) -> Response:
         if number == receiving.next_part - 1:
             return call.answer({"received": number})  # its answer was lost
         if number != receiving.next_part:
-            raise bad_request(f"Parts are received in their order: {receiving.next_part} is next, not {number}.")
+            raise bad_request(f"Send the parts in order: {receiving.next_part} is next, not {number}.")
         try:
             await receiving.arrival.feed(call.request.body)
         except BaseException:
@@ -205,7 +208,7 @@ async def cancel_restore(call: Call) -> Response:
 def _receiving(call: Call) -> _Receiving:
     found = call.door.transfers.receiving.get(call.names[0])
     if found is None:
-        raise Failure(Kind.NOT_FOUND, "There is no such restoration (any more). Begin again.")
+        raise Failure(Kind.NOT_FOUND, "There is no such restore: it ended, or sent nothing for too long. Begin again.")
     return found
 
 
@@ -217,7 +220,7 @@ async def _abandon(call: Call, number: str) -> None:
 
 def _part_number(text: str) -> int:
     if len(text) > 9 or not text.isascii() or not text.isdigit():
-        raise bad_request("Parts have numbers, from 0 on.")
+        raise bad_request("The number of a part must be a whole number from 0.")
     return int(text)
 
 
@@ -242,7 +245,7 @@ async def delete_checkpoint(call: Call) -> Response:
     call.query()
     name = call.names[0]
     if "/" in name or name.startswith("."):
-        raise Failure(Kind.NOT_FOUND, "There is no such checkpoint.")
+        raise Failure(Kind.NOT_FOUND, "There is no such checkpoint: it was deleted already.")
     await asyncio.sleep(0)
     await call.account.engine.drop_checkpoint(name)
     return call.answer({"deleted": name})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.commands.arguments import confirm, container_path
+from armillary.tools.commands.arguments import confirm, container_path, key_fields, throughput_fields
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, size, throughput_text
 
@@ -34,7 +34,7 @@ def list_containers(server: Server, screen: Screen, arguments: dict[str, Any]) -
     if screen.is_json:
         screen.content(content)
     elif not content["containers"]:
-        screen.say("There are no containers yet.")
+        screen.say("There are no containers yet. `armillary containers create` creates one.")
     else:
         container_table(screen, content["containers"])
 
@@ -50,12 +50,13 @@ def show_container(server: Server, screen: Screen, arguments: dict[str, Any]) ->
 
 def create_container(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     _, database, _, name = container_path(arguments["container"])
-    body: dict[str, Any] = {"name": name}
-    if "partition_key" in arguments:
-        body["partitionKey"] = arguments["partition_key"]
+    body: dict[str, Any] = {"name": name, **key_fields(arguments), **throughput_fields(arguments)}
     if "definition" in arguments:
         body["definition"] = _definition(Path(arguments["definition"]))
-    body |= {each: arguments[each] for each in ("fixed", "throughput", "autoscale") if each in arguments}
+    elif "partitionKey" not in body and "fixed" not in body:
+        raise bad_request(
+            "Give the container a partition key, such as --partition-key /customerId, or --fixed for one without."
+        )
     is_new = _ensure_database(server, database)
     try:
         content = server.post("databases", database, "containers", body=body)
@@ -85,7 +86,7 @@ def delete_container(server: Server, screen: Screen, arguments: dict[str, Any]) 
 
 
 def _ensure_database(server: Server, name: str) -> bool:
-    """Whether it had to be made."""
+    """Create a database if it does not exist; whether it was created."""
     try:
         server.get("databases", name)
     except Failure as failure:
@@ -100,6 +101,8 @@ def _definition(file: Path) -> Any:
     try:
         return json.loads(file.read_text("utf-8"))
     except OSError as error:
-        raise bad_request(f"The definition {file} cannot be read: {error.strerror}.") from None
+        raise bad_request(f"The definition {file} cannot be read: {error.strerror}. Check --definition.") from None
     except ValueError as error:
-        raise bad_request(f"The definition {file} is not JSON: {error}.") from None
+        raise bad_request(
+            f"The definition {file} is not JSON: {error}. Give a JSON file with the container's policies."
+        ) from None

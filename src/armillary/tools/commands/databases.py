@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.tools.commands.arguments import confirm
+from armillary.tools.commands.arguments import confirm, throughput_fields
 from armillary.tools.commands.containers import container_table
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, size, throughput_text
@@ -17,7 +17,7 @@ def list_databases(server: Server, screen: Screen, arguments: dict[str, Any]) ->
     if screen.is_json:
         screen.content(content)
     elif not content["databases"]:
-        screen.say("There are no databases yet.")
+        screen.say("There are no databases yet. `armillary databases create` creates one.")
     else:
         screen.table(_COLUMNS, [_row(each) for each in content["databases"]])
 
@@ -32,8 +32,8 @@ def show_database(server: Server, screen: Screen, arguments: dict[str, Any]) -> 
 
 
 def create_database(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
-    body = {"name": arguments["database"]}
-    body |= {name: arguments[name] for name in ("throughput", "autoscale") if name in arguments}
+    body: dict[str, Any] = {"name": arguments["database"]}
+    body |= throughput_fields(arguments)
     content = server.post("databases", body=body)
     if screen.is_json:
         screen.content(content)

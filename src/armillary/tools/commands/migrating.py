@@ -1,5 +1,5 @@
-"""`armillary migrate`: has the server move a live container to another partition key, and shows how far it is. How that
-is done, and what switching means, is known to `account/migration/migration.py`.
+"""`armillary migrate`: starts the migration of a container to another partition key on the server, and shows its
+progress. The migration itself is in `account/migration/migration.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.commands.arguments import container_path
+from armillary.tools.commands.arguments import container_path, key_fields, throughput_fields
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, counted
 
@@ -22,10 +22,7 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     _, database, _, name = container_path(target)
     if database != path[1]:
         raise bad_request("Both containers must be in one database: the new one takes over the name of the old one.")
-    body: dict[str, Any] = {"target": name}
-    if "partition_key" in arguments:
-        body["partitionKey"] = arguments["partition_key"]
-    body |= {each: arguments[each] for each in ("fixed", "throughput", "autoscale") if each in arguments}
+    body: dict[str, Any] = {"target": name, **key_fields(arguments), **throughput_fields(arguments)}
     if "keep_as" in arguments:
         body["keepAs"] = arguments["keep_as"]
     if "no_switch" in arguments:
@@ -39,10 +36,14 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
                 total = content["itemsTotal"]
                 update(content["itemsCopied"] / total if total else 0.0, _said(source, content))
     except KeyboardInterrupt:
-        print("The server goes on with it. The same command shows how far it is.", file=sys.stderr)
+        print(
+            "The migration continues on the server. Run the same command again to see how far it is.", file=sys.stderr
+        )
         raise
     if content["failure"] is not None:
-        raise Failure(Kind.CONFLICT, f"{content['failure']} {source} is as it was; the same command goes on.")
+        raise Failure(
+            Kind.CONFLICT, f"{content['failure']} {source} is unchanged. Run the same command again to continue."
+        )
     if screen.is_json:
         screen.content(content)
         return
@@ -52,14 +53,14 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     )
     if content["stage"] == "switched":
         old = f"{database}/{content['keepAs']}"
-        screen.say(f"{source} is the new container now; the old one is {old}. Writers waited {content['heldMs']} ms.")
+        screen.say(f"{source} is now the new container; the old one is {old}. Writers waited {content['heldMs']} ms.")
         if content["permissionsLeft"]:
             screen.say(
-                f"{count(content['permissionsLeft'])} permissions for partition keys, or for items by their rid, are "
-                f"for {old} still: grant others for the new keys."
+                f"{count(content['permissionsLeft'])} permissions for partition keys, or for items by their rid, still "
+                f"apply to {old}: grant new ones for the new keys."
             )
     else:
-        screen.say(f"{source} is as it was. The same command without --no-switch completes the migration.")
+        screen.say(f"{source} is unchanged. Run the same command without --no-switch to complete the migration.")
 
 
 def _are(number: int) -> str:

@@ -1,7 +1,7 @@
 """`armillary partitions` and `armillary keys`: pictures of how a container is spread over its partitions.
 
-A partition key is good when neither bytes nor request units pile up anywhere: the bars of its partitions are alike, and
-no single key stands out. Give several containers with the same items under different keys to see them side by side.
+With a good partition key the bars of all partitions have about the same length, and no key value has a large share of
+the bytes or request units. Give several containers with the same items under different keys to compare them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from armillary import limits
+from armillary.errors import bad_request
 from armillary.tools.commands.arguments import container_path
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, percent, size, throughput_text, units
@@ -20,7 +22,7 @@ _SKEWED = 1.5  # times a fair share
 
 def draw_partitions(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     names = arguments["containers"]
-    query = {"top": arguments["top"]} if "top" in arguments else {}
+    query = _top(arguments)
     found = [server.get(*container_path(name), "partitions", **query) for name in names]
     if screen.is_json:
         screen.content(found[0] if len(found) == 1 else found)
@@ -32,12 +34,18 @@ def draw_partitions(server: Server, screen: Screen, arguments: dict[str, Any]) -
 
 
 def draw_keys(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
-    query = {"top": arguments["top"]} if "top" in arguments else {}
+    query = _top(arguments)
     path = container_path(arguments["container"])
     if screen.is_json:
         screen.content(server.get(*path, "keys", **query))
         return
     _draw_keys(screen, server.get(*path, "partitions", **query))  # shares are of all there is, not of the top
+
+
+def _top(arguments: dict[str, Any]) -> dict[str, int]:
+    if not 1 <= arguments.get("top", 1) <= limits.OVERVIEW_TOP_MAX:
+        raise bad_request(f"--top is {arguments['top']}; expected a number from 1 to {limits.OVERVIEW_TOP_MAX}.")
+    return {"top": arguments["top"]} if "top" in arguments else {}
 
 
 def _draw(screen: Screen, container: dict[str, Any], content: dict[str, Any]) -> None:

@@ -1,5 +1,5 @@
-"""`armillary scale`, `split` and `merge`: what changes how many partitions a container has. They wait until it is done
-and show how far it has come, unless they are told not to.
+"""`armillary scale`, `split` and `merge`: the commands that change how many partitions a container has. They show the
+progress and wait for the end, unless --no-wait is given.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.commands.arguments import container_path
+from armillary.tools.commands.arguments import container_path, throughput_fields
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, throughput_text
 
@@ -18,9 +18,11 @@ _COPIED = ("copied", "caught up", "held", "switched")  # the points at which all
 
 def scale(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     name = arguments["name"]
-    body = {each: arguments[each] for each in ("throughput", "autoscale") if arguments.get(each) is not None}
-    if len(body) != 1:
-        raise bad_request("Say the new throughput as a number, or with --autoscale the most of it.")
+    body = throughput_fields(arguments)
+    if not body:
+        raise bad_request(
+            "Give the new throughput, for example `armillary scale shop/orders 4000`, or an --autoscale maximum."
+        )
     path = container_path(name) if "/" in name else ("databases", name)
     content = server.put(*path, "throughput", body=body)
     if content["throughput"]["pending"] and "no_wait" not in arguments:
@@ -60,7 +62,10 @@ def _reshape(server: Server, screen: Screen, arguments: dict[str, Any], kind: st
         screen.content(content)
         return
     if any(parent in [each["id"] for each in content["partitions"]] for parent in begun["partitions"]):
-        raise Failure(Kind.CONFLICT, f"The {kind} of partition {parents} was taken back.")
+        raise Failure(
+            Kind.CONFLICT,
+            f"The {kind} of partition {parents} was cancelled or failed, and rolled back. The server's log says why.",
+        )
     made = [each for each in content["partitions"] if set(begun["partitions"]) & set(each["parents"])]
     became = " and ".join(f"{each['id']} ({count(each['items'])} items)" for each in made)
     screen.say(f"Partition {parents} of {name} became {became}.")

@@ -1,5 +1,5 @@
-"""`armillary script`: list, show, put, delete and run. A run can be explained, step by step with what each cost, and
-rehearsed, so that nothing of it is kept.
+"""`armillary script`: list, show, put, delete and run. A run can list each read and write with its charge (--explain)
+and be rolled back (--dry-run).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def list_scripts(server: Server, screen: Screen, arguments: dict[str, Any]) -> N
     if rows:
         screen.table(("kind", "name", "runs", ">characters"), rows)
     else:
-        screen.say("There are no scripts in this container.")
+        screen.say("There are no scripts in this container. `armillary script put` stores one.")
 
 
 def show_script(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ def put_script(server: Server, screen: Screen, arguments: dict[str, Any]) -> Non
         body["triggerType"] = arguments.get("when", "pre").capitalize()
         body["triggerOperation"] = arguments.get("operation", "all").capitalize()
     elif "when" in arguments or "operation" in arguments:
-        raise bad_request("--when and --operation are of triggers: say --trigger.")
+        raise bad_request("--when and --operation are for triggers: give --trigger too.")
     content = server.put(*_path(arguments), body=body)
     if screen.is_json:
         screen.content(content)
@@ -66,7 +66,7 @@ def delete_script(server: Server, screen: Screen, arguments: dict[str, Any]) -> 
 
 
 def run_procedure(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
-    """Its response goes to standard output; it is refused as the procedure was, if that failed."""
+    """Print the response of a procedure; if the procedure fails, the command fails with its message."""
     body: dict[str, Any] = {"arguments": _params(arguments.get("params", "[]")), "rehearsal": "dry_run" in arguments}
     if "partition_key" in arguments:
         body["partitionKey"] = key_values(arguments["partition_key"])
@@ -128,4 +128,4 @@ def _source(name: str) -> str:
     except OSError as error:
         raise bad_request(f"The file {name} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise bad_request(f"The file {name} is not text in UTF-8.") from None
+        raise bad_request(f"The file {name} is not UTF-8 text. Save it as UTF-8.") from None

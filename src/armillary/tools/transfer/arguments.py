@@ -20,7 +20,7 @@ _PLACES = (
 
 
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
-    taking = add_command(commands, "import", "bring items into a container, from a file or another database")
+    taking = add_command(commands, "import", "import items into a container from a file or another database")
     places = _PLACES.format(folder="a folder of mongodump, ", stream="input")
     taking.add_argument("place", metavar="SOURCE", help=places)
     taking.add_argument("container", metavar="DATABASE/CONTAINER")
@@ -28,9 +28,9 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
         "--partition-key",
         metavar="PATH",
         action="append",
-        help="make the container if it is missing, partitioned by this; up to three times, for levels",
+        help="create the container, with this key, if it does not exist; up to three times for a hierarchical key",
     )
-    taking.add_argument("--throughput", metavar="RU", type=int, help="of a container that is made")
+    taking.add_argument("--throughput", metavar="RU", type=int, help="request units a second of a new container")
     _add_shared(taking)
 
     giving = add_command(commands, "export", "write the items of a container to a file or another database")
@@ -41,36 +41,40 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
 
 def _add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--format", choices=("json", "jsonl", "csv", "parquet", "bson"), help="of a file, if its ending does not say it"
+        "--format", choices=("json", "jsonl", "csv", "parquet", "bson"), help="of a file, if its name does not tell"
     )
     parser.add_argument(
         "--synthetic-key",
         metavar="PATH=TEMPLATE",
         action="append",
-        help="make a property of others: '/pk={deviceId}-{date}'",
+        help="compose a property from others: '/pk={deviceId}-{date}'",
     )
-    parser.add_argument("--id", metavar="TEMPLATE", help="what the id is: a property, or a template such as '{a}-{b}'")
-    parser.add_argument("--rename", metavar="OLD=NEW", action="append", help="give a property another name")
+    parser.add_argument("--id", metavar="TEMPLATE", help="the property to use as id, or a template such as '{a}-{b}'")
+    parser.add_argument("--rename", metavar="OLD=NEW", action="append", help="rename a property")
     parser.add_argument(
         "--type",
         metavar="NAME=TYPE",
         action="append",
-        help="make a property a number, integer, text, bool, date or json",
+        help="convert a property to number, integer, text, bool, date or json",
     )
     parser.add_argument("--drop", metavar="NAME", action="append", help="leave a property out")
-    parser.add_argument("--csv-text", action="store_true", help="take every cell of a CSV file for text")
+    parser.add_argument("--csv-text", action="store_true", help="keep every cell of a CSV file as text")
     parser.add_argument(
         "--bson-exact", action="store_true", help="keep the types of BSON, as Extended JSON (default: plain JSON)"
     )
+    parser.add_argument("--parallel", metavar="N", type=int, help=f"concurrent requests (default: {PARALLEL})")
     parser.add_argument(
-        "--parallel", metavar="N", type=int, help=f"requests that are under way at once (default: {PARALLEL})"
+        "--bad", metavar="FILE", help="file for bad rows with the reasons (default: beside the state file)"
     )
-    parser.add_argument("--bad", metavar="FILE", help="where bad rows go, with the reason (default: beside the state)")
-    parser.add_argument("--state", metavar="FILE", help="where it is kept how far the run has got")
-    parser.add_argument("--restart", action="store_true", help="begin anew, whatever an earlier run has done")
-    parser.add_argument("--remote-key", metavar="KEY", help=f"of the other endpoint (prefer {KEY_VARIABLE})")
+    parser.add_argument("--state", metavar="FILE", help="file that keeps the progress, so that a run can be resumed")
+    parser.add_argument("--restart", action="store_true", help="start over, ignoring the progress of an earlier run")
+    parser.add_argument("--remote-key", metavar="KEY", help=f"key of the other endpoint (better: set {KEY_VARIABLE})")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.add_argument("--data", metavar="DIR", help="the server's data directory (ARMILLARY_DATA)")
-    parser.add_argument("--url", metavar="URL", help="where the server is, if its data directory does not say it")
-    parser.add_argument("--key", metavar="KEY", help="the server's account key (prefer ARMILLARY_KEY)")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="address of the server, such as http://127.0.0.1:8081 (default: read from the data directory)",
+    )
+    parser.add_argument("--key", metavar="KEY", help="the server's account key (better: set ARMILLARY_KEY)")
     parser.add_argument("--config", metavar="FILE", help="the server's settings file (ARMILLARY_CONFIG)")

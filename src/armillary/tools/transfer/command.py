@@ -40,7 +40,7 @@ def run_transfer(name: str, arguments: dict[str, Any], settings: Settings) -> in
     try:
         return uvloop.run(_run(name, arguments, settings))
     except KeyboardInterrupt:
-        print("Stopped. The same command goes on from what is done.", file=sys.stderr)
+        print("Stopped. Run the same command again to continue.", file=sys.stderr)
         raise
 
 
@@ -76,7 +76,7 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     if name == "import" and "partition_key" in arguments:
         await _ensure(endpoint, place, arguments["partition_key"], arguments.get("throughput"))
     elif "throughput" in arguments:
-        raise bad_request("--throughput is for a container that is made: give its --partition-key too.")
+        raise bad_request("--throughput is for a new container: give its --partition-key too.")
     identity = _identity(name, arguments, source)
     state = Path(arguments.get("state") or f"armillary-{name}-{_short(identity)}.state")
     checkpoint = Checkpoint(state, identity, is_restart="restart" in arguments or not sink.is_resumable)
@@ -94,8 +94,8 @@ async def _ensure(endpoint: CosmosEndpoint, place: ContainerLink, paths: list[st
     if present is None or list(present.paths) != paths:
         key = ", ".join(present.paths) if present is not None and not present.is_system else "nothing"
         raise bad_request(
-            f"{place.database}/{place.container} is there already, partitioned by {key}: leave --partition-key out, or "
-            "name another container."
+            f"{place.database}/{place.container} exists already with the partition key {key}: leave "
+            "--partition-key out, or name another container."
         )
 
 
@@ -146,10 +146,12 @@ async def _or_said(run: Callable[[], Any], checkpoint: Checkpoint, *, can_make: 
         totals: Totals = await run()
         return totals
     except Failure as failure:
+        if failure.kind is Kind.NOT_FOUND:
+            failure.message = failure.message.replace("colls '", "container '").replace("dbs '", "database '")
         if failure.kind is Kind.NOT_FOUND and can_make:
-            failure.message += " With --partition-key it is made."
+            failure.message += " Give --partition-key, such as --partition-key /customerId, to create it."
         if checkpoint.is_kept:
-            failure.message += " What was done so far is remembered: the same command goes on from there."
+            failure.message += " What was done so far is kept: run the same command again to continue."
         raise
 
 
@@ -175,7 +177,7 @@ def _report(
     charge = f" for {units(totals.charge_ru)} RU" if totals.charge_ru else ""
     screen.say(f"{counted(totals.rows, 'row')} in {taken_s:.1f} s ({count(rate)}/s){charge}.")
     if totals.bad_rows:
-        screen.say(f"{counted(totals.bad_rows, 'bad row')}: what, and why, is in {parts.bad_rows.path}.")
+        screen.say(f"{counted(totals.bad_rows, 'bad row')}: {parts.bad_rows.path} has them with the reasons.")
 
 
 def _endpoint(settings: Settings, url: str | None, certificate: Path | None) -> CosmosEndpoint:
