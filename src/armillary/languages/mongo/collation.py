@@ -1,8 +1,8 @@
-"""Collations: the order and equality of strings as readers of a language have it, and with it of all values.
+"""Collations: comparison of strings by the rules of a language, and with it of all values.
 
-Letters are compared without case and accents first, then by accents, then by case, up to the strength asked for. That
-is right for languages that order letters as English does, and for the few whose additional letters are named here;
-others are refused rather than ordered wrongly.
+Letters are compared without case and accents first, then by accents, then by case, up to the strength of the collation.
+This is right for languages that order letters as English does, and for the few whose additional letters are listed
+here; other languages are refused instead of being sorted wrongly.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from armillary.model.bson.bson_values import CLASS_ARRAY, CLASS_OBJECT, CLASS_ST
 from armillary.work import make, spend
 
 _UNKNOWN_FIELD, _MISSING_FIELD, _OTHER_VERSION = 40415, 40414, 161
-_VERSION: Final = "57.1"  # of the rules, as MongoDB names those of its library
+_VERSION: Final = "57.1"  # the version of ICU's rules that MongoDB reports
 
 _ENGLISH: Final[dict[str, str]] = {}
-# Letters that a language has beside those of English, each behind the one it follows.
+# Letters that a language has in addition to those of English, each after the letter that it follows.
 _DANISH: Final = {"æ": "za", "ä": "za", "ø": "zb", "ö": "zb", "å": "zc"}
 _SWEDISH: Final = {"å": "za", "ä": "zb", "æ": "zb", "ö": "zc", "ø": "zc"}
 _TAILORED: Final[dict[str, dict[str, str]]] = {
@@ -33,8 +33,8 @@ _TAILORED: Final[dict[str, dict[str, str]]] = {
     **dict.fromkeys(("da", "nb", "nn", "no"), _DANISH),
 }
 _LOCALE: Final = re.compile(r"([a-z]{2})(?:_[A-Z][A-Za-z]*)*(@.*)?")
-_LONG: Final = 256  # characters of a text that is worth counting
-_KEY_BYTES: Final = 120  # of a key, for a character of the text
+_LONG: Final = 256  # characters; the work on shorter texts is not metered by size
+_KEY_BYTES: Final = 120  # memory of a key for each character of the text
 _DIGITS: Final = re.compile(r"(\d+)")
 _FIELDS: Final = frozenset(
     "locale strength caseLevel caseFirst numericOrdering alternate maxVariable backwards normalization version".split()
@@ -53,7 +53,7 @@ class Collation:
     has_case_level: bool = False
     upper_first: bool = False
     is_numeric: bool = False
-    ignores: str = ""  # "": nothing, "space": blanks, "punct": blanks and punctuation
+    ignores: str = ""  # "": nothing; "space": blanks; "punct": blanks and punctuation
     is_backwards: bool = False
 
     def text_key(self, text: str) -> tuple[Any, ...]:
@@ -95,7 +95,9 @@ class Collation:
         return (rank == _BLANK and self.ignores != "") or (rank == _PUNCTUATION and self.ignores == "punct")
 
     def folded(self, value: Any) -> Any:
-        """A value in which strings that are equal by this collation are the same string."""
+        """The value with its strings folded, so that strings which are equal under this collation become the same
+        string.
+        """
         kind = type(value)
         if kind is str:
             return repr(self.text_key(value))
@@ -104,7 +106,7 @@ class Collation:
         return [self.folded(each) for each in value] if kind is list else value
 
     def order_key(self, value: Any) -> Key:
-        """As `bson_values.order_key`, with strings in this order wherever they are."""
+        """As `bson_values.order_key`, with all strings in the order of this collation."""
         kind = type(value)
         if kind is str:
             return (CLASS_STRING, self.text_key(value))
@@ -118,12 +120,12 @@ class Collation:
 
 
 def key_function(collation: Collation | None) -> Callable[[Any], Key]:
-    """What compares, groups and hashes values under a collation."""
+    """The function from values to keys that sorting, grouping and equality use under a collation."""
     return bson_values.order_key if collation is None else collation.order_key
 
 
 def parse_collation(given: Any) -> Collation | None:
-    """None for the simple collation: strings by their bytes."""
+    """None for the simple collation, which compares strings by their bytes."""
     if given is None or given == {}:
         return None
     if type(given) is not dict:
@@ -159,7 +161,7 @@ def parse_collation(given: Any) -> Collation | None:
     if strength not in (1, 2, 3, 4, 5):
         raise bad_value(f"Field 'strength' must be an integer 1 through 5. Got: {strength}")
     backwards = _flag(given, "backwards", default=locale.startswith("fr_CA"))
-    _flag(given, "normalization")  # texts are compared in their normal form in any case
+    _flag(given, "normalization")  # no effect: texts are always compared in their normal form
     shifted = given.get("alternate") == "shifted"
     return Collation(
         locale,
@@ -173,7 +175,7 @@ def parse_collation(given: Any) -> Collation | None:
 
 
 def whole_collation(given: dict[str, Any]) -> dict[str, Any]:
-    """A collation with everything that it leaves out, as indexes are listed with."""
+    """The collation with all options and their defaults, as `listIndexes` shows it."""
     shown = {
         "locale": given["locale"],
         "caseLevel": False,
@@ -207,7 +209,7 @@ def _rank(character: str) -> int:
 
 
 def _taken_apart(letter: str) -> tuple[str, str]:
-    """The letter without its marks, and the marks."""
+    """A letter without its accents, and the accents."""
     if letter.isascii():
         return letter, ""
     parts = unicodedata.normalize("NFKD", letter.replace("ß", "ss").replace("æ", "ae").replace("œ", "oe"))

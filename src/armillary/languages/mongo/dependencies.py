@@ -1,5 +1,5 @@
-"""Which fields of a collection's documents a filter or a pipeline looks at, so that whoever reads need not decode the
-others. What is not known for sure is all of them: None.
+"""The fields of a collection's documents that a filter or a pipeline reads, so that the reader need not decode the
+others. None means that all fields may be read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from armillary.model.bson.bson_values import Document
 Fields = frozenset[str] | None
 
 _NOTHING: Final[Fields] = frozenset()
-# They look at documents in ways that are not written out as `$name`.
+# Operators that read fields without naming them as `$name`.
 _UNSEEN: Final = frozenset(
     "$getField $setField $unsetField $meta $function $accumulator $where $text $jsonSchema $near $nearSphere "
     "$top $topN $bottom $bottomN $sortArray".split()
@@ -40,7 +40,7 @@ def filter_fields(given: Document) -> Fields:
 
 
 def expression_fields(spec: Any) -> Fields:
-    """Of an expression, or of anything that expressions stand in."""
+    """The fields that an expression reads, or any value with expressions inside."""
     kind = type(spec)
     if kind is str:
         return _reference(spec)
@@ -54,7 +54,7 @@ def expression_fields(spec: Any) -> Fields:
 
 
 def pipeline_fields(stages: Iterable[Any]) -> Fields:
-    """Stages up to the first one behind which no document of the collection is seen any more."""
+    """The fields that a pipeline reads, up to the first stage after which the original documents are out of sight."""
     found: set[str] = set()
     for stage in stages:
         [(name, spec)] = stage.items()

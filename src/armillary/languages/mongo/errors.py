@@ -1,6 +1,6 @@
-"""What the MongoDB language refuses: a Failure with the code that drivers and their users know it by.
+"""Errors of the MongoDB language: a Failure with MongoDB's error code.
 
-Codes and their names are the protocol's; the door puts them on the wire as they are.
+Codes and code names are those of the MongoDB server; the door sends them unchanged.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ PATH_NOT_VIABLE, CONFLICTING_UPDATES, IMMUTABLE_FIELD = 28, 40, 66
 
 
 def refusal(code: int, message: str, **details: Any) -> Failure:
-    """A refusal with its code, for what is wrong with a filter, an update or a pipeline."""
+    """An error in a filter, an update or a pipeline, with its code."""
     return Failure(Kind.BAD_REQUEST, message, details={"code": code, **details})
 
 
 def bad_value(message: str) -> Failure:
-    """The commonest."""
+    """The most common error: BadValue."""
     return refusal(BAD_VALUE, message)
 
 

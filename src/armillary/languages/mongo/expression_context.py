@@ -1,7 +1,7 @@
-"""What compilers of the MongoDB language are given: the variables that expressions may name, how values are compared,
-and the values of the run under way. Compiled functions may be kept and run again with other values: `begin` sets them,
-and must be called before every stretch of evaluation that nobody else can interrupt. What `$$name` costs is one look
-into a list.
+"""The context of compiling and evaluating expressions: the variables in scope, the comparison of values (collation),
+and the values of the current run ($$NOW, `let`). Compiled functions may be cached and run again with other values.
+`begin` sets the values and must be called again after every `await`, because another run of the same compiled function
+may have set its own. Reading `$$name` costs one list access.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from bson.timestamp import Timestamp
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document, Key, order_key
 
-Scope = list[Any]  # 0: $$CURRENT, 1: $$ROOT, then the variables that expressions bind, each in its place
+Scope = list[Any]  # 0: $$CURRENT, 1: $$ROOT, then the variables that expressions bind
 Expression = Callable[[Scope], Any]
-Values = Sequence[Any]  # of a run: NOW, CLUSTER_TIME, dice, then the values of `let`
+Values = Sequence[Any]  # of a run: NOW, CLUSTER_TIME, random numbers, then the values of `let`
 
 CURRENT, ROOT = 0, 1
 NOW, CLUSTER_TIME, RANDOM = 0, 1, 2
@@ -31,18 +31,18 @@ def run_values(
 
 
 class Context:
-    """One command's, or one pipeline's inside it."""
+    """The context of one command, or of one pipeline inside it."""
 
     __slots__ = ("_count", "_frame", "_let", "_local", "key", "score", "values")
 
     def __init__(self, let: Iterable[str] = (), key: Callable[[Any], Key] = order_key) -> None:
-        self.key = key  # of a collation, or of the plain order of values
+        self.key = key  # comparison key: of a collation, or of the plain order of values
         self.values: list[Any] = []
-        self.score: Callable[[Document], float] | None = None  # of a text search that comes before
+        self.score: Callable[[Document], float] | None = None  # the score of a preceding text search
         self._let: Mapping[str, int] = {name: RANDOM + 1 + place for place, name in enumerate(let)}
-        self._count = len(self._let)  # of values that `let` gives, also where an inner name hides an outer one
+        self._count = len(self._let)  # number of values from `let`, including outer ones hidden by an inner name
         self._local: Mapping[str, int] = {}
-        self._frame = [2]  # how long a scope must be; shared by all that are made of this one by `bind`
+        self._frame = [2]  # length of a scope; shared with the contexts that `bind` makes
 
     @classmethod
     def of(
@@ -52,23 +52,25 @@ class Context:
         let: Mapping[str, Any] | None = None,
         key: Callable[[Any], Key] = order_key,
     ) -> Context:
-        """For a command that is compiled and run at once."""
+        """A context for a command that is compiled and run once."""
         context = cls(let or (), key)
         context.begin(run_values(now_ms, random, (let or {}).values()))
         return context
 
     def begin(self, values: Values) -> None:
-        """These are the values from now on."""
+        """Sets the values of the current run."""
         self.values[:] = values
 
     def scope(self, document: Document) -> Scope:
-        """Where an expression over this document is evaluated. It may be used again with another at 0 and 1."""
+        """A new scope for evaluating expressions on a document. It can be reused for other documents by setting 0 and
+        1.
+        """
         return [document, document, *[None] * (self._frame[0] - 2)]
 
     # While compiling.
 
     def place(self, name: str) -> tuple[bool, int]:
-        """Whether the variable is bound by an expression, and its place in the scope, or in the values of the run."""
+        """Whether the variable is bound by an expression, and its index in the scope or in the values of the run."""
         local = self._local.get(name)
         if local is not None:
             return True, local
@@ -82,7 +84,7 @@ class Context:
         return False, found
 
     def bind(self, *names: str) -> tuple[Context, list[int]]:
-        """A context in which these are variables, and their places in the scope."""
+        """A context with additional variables, and their indexes in the scope."""
         inner = Context.__new__(Context)
         inner.key, inner.values, inner._let, inner._count = self.key, self.values, self._let, self._count
         inner._frame, inner.score = self._frame, self.score
@@ -93,7 +95,7 @@ class Context:
         return inner, places
 
     def nested(self, let: Iterable[str] = ()) -> Context:
-        """For a pipeline inside this one. Its values are this one's and then those of its own `let`."""
+        """The context of a nested pipeline. Its values are those of this context followed by those of its own `let`."""
         inner = Context((), self.key)
         first = RANDOM + 1 + self._count
         own = {name: first + place for place, name in enumerate(let)}

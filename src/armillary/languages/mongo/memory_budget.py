@@ -1,5 +1,5 @@
-"""How much a stage may hold: what sorts, groups and arrays that grow are counted against. There is no disk to go to
-beyond it, so more is refused. Sizes are estimates, good to a factor of two.
+"""The memory limit of aggregation stages: sorts, groups and growing arrays are counted against it. Stages do not spill
+to disk, so larger ones are refused. Sizes are estimates, accurate to a factor of two.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from armillary.model.bson.bson_values import Document, encode
 from armillary.work import made, release, spend
 
 EXCEEDED, TOO_LARGE = 292, 10334
-_PLACE_BYTES: Final = 64  # of a value in a list or a dictionary
-LIST_BYTES, DOCUMENT_BYTES, MEMBER_BYTES = 56, 160, 24  # of the interpreter's own objects
+_PLACE_BYTES: Final = 64  # of a slot in a list or a dictionary
+LIST_BYTES, DOCUMENT_BYTES, MEMBER_BYTES = 56, 160, 24  # of Python's objects
 _WORTH_MEASURING_BYTES: Final = 64 * limits.KB
 
 
 class Budget:
-    """What one stage of one run holds."""
+    """The memory of one stage in one run."""
 
     __slots__ = ("_left_bytes", "_stage")
 
@@ -43,8 +43,9 @@ class Budget:
 
 
 def check_growth(value: Any) -> Any:
-    """The value, refused if it is larger than any document may be, by much: parts of it may be the same object many
-    times over, so that it takes no room before somebody writes it out."""
+    """The value, refused if it is much larger than a document may be. Parts of it may be the same object many times, so
+    that it takes little memory until it is encoded.
+    """
     left_bytes = limits.MONGO_VALUE_BYTES_MAX
     pending = [value]
     while pending:
@@ -63,7 +64,7 @@ def check_growth(value: Any) -> Any:
 
 
 def settle(before_bytes: int, value: Any) -> None:
-    """Of all that was made since `work.made` answered `before_bytes`, only this value is kept."""
+    """Counts only this value of the memory used since `work.made` returned `before_bytes`."""
     kind = type(value)
     if kind is str:
         release(before_bytes + LIST_BYTES + len(value))
@@ -74,7 +75,7 @@ def settle(before_bytes: int, value: Any) -> None:
 
 
 def _measured(value: Any) -> int:
-    """About what a value takes in memory; what it holds several times is counted as often."""
+    """The approximate memory of a value; objects that it holds several times are counted each time."""
     size_bytes = 0
     pending = [value]
     while pending:

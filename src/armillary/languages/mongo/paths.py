@@ -1,9 +1,9 @@
-"""Dotted paths through documents and arrays, as filters follow them: a predicate on a path holds if it holds for any of
-the values that the path leads to.
+"""Dotted paths through documents and arrays, as filters read them: a predicate on a path holds if it holds for any
+value at the path.
 
-Arrays on the way are gone through, each element that is a document; a part that is a number also means that element. At
-the end of a path an array stands for its elements and then for itself. Arrays directly inside arrays are not gone
-through, except by a number. How sorts and updates read paths is theirs.
+A path continues in all documents of an array, and a number in the path also selects the element with that index. At the
+end of a path an array stands for its elements and for itself. Arrays directly inside arrays are entered by a number
+only. Sorts and updates have their own rules (`sort_keys`, `updates`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bson.dbref import DBRef
 from armillary.model.bson.bson_values import MISSING
 from armillary.work import make, spend
 
-_STRIDE = 256  # elements between two turns of the meter
+_STRIDE = 256  # elements between two calls that meter work
 
 Parts = tuple[str, ...]
 Test = Callable[[Any], bool]
@@ -27,14 +27,16 @@ def split(path: str) -> Parts:
 
 
 def index_of(part: str) -> int:
-    """The index that a part stands for, -1 if none: 0, 1, … without leading zeros."""
+    """The array index that a part of a path is (0, 1, … without leading zeros), or -1."""
     if part.isdigit() and part.isascii() and (part[0] != "0" or part == "0") and len(part) < 10:
         return int(part)
     return -1
 
 
 def predicate(path: str, test: Test, *, unwinds: bool = True) -> Callable[[dict[str, Any]], bool]:
-    """Whether a test holds for any value at a path. Without `unwinds` an array at its end is one value only."""
+    """A function that tells whether a test holds for any value at a path. Without `unwinds` an array at the end is
+    tested as a whole only.
+    """
     parts = split(path)
     if len(parts) == 1:
         return _predicate_of_field(path, test) if unwinds else lambda document: test(document.get(path, MISSING))
@@ -66,7 +68,7 @@ def _any(array: list[Any], test: Test) -> bool:
 
 
 def _walk(container: Any, parts: Parts, place: int, test: Test, unwinds: bool) -> bool:
-    """Into a document, or into an array by the numbers of its elements."""
+    """Follows a path into a document, or into an array by index."""
     last = len(parts)
     while True:
         value = member(container, parts[place])
@@ -116,12 +118,14 @@ def member(container: Any, name: str) -> Any:
 
 
 def fields_of(reference: DBRef) -> dict[str, Any]:
-    """A reference between documents is a document like others; only the codec makes an object of its own of it."""
+    """The fields of a document. A DBRef is a document too, which the BSON codec decodes to its own class."""
     return dict(reference.as_doc())
 
 
 def position(document: dict[str, Any], parts: Parts, test: Test, *, unwinds: bool = True) -> int | None:
-    """Which element of the outermost array on the way the test holds for first; None if it holds without one."""
+    """The index of the first element of the outermost array for which the test holds; None if there is no array on the
+    way.
+    """
     container: Any = document
     for place, name in enumerate(parts, 1):
         value = member(container, name)
@@ -133,7 +137,7 @@ def position(document: dict[str, Any], parts: Parts, test: Test, *, unwinds: boo
                     each = fields_of(each)
                 if type(each) is dict and _walk(each, parts, place, test, unwinds):
                     return index
-            # A number in the path leads on without choosing an element.
+            # A number in the path selects an element itself; it does not count as the matching one.
             container = value
             continue
         if type(value) is DBRef:
@@ -145,7 +149,7 @@ def position(document: dict[str, Any], parts: Parts, test: Test, *, unwinds: boo
 
 
 def values_at(document: dict[str, Any], parts: Parts) -> Iterator[Any]:
-    """Every value that a path leads to, arrays at its end as their elements: what `distinct` lists."""
+    """All values at a path, with an array at its end replaced by its elements, as `distinct` lists them."""
     found: list[Any] = []
 
     def keep(value: Any) -> bool:
@@ -162,8 +166,9 @@ def values_at(document: dict[str, Any], parts: Parts) -> Iterator[Any]:
 
 
 def with_value(target: Any, parts: Sequence[str], value: Any, place: int = 0) -> Any:
-    """The target with a value at a path, in every element where the path goes through an array. MISSING takes away what
-    is there, and makes what is around it all the same."""
+    """The target with a value set at a path, in every element of arrays on the way. MISSING removes the field; the
+    documents around it are created all the same.
+    """
     if place == len(parts):
         return value
     if type(target) is list:

@@ -1,6 +1,6 @@
-"""Aggregation pipelines: stages compiled once to a Pipeline, which is run over batches of documents. What could be done
-while reading is offered to whoever reads: a leading filter, sort and limit. Where documents come from, and what `$out`
-and `$merge` do with them, is the door's part.
+"""Aggregation pipelines: stages are compiled once to a Pipeline, which runs on batches of documents. A leading filter,
+sort and limit are given separately, so that the read can use an index for them. Reading the documents, and writing for
+`$out` and `$merge`, is the door's part.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _JOINING: Final[Mapping[str, Callable[[str, Any, Context, lookup.CompileNested],
 _FIRST: Final = frozenset(["$documents", "$geoNear", *sources.PROVIDED])
 _LAST: Final = frozenset(["$out", "$merge"])
 _NOT_IN_FACETS: Final = frozenset(["$facet", *_FIRST, *_LAST])
-# Known to users, and not here: they need a search engine, JavaScript, or several servers.
+# Stages of MongoDB that are not supported: they need a search engine, JavaScript or several servers.
 _REFUSED: Final = frozenset(
     "$search $searchMeta $vectorSearch $rankFusion $listSampledQueries $shardedDataDistribution "
     "$changeStreamSplitLargeEvent".split()
@@ -93,43 +93,45 @@ def is_stage(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a pipeline must know of its collection before it can be compiled."""
+    """What compiling a pipeline needs to know about the collection."""
 
     text_index: TextIndex | None = None
-    geo_paths: tuple[str, ...] = ()  # of the indexes of places; the only one is that of `$geoNear` without `key`
+    geo_paths: tuple[str, ...] = ()  # paths of geospatial indexes; `$geoNear` without `key` uses the only one
     is_database: bool = False  # `aggregate: 1`: there is no collection
-    of_other: Callable[[str], Facts] | None = None  # about other collections, of pipelines inside this one
+    of_other: Callable[[str], Facts] | None = None  # the facts of other collections, for nested pipelines
 
 
 _NO_FACTS: Final = Facts()
-_UNITS_MIN: Final = 30  # of work of a stage that are worth spending; those of others are in the price of a document
+_UNITS_MIN: Final = 30  # work units; smaller amounts are covered by the price of a document
 
 
 @dataclass(slots=True)
 class Pipeline:
     context: Context
     stages: list[Compiled] = field(default_factory=list)
-    matcher: Matcher | None = None  # of the leading filter
+    matcher: Matcher | None = None  # the compiled leading filter
     leading_filter: Document = field(default_factory=dict)
     leading_sort: Document | None = None
-    leading_limit: int | None = None  # how many documents, filtered and sorted, are enough
-    provided: sources.Provided | None = None  # documents that the door makes, instead of the collection's
+    leading_limit: int | None = None  # how many filtered and sorted documents are enough
+    provided: sources.Provided | None = None  # the first stage, if the door provides the documents
     geo_near: sources.GeoNear | None = None
     output: outputs.Out | outputs.Merge | None = None
-    collections: list[str] = field(default_factory=list)  # others that are read
+    collections: list[str] = field(default_factory=list)  # other collections that are read
     makes_documents: bool = False
-    documents: Callable[[], list[Document]] | None = None  # of `$documents`
-    filtering_stages: int = 0  # of the stages, those that the leading filter stands for
+    documents: Callable[[], list[Document]] | None = None  # the function of `$documents`
+    filtering_stages: int = 0  # number of stages that the leading filter covers
     text: TextQuery | None = None
-    fields: frozenset[str] | None = None  # of the collection's documents that are looked at; None: perhaps all
+    fields: frozenset[str] | None = None  # fields of the collection's documents that are read; None: possibly all
 
     @property
     def reads_collection(self) -> bool:
-        """Whether it is given the collection's documents."""
+        """Whether the pipeline reads the collection's documents."""
         return self.provided is None and not self.makes_documents
 
     def run(self, source: Batches, run: Run, *, is_filtered: bool = False, is_sorted: bool = False) -> Batches:
-        """The documents that come out. Whoever has applied the leading filter or the leading sort already says so."""
+        """The results of the pipeline. The flags say whether the leading filter and the leading sort have already been
+        applied.
+        """
         stages = self.stages[self.filtering_stages :] if is_filtered else list(self.stages)
         if is_sorted and self.leading_sort is not None:
             place = next(place for place, stage in enumerate(stages) if isinstance(stage, Sorting))
@@ -175,7 +177,7 @@ def compile_pipeline(given: Any, context: Context, facts: Facts = _NO_FACTS) -> 
 
 
 def compile_transform(given: Sequence[Any], context: Context) -> Transform:
-    """Stages that make one document of one, as updates have them, as a function."""
+    """Compiles the stages of an update pipeline to a function from document to document."""
     steps: list[Transform] = []
     for stage in given:
         name, spec = _taken_apart(stage)
@@ -203,7 +205,7 @@ def weighed(transform: Transform, units: int) -> Transform:
 
 
 def check_stages(given: Sequence[Any]) -> None:
-    """Whether these are stages at all."""
+    """Refuses a pipeline that is not a list of stages."""
     for stage in given:
         _taken_apart(stage)
 
@@ -222,7 +224,7 @@ def _taken_apart(stage: Any) -> tuple[str, Any]:
 
 
 class _Compiler:
-    """Of one pipeline; `outer` is the stage that it is an argument of."""
+    """Compiles one pipeline; `outer` is the stage that it is nested in."""
 
     def __init__(self, context: Context, facts: Facts, outer: str = "", depth: int = 0) -> None:
         self._facts, self._outer, self._depth = facts, outer, depth
@@ -243,7 +245,7 @@ class _Compiler:
         self._pipeline.fields = pipeline_fields(given)
         return self._pipeline
 
-    # Where stages may stand.
+    # Positions of stages.
 
     def _check_places(self, names: list[str]) -> None:
         first = names[0] if names else ""
@@ -265,10 +267,10 @@ class _Compiler:
         if of_server and not self._outer and not self._facts.is_database:
             raise refusal(73, f"'{first}' can only be run with {{aggregate: 1}}")
 
-    # What can be done while reading.
+    # The leading filter, sort and limit.
 
     def _leading_filter(self, stages: list[tuple[str, Any]]) -> int:
-        """Compiles the filters at the beginning as one; gives how many stages they are."""
+        """Compiles the leading `$match` stages as one filter; returns their number."""
         count = 0
         while count < len(stages) and stages[count][0] == "$match":
             count += 1
@@ -296,7 +298,7 @@ class _Compiler:
         pipeline.leading_limit = _limit_after(stages[place:])
 
     def _limit_sorts(self, stages: list[tuple[str, Any]]) -> None:
-        """A sort that a limit follows keeps no more than is wanted."""
+        """A sort before a limit keeps only the documents that the limit passes on."""
         sorts = [stage for stage in self._pipeline.stages if isinstance(stage, Sorting) and stage.is_plain]
         places = [place for place, (name, _) in enumerate(stages) if name == "$sort"]
         for stage, place in zip(sorts, places, strict=True):
@@ -346,7 +348,7 @@ class _Compiler:
             pipeline.stages += added if isinstance(added, list) else [added]
 
     def _add_end(self, name: str, spec: Any) -> None:
-        """Stages that stand for where documents come from or go to."""
+        """Adds a first stage that provides the documents, or a last stage that writes them."""
         pipeline = self._pipeline
         if name == "$documents":
             pipeline.documents = sources.documents(name, spec, pipeline.context)
@@ -381,7 +383,7 @@ def _matching(matcher: Matcher) -> Piecewise:
 
 
 def _limit_after(stages: list[tuple[str, Any]]) -> int | None:
-    """How many documents are enough for the limits that follow at once."""
+    """The number of documents that the `$limit` and `$skip` stages directly after a stage need."""
     skipped = 0
     for name, spec in stages:
         if name == "$skip":

@@ -1,7 +1,8 @@
-"""Projections of `find`: fields kept or left out, slices and matches of arrays, computed fields, scores.
+"""Projections of `find`: fields included or excluded, `$slice`, `$elemMatch`, the positional `$`, computed fields,
+scores.
 
-Kept fields stay in the document's order, computed ones follow in the order in which they are asked for. `$project` of
-aggregation is the pipeline's; the two agree but for what only `find` has: `$`, `$slice`, `$elemMatch`.
+Included fields stay in the document's order; computed ones follow in the order of the projection. The `$project` stage
+uses this module too, without `$`, `$slice` and `$elemMatch`, which only `find` has.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _METADATA: Final = ("textScore", "randVal", "recordId", "sortKey", "indexKey", "
 
 @dataclass(slots=True)
 class _Tree:
-    """Names of fields; None at the end of a path."""
+    """The paths of a projection as a tree of field names; None at the end of a path."""
 
     children: dict[str, _Tree | None] = field(default_factory=dict)
-    has_computed: bool = False  # something is put into whatever stands here, be it a document or not
+    has_computed: bool = False  # a computed field is set below, even if the value here is not a document
 
     def add(self, parts: Parts, *, is_whole: bool = True) -> None:
         tree = self
@@ -47,7 +48,7 @@ class _Tree:
 def compile_projection(
     given: Any, context: Context, matcher: Matcher | None = None, *, is_stage: bool = False
 ) -> Projection:
-    """A function of a document that makes a new one; it shares what it does not change."""
+    """A function that makes the projected document, which shares unchanged values with the original."""
     if type(given) is not dict:
         raise refusal(14, "The projection must be an object.")
     entries: list[tuple[int, str, Any]] = []
@@ -58,7 +59,7 @@ def compile_projection(
         raise refusal(31255, "Cannot specify positional operator and $elemMatch.")
     keeps = _keeps(entries, is_stage)
     tree = _Tree()
-    before: list[Projection] = []  # done to the document before fields are chosen
+    before: list[Projection] = []  # applied before fields are included or excluded
     computed: list[tuple[Parts, Callable[[Document], Any]]] = []
     keeps_id = True
     for kind, path, value in entries:
@@ -159,14 +160,16 @@ def _read_object(path: str, value: Document, entries: list[tuple[int, str, Any]]
 
 
 def _is_slice(operand: Any) -> bool:
-    """A number or two of them; with an array first it is the expression of aggregation."""
+    """Whether `$slice` is that of `find`, with one or two numbers. With an array first it is the aggregation
+    expression.
+    """
     if type(operand) is not list:
         return True
     return len(operand) < 2 or (len(operand) == 2 and is_number(operand[0]))
 
 
 def _check_collisions(given: list[str]) -> None:
-    taken: dict[str, bool] = {}  # by path: whether it ends there
+    taken: dict[str, bool] = {}  # by path: whether the path ends there
     for path in given:
         parts = split(path)
         for size in range(1, len(parts)):
@@ -178,8 +181,9 @@ def _check_collisions(given: list[str]) -> None:
 
 
 def _keeps(entries: list[tuple[int, str, Any]], is_stage: bool) -> bool:
-    """Whether fields are named that are kept, or such that are left out. What says neither leaves everything, but that
-    metadata are a field to keep in a stage."""
+    """Whether the projection includes fields or excludes them. One that does neither keeps the whole document, except
+    that `$meta` counts as an included field in a stage.
+    """
     decided: bool | None = None
     for kind, path, _ in entries:
         if kind in (_SLICE, _META, _ELEMENT) or (path == "_id" and kind in (_INCLUDE, _EXCLUDE)):
@@ -251,11 +255,11 @@ def _excluded_value(value: Any, tree: _Tree) -> Any:
 
 
 def _changed(value: Any, parts: Parts, change: Callable[[list[Any]], list[Any]], *, is_first: bool) -> Any:
-    """The value with the array at a path changed: the first on the way, or those at its end."""
+    """The value with an array on a path changed: the first on the way, or those at its end."""
     if type(value) is list:
         if is_first or not parts:
             return change(value)
-        # One array deep: what is in an array inside it stays as it is.
+        # Only one level of arrays: arrays inside arrays are not changed.
         return [_changed(each, parts, change, is_first=is_first) if type(each) is dict else each for each in value]
     if parts and type(value) is dict and parts[0] in value:
         return {**value, parts[0]: _changed(value[parts[0]], parts[1:], change, is_first=is_first)}

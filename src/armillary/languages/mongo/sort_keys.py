@@ -1,7 +1,8 @@
-"""Sorts of documents: by paths in the order of BSON values, by text scores, or in the order they are stored.
+"""Sort specifications: keys of documents by paths in the order of BSON values, by text score, or in natural order. The
+`$sort` stage is in `stages/sorting.py`.
 
-An array counts by its least element, or by its greatest where the order descends. Fields of several documents in one
-array belong together; two arrays that do not cannot both be sorted by.
+An array sorts by its smallest element, or by its greatest in a descending sort. Several fields of the documents in one
+array are compared as rows; a sort by two parallel arrays is refused.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from armillary.work import sorted_values, spend
 _NULL: Final[Key] = (CLASS_NULL,)
 _EMPTY: Final[Key] = (CLASS_EMPTY_ARRAY,)
 _FIELDS_MAX: Final = 32
-_STRIDE: Final = 512  # rows between two turns of the meter
+_STRIDE: Final = 512  # rows between two calls that meter work
 
 
 class Descending:
-    """A key that comes before smaller ones."""
+    """A key that sorts in reverse."""
 
     __slots__ = ("key",)
 
@@ -57,19 +58,19 @@ class Descending:
 class SortField:
     path: str
     is_descending: bool
-    is_score: bool = False  # of `$text`, the best first
+    is_score: bool = False  # by the score of `$text`, highest first
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
     fields: tuple[SortField, ...]
-    key: Callable[[Document], Any]  # documents are in order when their keys are
-    natural: int = 0  # 1 or -1: as they are stored, or the other way
+    key: Callable[[Document], Any]  # the sort key of a document
+    natural: int = 0  # 1 or -1: natural order, forwards or backwards
     is_collated: bool = False
 
     @property
     def is_plain(self) -> bool:
-        """By fields in the order of BSON values and nothing else: as an index may have it."""
+        """Whether it sorts only by fields in the order of BSON values, as an index can."""
         return bool(self.fields) and not self.is_collated and not any(each.is_score for each in self.fields)
 
     def applied(self, documents: Iterable[Document]) -> list[Document]:
@@ -83,7 +84,7 @@ def compile_sort(given: Any, collation: Collation | None = None, text: TextQuery
 
 
 def compile_sort_by(given: Any, key: Callable[[Any], Key], text: TextQuery | None = None) -> Sort:
-    """The same with the order of values given as a function, as a context has it."""
+    """The same with a comparison key, as a Context holds it."""
     if type(given) is not dict:
         raise refusal(14, "The sort must be an object.")
     if "$natural" in given:
@@ -95,8 +96,9 @@ def compile_sort_by(given: Any, key: Callable[[Any], Key], text: TextQuery | Non
 
 
 def element_key(given: Document, key: Callable[[Any], Key]) -> Callable[[Any], Any]:
-    """How elements of an array are put into the order of their fields: values as they are, and no array on the way is
-    looked into but by the places of its elements. Elements that are no documents have no fields."""
+    """The sort key of `$sortArray` and of `$push` with `$sort`: values are compared as they are, arrays on a path are
+    entered by index only, and elements that are not documents have no fields.
+    """
     fields = compile_sort_by(given, key).fields
 
     def of(element: Any) -> Any:
@@ -201,7 +203,7 @@ def _key_of_one(field: SortField, key: Callable[[Any], Key]) -> Callable[[Docume
     return descending if field.is_descending else ascending
 
 
-# The values of several paths, as an index holds them: one row for each element of the array they share.
+# The values of several paths as rows, one for each element of the array that they share, as in a compound index.
 
 
 def _rows(document: Document, parts: tuple[Parts, ...], key: Callable[[Any], Key]) -> list[tuple[Key, ...]]:

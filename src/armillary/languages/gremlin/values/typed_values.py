@@ -53,7 +53,9 @@ class Set(list[Any]):
 
 
 class BulkSet(list[Any]):
-    """What cap() gives of aggregate(): a list to everybody but GraphSON 3 and GraphBinary."""
+    """The collection of aggregate(), as cap() gives it. It is sent as a bulk set in GraphSON 3 and GraphBinary and as a
+    list otherwise.
+    """
 
 
 def parse_uuid(text: str) -> Uuid | None:

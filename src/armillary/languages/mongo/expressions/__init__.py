@@ -1,4 +1,4 @@
-"""Expressions of aggregation: families of operators, and the compiler that they are made known to here."""
+"""Aggregation expressions: each module defines a family of operators; all are registered with the compiler here."""
 
 from armillary.languages.mongo.expressions import (
     accumulator_operators,

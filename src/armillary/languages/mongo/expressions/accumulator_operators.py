@@ -1,5 +1,5 @@
-"""Accumulators by name: as outputs of a group, with their arguments read and checked, and as expressions over arrays.
-What each does with values is `accumulators.py`.
+"""Accumulator operators by name, as outputs of `$group` and as expressions over arrays: their arguments are parsed and
+checked here. The computations are in `accumulators.py`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ from armillary.languages.mongo.sort_keys import compile_sort_by
 from armillary.model.bson.bson_values import shell_text
 
 Begin = Callable[[Scope, Budget], Accumulator]
-_STRIDE: Final = 512  # values between two turns of the meter
+_STRIDE: Final = 512  # values between two calls that meter work
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One output: what the accumulator is fed for each document, and how a new one is begun. To begin it is given a
-    scope over the group's key, which the number of values to keep may depend on."""
+    """One output of a group: the expression whose value the accumulator takes for each document, and a function that
+    creates the accumulator. That function gets a scope over the group's key, because `n` may depend on it.
+    """
 
     argument: Expression
     begin: Begin
@@ -129,7 +130,7 @@ def _ordered(is_last: bool, is_single: bool) -> _Compile:
 
 
 def _ranks(name: str, spec: Any, context: Context) -> tuple[Any, Callable[[Scope], list[float]]]:
-    """What the percentiles are of, and which: numbers, or what variables of the run are."""
+    """The percentiles that are asked for: constants, or variables of the run."""
     required = {"input": 40414, "method": 40414, **({} if name == "$median" else {"p": 40414})}
     given = named_arguments(name, spec, required, (), 7436100, 40415)
     if given["method"] != "approximate":
@@ -199,7 +200,7 @@ _AGGREGATES: Final[Mapping[str, _Compile]] = {
 
 
 def _over_array(begin: Callable[[Context], Accumulator]) -> Operator:
-    """Of several operands, or of the elements of one that is an array."""
+    """An accumulator over several operands, or over the elements of a single operand that is an array."""
 
     def compile_this(name: str, spec: Any, context: Context) -> Expression:
         parts = [compile_expression(each, context) for each in arguments(spec)]

@@ -1,6 +1,6 @@
-"""Accumulators: what groups, buckets, windows and arrays are made into. Each is a small object that is fed values and
-asked for its result; those that grow count what they hold. Their names and arguments are `accumulator_operators.py`'s
-part.
+"""Accumulators of groups, buckets, windows and arrays, and of the `distinct` command: small objects that take values
+one by one and give a result. Those that grow count their memory. Parsing their operators is
+`accumulator_operators.py`'s part.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Accumulator(Protocol):
 
 
 class Sum:
-    """Whole numbers exactly, doubles with what each addition loses, decimals as decimals."""
+    """A sum: exact for whole numbers, compensated for doubles, in decimal arithmetic for decimals."""
 
     __slots__ = ("_decimal", "_high", "_is_long", "_low", "_special", "_whole", "has_double")
 
@@ -139,7 +139,7 @@ class Deviation:
 
 
 class Percentiles:
-    """Values at ranks: each is one of the values that were there, as a double."""
+    """Percentiles: each is one of the values taken, as a double."""
 
     def __init__(self, ranks: list[float], is_single: bool, budget: Budget) -> None:
         self._ranks, self._is_single, self._budget = ranks, is_single, budget
@@ -168,7 +168,7 @@ class Percentiles:
 
 
 class Extreme:
-    """The least or the greatest; null and missing do not count."""
+    """The minimum or maximum; null and missing are ignored."""
 
     __slots__ = ("_best", "_is_greatest", "_key", "_value")
 
@@ -298,11 +298,11 @@ class LastN:
 
 
 class Ordered:
-    """The first or the last so many of all in an order; equal ones as they came. Fed pairs of key and value."""
+    """The first or last n values in an order; equal keys keep the order of input. Takes pairs of key and value."""
 
     def __init__(self, most: int, is_last: bool, is_single: bool, budget: Budget) -> None:
         self._most, self._is_last, self._is_single, self._budget = most, is_last, is_single, budget
-        self._kept: list[_Entry] = []  # a heap: the one to go next is at its top
+        self._kept: list[_Entry] = []  # a heap with the entry to drop next at its top
         self._numbers = count()
 
     def add(self, value: Any) -> None:
@@ -325,7 +325,7 @@ class Ordered:
 
 
 class _Entry:
-    """Compared by its key alone; outputs need have no order."""
+    """Compared by its key only, since outputs may not be comparable."""
 
     __slots__ = ("key", "output")
 
@@ -337,7 +337,7 @@ class _Entry:
 
 
 class ExtremeN:
-    """The least or greatest so many, null and missing aside."""
+    """The n smallest or greatest values; null and missing are ignored."""
 
     def __init__(self, key: KeyOf, most: int, is_greatest: bool, budget: Budget) -> None:
         self._key, self._is_greatest = key, is_greatest

@@ -1,5 +1,5 @@
-"""Arithmetic: sums and products, quotients, powers and roots, rounding, bits. Null and missing make the result null;
-anything else that is no number is refused.
+"""Arithmetic: sums and products, quotients, powers and roots, rounding, bits. With a null or missing operand the result
+is null; other values that are not numbers are refused.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def add(*values: Any) -> Any:
             if date_ms is None:
                 before.append(value)
             else:
-                date_ms += _milliseconds(value)  # each is rounded by itself
+                date_ms += _milliseconds(value)  # each operand is rounded separately
         elif is_nullish(value):
             return None
         elif type(value) is DatetimeMS:
@@ -141,7 +141,7 @@ def mod(left: Any, right: Any) -> Any:
 def _of_number(
     name: str, of_double: Callable[[float], float], of_decimal: Callable[[Decimal], Decimal]
 ) -> Callable[[Any], Any]:
-    """A function that makes doubles of whole numbers."""
+    """An operator whose result for whole numbers is a double."""
 
     def evaluate(value: Any) -> Any:
         kind = type(value)
@@ -252,9 +252,9 @@ def power(number: Any, exponent: Any) -> Any:
 
 
 def _decimal_power(number: Decimal, exponent: Decimal) -> Decimal128:
-    """With all the digits that there is room for, zeros too."""
+    """The power with all 34 digits of a decimal, including trailing zeros."""
     if number == 1:
-        exponent = Decimal(0)  # also where there is no exponent to speak of
+        exponent = Decimal(0)  # 1 to any power is 1, including NaN and infinity
     found = CONTEXT.power(number, exponent)
     return decimal128(CONTEXT.add(found, Decimal("0E-6176")) if found.is_finite() else found)
 
@@ -276,7 +276,7 @@ def _rounded(name: str, rounding: str) -> Callable[..., Any]:
             raise refusal(51081, f"{name} only supports numeric types, not {type_name(value)}")
         if type(places) not in RANKS:
             raise refusal(16004, f"can't convert from BSON type {type_name(places)} to long")
-        if not INT64_MIN <= as_double(places) < 2.0**63:  # nor is it so of NaN
+        if not INT64_MIN <= as_double(places) < 2.0**63:  # false for NaN too
             raise refusal(31109, "Can't coerce out of range value " + shell_text(places) + " to long")
         count = as_int32(places)
         if count is None:

@@ -1,5 +1,5 @@
-"""Arrays: elements, parts, searching, mapping, sorting, ranges, and arrays of pairs as objects. What binds a variable
-for each element evaluates its expression in the scope around it.
+"""Array operators: elements, slices, searching, sorting, ranges, and conversion between objects and arrays of pairs.
+`$map`, `$filter` and `$reduce` are in `map_filter_reduce.py`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from armillary.model.bson.bson_values import MISSING, is_number, list_keys, shel
 from armillary.work import sorted_values
 
 KeyOf = Callable[[Any], Any]
-_STRIDE: Final = 512  # elements between two turns of the meter
-_SHORT: Final = 8  # elements of an array that is not worth keys
-_KEYED_MAX: Final = 300_000  # elements whose keys are kept
-_KEYED_BYTES: Final = 150  # of one of them
-NUMBER_BYTES: Final = 40  # of a number and its place in a list
-LONG: Final = 10_000  # elements; shorter arrays are not looked at where they only lose or keep some
+_STRIDE: Final = 512  # elements between two calls that meter work
+_SHORT: Final = 8  # elements; for shorter arrays no keys are cached
+_KEYED_MAX: Final = 300_000  # elements; for longer arrays no keys are cached
+_KEYED_BYTES: Final = 150  # of one cached key
+NUMBER_BYTES: Final = 40  # of a number and its slot in a list
+LONG: Final = 10_000  # elements; the size of shorter arrays is not measured if an operator only removes elements
 
 
 def _array_elem_at(array: Any, index: Any) -> Any:
@@ -75,7 +75,7 @@ def concat_arrays(*arrays: Any) -> Any:
             raise refusal(28664, f"$concatArrays only supports arrays, not {type_name(array)}")
         work.make(8 * len(array))
         joined += array
-    # Where little is added to a long array, what it holds has been looked at before.
+    # If a long array is only extended a little, its previous elements have already been measured.
     is_looked_at = len(joined) < LONG or any(2 * len(array) > len(joined) for array in arrays)
     return joined if is_looked_at else check_growth(joined)
 
@@ -171,9 +171,9 @@ def _in(name: str, spec: Any, context: Context) -> Expression:
     parts = [compile_expression(each, context) for each in given]
     wanted_of, array_of = parts
     key = context.key
-    # The array that was looked into last, and once it is looked into again the keys of its elements: where each element
-    # of one array is looked for in another, that is much less work. Values are never changed, so the same object holds
-    # the same elements.
+    # The array that was searched last and, from its second search on, the keys of its elements. This saves work when
+    # each element of one array is searched in another. Values are never changed in place, so the same object has the
+    # same elements.
     last: list[Any] | None = None
     keys: frozenset[Any] | None = None
 
@@ -237,7 +237,7 @@ def _zip(name: str, spec: Any, context: Context) -> Expression:
     return evaluate
 
 
-# Some of the elements.
+# Slices.
 
 
 def check_n(value: Any) -> int:

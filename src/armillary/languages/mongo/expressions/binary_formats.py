@@ -1,5 +1,5 @@
 """Binary values as texts and back, in the formats that `$convert` knows: base64 with two alphabets, hexadecimal digits,
-UTF-8 and UUIDs. Whether a conversion is asked for, and what stands in for one that fails, is `conversion.py`'s part.
+UTF-8 and UUIDs. `onError` and `onNull` are handled in `conversion.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def uuid_text(value: Binary) -> str:
 
 
 def binary_of_uuid(text: str) -> Binary:
-    """ValueError for what is none, as with all formats."""
+    """Raises ValueError for an invalid text, as all readers of formats do."""
     if not _UUID.fullmatch(text):
         raise ValueError("Input is not a valid UUID string.")
     return Binary(bytes.fromhex(text.replace("-", "")), UUID_SUBTYPE)
@@ -95,7 +95,7 @@ def check_subtype(value: Any) -> int:
 
 
 def read_binary(text: str, form: str, subtype: int) -> Any:
-    """What a text stands for; ValueError with the reason if it stands for nothing."""
+    """The binary value of a text; ValueError with the reason if the text is invalid."""
     if (form == _UUID_FORMAT) != (subtype == UUID_SUBTYPE):
         raise ValueError("Only the 'uuid' format is allowed with the UUID subtype")
     if form == _UUID_FORMAT:

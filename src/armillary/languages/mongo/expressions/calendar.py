@@ -1,6 +1,6 @@
-"""The calendar: milliseconds since 1970 as year, month, day and time in a zone, and back; weeks as ISO counts them;
-whole units added, truncated and counted. Years are not bounded as Python's own dates are; offsets of named zones beyond
-the years that the zone's rules cover are those of the nearest covered year.
+"""Calendar arithmetic: milliseconds since 1970 to year, month, day and time in a time zone and back; ISO weeks; adding,
+truncating and counting units. Years outside the range of Python's dates are supported; there the offset of a named zone
+is that of the nearest year in the range.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OFFSET: Final = re.compile(r"([+-])(\d\d)(?::?(\d\d))?")
 
 
 def day_number(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01, of any year; months and days may lie outside their ranges and carry."""
+    """Days since 1970-01-01, for any year. Months and days outside their ranges carry over."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     shifted = year - (month <= 2)
     era = shifted // 400
@@ -68,7 +68,7 @@ def days_of_month(year: int, month: int) -> int:
 
 
 def iso_week(day: int) -> tuple[int, int]:
-    """The year that the week belongs to, and its number."""
+    """The ISO year and the number of the week."""
     thursday = day - weekday_of(day) + 4
     year = date_of(thursday)[0]
     return year, (thursday - day_number(year, 1, 1)) // 7 + 1
@@ -88,7 +88,7 @@ class Zone:
     named: ZoneInfo | None = None
 
     def offset_ms(self, instant_ms: int) -> int:
-        """What its clocks show beyond UTC at an instant."""
+        """The offset of a zone from UTC at an instant."""
         if self.named is None:
             return self.fixed_ms
         bounded_ms = min(max(instant_ms, _FIRST_MS), _LAST_MS)
@@ -100,7 +100,9 @@ class Zone:
         return instant_ms + self.offset_ms(instant_ms)
 
     def instant_ms(self, local_ms: int) -> int:
-        """When its clocks show this; of two such instants the first, and where clocks skip it, as before the skip."""
+        """The instant of a local time. If the local time occurs twice, the first instant; if it is skipped, computed
+        with the offset before the skip.
+        """
         if self.named is None:
             return local_ms - self.fixed_ms
         bounded_ms = min(max(local_ms, _FIRST_MS), _LAST_MS)
@@ -137,7 +139,7 @@ def zone_of(value: Any) -> Zone:
 
 
 def plus_units(instant_ms: int, unit: str, amount: int, zone: Zone) -> int:
-    """Later by so many units; a month's end stays within its month, and days keep the time that clocks show."""
+    """Adds units. The day of the month is limited to the length of the month, and days keep the local time."""
     if unit in UNIT_MONTHS:
         local_ms = zone.local_ms(instant_ms)
         day, rest_ms = divmod(local_ms, DAY_MS)
@@ -152,7 +154,7 @@ def plus_units(instant_ms: int, unit: str, amount: int, zone: Zone) -> int:
 
 
 def units_between(start_ms: int, end_ms: int, unit: str, zone: Zone, first_weekday: int) -> int:
-    """How often a unit begins after the one and up to the other."""
+    """The number of boundaries of a unit between two instants."""
     start_local, end_local = zone.local_ms(start_ms), zone.local_ms(end_ms)
     if unit in UNIT_MONTHS:
         months = UNIT_MONTHS[unit]
@@ -163,7 +165,7 @@ def units_between(start_ms: int, end_ms: int, unit: str, zone: Zone, first_weekd
     if unit == "day":
         return end_local // DAY_MS - start_local // DAY_MS
     if unit == "hour":
-        # Hours as they pass, from one whole hour of the zone to another.
+        # Hours are elapsed time, counted between whole hours of the zone.
         first_ms = start_ms - start_local % HOUR_MS
         return (end_ms - end_local % HOUR_MS - first_ms) // HOUR_MS
     width_ms = UNIT_MS[unit]
@@ -175,11 +177,11 @@ def _month_number(local_ms: int) -> int:
     return year * 12 + month - 1
 
 
-_ORIGIN_DAY: Final = day_number(2000, 1, 1)  # where bins are counted from
+_ORIGIN_DAY: Final = day_number(2000, 1, 1)  # the origin of bins
 
 
 def truncated(instant_ms: int, unit: str, size: int, zone: Zone, first_weekday: int) -> int:
-    """Where the bin of so many units begins that the instant lies in."""
+    """The start of the bin that an instant lies in."""
     local_ms = zone.local_ms(instant_ms)
     if unit in UNIT_MONTHS:
         width = UNIT_MONTHS[unit] * size

@@ -1,6 +1,6 @@
-"""Expressions of aggregation compiled to functions of a scope: literals, paths, variables, and operators that the
-families beside this module define. A family says what an operator does with values; here is how its arguments are read,
-counted and evaluated, and that what depends on nothing is worked out once.
+"""The expression compiler: aggregation expressions to functions of a scope. It handles literals, paths and variables;
+operators are defined by the other modules of this package. Those give an operator's function on values; the compiler
+parses, counts and evaluates its arguments, and folds constant expressions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNKNOWN_EXPRESSION: Final = 168
 
 
 class Constant:
-    """An expression whose value is known."""
+    """An expression with a constant value."""
 
     __slots__ = ("value",)
 
@@ -37,23 +37,23 @@ Special = Callable[[str, Any, Context], Expression]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An operator that needs nothing but the values of its arguments, in their order."""
+    """An operator with positional arguments that depends on their values only."""
 
     evaluate: Callable[..., Any]
     least: int = 1
-    most: int | None = 1  # None: as many as there are
-    count_code: int | None = None  # of the refusal when there are too few or too many; None: as for most operators
-    is_keyed: bool = False  # whether the function's first parameter is how values are compared
+    most: int | None = 1  # None: no maximum
+    count_code: int | None = None  # error code for too few or too many arguments; None: the usual one
+    is_keyed: bool = False  # whether the function's first parameter is the context's comparison key
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An operator whose arguments have names; those not given are MISSING."""
+    """An operator with named arguments; those not given are MISSING."""
 
     evaluate: Callable[..., Any]
-    required: Mapping[str, int]  # by name: the code of the refusal when it is not there
+    required: Mapping[str, int]  # by name: the error code if it is missing
     optional: Sequence[str] = ()
-    object_code: int = FAILED_TO_PARSE  # when there is no object with arguments
+    object_code: int = FAILED_TO_PARSE  # error code if the argument is not an object
     unknown_code: int = FAILED_TO_PARSE
     is_keyed: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ _OPERATORS: dict[str, Operator] = {}
 
 
 def define(family: Mapping[str, Operator]) -> None:
-    """Adds the operators of a family; `expressions/__init__.py` does it for all of them."""
+    """Registers the operators of a module; `expressions/__init__.py` calls it for all of them."""
     assert not family.keys() & _OPERATORS.keys()
     _OPERATORS.update(family)
 
@@ -74,7 +74,7 @@ def is_operator(name: str) -> bool:
 
 
 def compile_expression(spec: Any, context: Context) -> Expression:
-    """A function of a scope; see `Context.scope`."""
+    """Compiles an expression to a function of a scope (see `Context.scope`)."""
     kind = type(spec)
     spend(20)
     if kind is str:
@@ -87,7 +87,7 @@ def compile_expression(spec: Any, context: Context) -> Expression:
 
 
 def compile_over_documents(spec: Any, context: Context) -> Callable[[Document], Any]:
-    """The same as a function of a document, for whoever evaluates one expression."""
+    """Compiles a single expression to a function of a document."""
     expression = compile_expression(spec, context)
     if isinstance(expression, Constant):
         value = expression.value
@@ -105,8 +105,9 @@ _NODE_UNITS: Final = 5
 
 
 def weight(*specs: Any) -> int:
-    """The units to spend when expressions are evaluated once: by their parts, not by the sizes of values, which their
-    functions spend for themselves."""
+    """The work units of evaluating expressions once, by the number of their parts. The functions meter work that
+    depends on the size of values themselves.
+    """
     count = 0
     pending: list[Any] = list(specs)
     while pending:
@@ -146,7 +147,7 @@ def _reference(text: str, context: Context) -> Expression:
 
 
 def _check_read_name(name: str) -> None:
-    """Of a variable that is looked at: also those of the server, which begin with capital letters."""
+    """Checks the name of a variable that is read. System variables begin with a capital letter."""
     if not name:
         raise refusal(FAILED_TO_PARSE, "empty variable names are not allowed")
     if name[0].isascii() and not name[0].isalpha():
@@ -160,7 +161,7 @@ def _check_rest(name: str) -> None:
 
 
 def check_path(path: str) -> list[str]:
-    """The parts of a path to a field, refused if it cannot be one."""
+    """The parts of a field path; an invalid path is refused."""
     if not path:
         raise refusal(40352, "FieldPath cannot be constructed with empty string")
     if path.endswith("."):
@@ -204,7 +205,7 @@ def _path_of_two(first: str, second: str) -> Expression:
 
 
 def value_at(value: Any, parts: Sequence[str], first: int = 0) -> Any:
-    """What a path leads to: through an array, the values that its documents have there."""
+    """The value at a path. Through an array, it is the list of the values of its documents."""
     for place in range(first, len(parts)):
         if type(value) is dict:
             value = value.get(parts[place], MISSING)
@@ -221,7 +222,7 @@ def value_at(value: Any, parts: Sequence[str], first: int = 0) -> Any:
 
 
 def looks_at_documents(spec: Any) -> bool:
-    """Whether an expression names fields, so that it means nothing before there is a document."""
+    """Whether an expression reads fields, so that it cannot be evaluated without a document."""
     if type(spec) is str:
         return spec.startswith("$") and (spec[1:2] != "$" or spec[2:].partition(".")[0] in ("ROOT", "CURRENT"))
     if type(spec) is dict:
@@ -232,7 +233,7 @@ def looks_at_documents(spec: Any) -> bool:
 # Objects and arrays.
 
 
-_GROWING: Final = frozenset([str, list, dict])  # two of them in a third, again and again, grow without bounds
+_GROWING: Final = frozenset([str, list, dict])  # values of these types can grow without bounds by nesting
 
 
 def _object(spec: Document, context: Context) -> Expression:
@@ -281,7 +282,9 @@ def _array(elements: list[Expression]) -> Expression:
 
 
 def folded(evaluate: Expression, parts: Sequence[Expression]) -> Expression:
-    """The value itself if no part depends on a document. What fails does so now, also where nobody would look at it."""
+    """Constant folding: evaluates the function now if all parts are constants. Errors are raised now too, even in
+    branches that would never be taken.
+    """
     return Constant(evaluate([])) if all(isinstance(part, Constant) for part in parts) else evaluate
 
 
@@ -324,7 +327,7 @@ def _positional(name: str, operator: Function, spec: Any, context: Context) -> E
 
 
 def call(function: Callable[..., Any], parts: Sequence[Expression], key: Any = None) -> Expression:
-    """The function of what the parts evaluate to; written out for the numbers of arguments that are common."""
+    """A function that evaluates the parts and calls `function`; specialised for common numbers of arguments."""
     if key is not None:
         keyed = function
         function = lambda *values: keyed(key, *values)  # noqa: E731
@@ -351,7 +354,7 @@ def named_arguments(
     object_code: int = FAILED_TO_PARSE,
     unknown_code: int = FAILED_TO_PARSE,
 ) -> Document:
-    """The object with an operator's arguments, refused if one is missing or not known."""
+    """The named arguments of an operator; missing and unknown ones are refused."""
     if type(spec) is not dict:
         raise refusal(object_code, f"{name} only supports an object as its argument")
     for each in spec:
@@ -377,7 +380,7 @@ def _named(name: str, operator: Named, spec: Any, context: Context) -> Expressio
 
 
 def check_variable_name(name: Any) -> str:
-    """Of what users bind: it begins with a small letter, or is CURRENT."""
+    """Checks the name of a variable that the user defines: it begins with a lower-case letter, or is CURRENT."""
     if type(name) is not str or not name:
         raise refusal(FAILED_TO_PARSE, "empty variable names are not allowed")
     first = name[0]

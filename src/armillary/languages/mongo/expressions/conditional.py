@@ -1,5 +1,6 @@
-"""Comparing, choosing, binding: `$eq` and its like, `$and`, `$cond`, `$switch`, `$let`, `$literal`, `$meta`. What is
-compared may be of any types and no array is looked into; null and missing differ. A branch not taken is not evaluated.
+"""Comparison, conditions and variables: `$eq`, `$lt` and so on, `$and`, `$cond`, `$switch`, `$let`, `$literal`,
+`$meta`. Values of all types are comparable, arrays are compared as a whole, and null differs from missing. Branches
+that are not taken are not evaluated.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from armillary.model.bson.bson_values import order_key, shell_text
 KeyOf = Callable[[Any], Any]
 
 
-# Comparing. Numbers and texts of one type, the commonest, compare as Python has it.
+# Comparison. Numbers and texts of the same type, the most common case, use Python's comparison.
 
 
 def _compare(key: KeyOf, left: Any, right: Any) -> int:
@@ -45,7 +46,7 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Operator:
     return Function(evaluate, 2, 2, is_keyed=True)
 
 
-# Truth.
+# Boolean operators.
 
 
 def _and(name: str, spec: Any, context: Context) -> Expression:
@@ -66,7 +67,7 @@ def _or(name: str, spec: Any, context: Context) -> Expression:
     return folded(evaluate, parts)
 
 
-# Choosing.
+# Conditions.
 
 
 def _cond(name: str, spec: Any, context: Context) -> Expression:
@@ -145,7 +146,7 @@ def _switch(name: str, spec: Any, context: Context) -> Expression:
     return evaluate
 
 
-# Binding.
+# Variables.
 
 
 def _let(name: str, spec: Any, context: Context) -> Expression:

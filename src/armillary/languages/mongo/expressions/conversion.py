@@ -1,5 +1,5 @@
-"""Conversions between types, `$type`, and what depends on how a value is stored: sizes and hashes. A conversion that
-cannot be made is refused with one code, unless the caller says what stands in for it.
+"""Conversions between types (`$convert`, `$toInt` and so on), `$type`, and operators on the stored form of a value:
+sizes and hashes. A failed conversion raises ConversionFailure unless `onError` gives a value.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _FRACTION: Final = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:
 
 
 class Unconvertible(Exception):
-    """The reason, as the refusal's message has it."""
+    """A failed conversion, with the reason for the error message."""
 
 
 def _unsupported(value: Any, target: str) -> Unconvertible:
@@ -347,7 +347,7 @@ def _bson_size(value: Any) -> Any:
     return len(encode(value))
 
 
-# The order of types in hashes is that of comparisons.
+# The number of each type in hashes is its rank in comparisons.
 _HASHED: Final = {
     -1: -1, 127: 127, 6: 0, 10: 5, 1: 10, 16: 10, 18: 10, 19: 10, 2: 15, 14: 15, 3: 20, 4: 25, 5: 30, 7: 35, 8: 40,
     9: 45, 17: 47, 11: 50, 12: 55, 13: 60, 15: 65,
@@ -355,7 +355,7 @@ _HASHED: Final = {
 
 
 def hashed_key(value: Any) -> Int64:
-    """The number that hashed indexes keep for a value."""
+    """The hash of a value in hashed indexes."""
     digest = hashlib.md5(struct.pack("<i", 0), usedforsecurity=False)
     _add_hash(digest.update, None if value is MISSING else value, None)
     return Int64(struct.unpack_from("<q", digest.digest())[0])
@@ -375,7 +375,7 @@ def _add_hash(add: Callable[[bytes], None], value: Any, name: str | None) -> Non
         add(struct.pack("<q", _hashed_number(value)))
     else:
         encoded = encode({"": value})
-        add(encoded[6:-1])  # without the document's length, the type, the empty name and the end
+        add(encoded[6:-1])  # without the document's length, the type, the empty name and the final zero
 
 
 def _hashed_number(value: Any) -> int:

@@ -1,5 +1,5 @@
-"""Dates as text: formats with `%` directives, both ways, and the forms that are understood without one. What a text is
-refused with, and what stands in for it then, is for those who convert.
+"""Dates as texts: formatting and parsing with `%` directives, and the forms that are parsed without a format. Error
+codes and `onError` are handled by `dates.py` and `conversion.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WEEKDAYS: Final = "(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\\.?,?\\s+"
 
 
 class NoDate(Exception):
-    """The text is no date; the reason is part of the refusal's message."""
+    """The text is not a date; the reason is part of the error message."""
 
 
 class _Part(Protocol):
@@ -109,7 +109,7 @@ def date_text(instant_ms: int, pattern: str, zone: Zone) -> str:
 
 
 def week_of_year(day: int) -> int:
-    """Weeks begin on Sundays; days before the first one are in week 0."""
+    """Weeks begin on Sunday; days before the first Sunday are in week 0."""
     year = date_of(day)[0]
     return (day - day_number(year, 1, 1) + 7 - weekday_of(day) % 7) // 7
 
@@ -122,7 +122,7 @@ _TIME: Final = (
 )
 _ZONE_TEXT: Final = r"\s*(?P<zone>(?:(?:UTC|GMT)?[+-]\d{1,2}(?::?\d{2})?)|[A-Za-z_]+(?:/[A-Za-z_/]+)?)"
 _ZONE: Final = f"(?:{_ZONE_TEXT})?"
-# Those that mean one zone only, and letters as ships and pilots use them (there is no J).
+# Abbreviations that stand for one zone only, and the military letters (there is no J).
 _ABBREVIATIONS_HOURS: Final = {
     "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9,
     "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "Z": 0,
@@ -146,7 +146,7 @@ _FORMS: Final = [
 
 
 def parse_date(text: str, zone: Zone | None = None) -> int:
-    """A date in one of the usual forms, in milliseconds; the zone is that of texts that name none."""
+    """Parses the common forms of dates to milliseconds. `zone` applies to texts without a zone."""
     for form in _FORMS:
         found = form.fullmatch(text.strip())
         if found is not None:
@@ -189,7 +189,7 @@ def parse_formatted(text: str, pattern: str, zone: Zone | None = None) -> int:
     written = "".join([re.sub("%(.)", directive, part) if part[:1] == "%" else re.escape(part) for part in parts])
     try:
         found = re.fullmatch(written, text, re.IGNORECASE | re.ASCII)
-    except re.error:  # a group twice: %b and %B, say
+    except re.error:  # a directive occurs twice, for example %b and %B
         found = None
     if found is None:
         raise NoDate(f"Error parsing date string '{text}'; it does not have the format '{pattern}'")
@@ -199,7 +199,7 @@ def parse_formatted(text: str, pattern: str, zone: Zone | None = None) -> int:
 
 
 def _check_complete(given: dict[str, str | None], text: str) -> None:
-    """A text with a format names a whole day, by the calendar or by ISO weeks."""
+    """Checks that a format gives a complete date, as year, month and day or as an ISO week date."""
     names = {name for name, value in given.items() if value is not None}
     if names & {"weekyear", "week", "weekday"}:
         if names & {"year", "month", "name", "day", "ordinal"}:
@@ -271,7 +271,7 @@ def _day(given: dict[str, str | None], part: _Part, text: str) -> int:
     if len(given.get("year") or "") == 2:
         year += 2000 if year < 70 else 1900
     if given.get("ordinal") is not None:
-        return day_number(year, 1, part("ordinal", 0, 366, 0) + 1)  # counted from 0, as the server's tests have it
+        return day_number(year, 1, part("ordinal", 0, 366, 0) + 1)  # counted from 0, as in MongoDB's own tests
     name = given.get("name")
     month = part("month", 1, 12, 1) if name is None else _SHORT.index(name[:3].capitalize()) + 1
     return day_number(year, month, part("day", 1, days_of_month(year, month), 1))

@@ -1,5 +1,6 @@
-"""Dates: their parts, from and to parts and texts, adding, counting and truncating units. A date may also be given as a
-timestamp or an ObjectId. The calendar itself is `calendar.py`, texts are `date_texts.py`.
+"""Date operators: parts of dates, conversion from and to parts and texts, and `$dateAdd`, `$dateDiff`, `$dateTrunc`. A
+date may also be given as a timestamp or an ObjectId. Calendar arithmetic is in `calendar.py`, formats are in
+`date_texts.py`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ CONVERSION_FAILURE: Final = 241
 
 
 def instant_of(value: Any) -> int | None:
-    """The milliseconds of what can stand for a date, None for what cannot."""
+    """The milliseconds of a date, timestamp or ObjectId; None for other values."""
     if type(value) is DatetimeMS:
         return int(value)
     if type(value) is Timestamp:
@@ -81,7 +82,7 @@ def date_instant(value: Any, code: int = 16006, what: str = "") -> int:
 
 
 class _NotGiven:
-    """An argument that nobody wrote; one that comes to nothing makes the result null."""
+    """Marks an argument that is absent; an argument whose value is missing makes the result null instead."""
 
 
 _NOT_GIVEN: Final = _NotGiven()
@@ -95,7 +96,7 @@ def _zone(value: Any) -> Zone:
 
 
 def _part(of_day: Callable[[int, int], int]) -> Operator:
-    """An operator that gives one part, of the day's number and the milliseconds in it."""
+    """An operator that gives one part of a date, computed from the day number and the milliseconds of the day."""
 
     def evaluate(date: Any, zone: Any = "UTC") -> Any:
         if is_nullish(date) or is_nullish(zone):
@@ -284,7 +285,7 @@ def _weekday(name: str, value: Any) -> int:
 
 _BINS_MAX: Final = 100_000_000_000  # units in a bin of $dateTrunc
 
-# More of a unit than lie between the first and the last date there can be.
+# For each unit, more than the range of dates holds.
 _YEARS_MAX: Final = 584_942_417 + 1
 _AMOUNTS_MAX: Final = {
     **{unit: 2 * INT64_MAX // width_ms + 1 for unit, width_ms in UNIT_MS.items()},

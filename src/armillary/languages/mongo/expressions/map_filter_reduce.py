@@ -1,5 +1,5 @@
-"""What binds a variable for each element of an array and evaluates an expression with it: `$map`, `$filter`, `$reduce`.
-Each element spends for the parts of the expression; of what it makes only the result stays counted.
+"""`$map`, `$filter` and `$reduce`: an expression is evaluated with a variable for each element of an array. Work is
+metered for each element by the parts of the expression; of the memory used only that of the result stays counted.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from armillary.languages.mongo.memory_budget import LIST_BYTES, check_growth, se
 from armillary.model.bson.bson_values import INT64_MAX, MISSING, shell_text, type_name
 
 _WORTH_CHECKING_BYTES: Final = 64 * limits.KB
-_SHORT: Final = 16  # elements that are spent for together
+_SHORT: Final = 16  # elements; the work of shorter arrays is metered at once
 
 
 class _Loop(NamedTuple):
-    """What `$map` and `$filter` have in common: an array, the place of the variable, and what is evaluated with it."""
+    """Shared by `$map` and `$filter`: the array, the index of the variable, and the expression."""
 
     array_of: Expression
     place: int
     body: Expression
-    units: int  # of work for an element
+    units: int  # work units for each element
     name: str
-    code: int  # of the refusal of what is no array
+    code: int  # error code if the value is not an array
 
     @classmethod
     def of(cls, name: str, given: Mapping[str, Any], body: str, context: Context, code: int) -> _Loop:
@@ -47,7 +47,7 @@ class _Loop(NamedTuple):
         return cls(array_of, place, compile_expression(given[body], inner), weight(given[body]), name, code)
 
     def refuse(self, array: Any) -> None:
-        """What is no array: null and what is missing give null."""
+        """The result for a value that is not an array: null for null and missing, otherwise an error."""
         if is_nullish(array):
             return None
         raise refusal(self.code, f"input to {self.name} must be an array not {type_name(array)}")
@@ -151,7 +151,8 @@ def _reduce(name: str, spec: Any, context: Context) -> Expression:
             if type(value) is not list and type(value) is not dict:
                 settle(before_bytes, value)
             elif counted_bytes > 2 * checked_bytes + _WORTH_CHECKING_BYTES:
-                # Looked through only when it may have doubled: else long arrays would be looked through at every step.
+                # Measured only when it may have doubled in size, because measuring a long array at every step would be
+                # quadratic.
                 check_growth(value)
                 settle(before_bytes, value)
                 checked_bytes = work.made() - before_bytes
@@ -164,7 +165,7 @@ _VALUE: Final = re.compile(r"\$\$value\b")
 
 
 def _joined_part(body: Any) -> tuple[type, Any] | None:
-    """What `$reduce` adds to the end of an array or a string, and which of both, if that is all it does."""
+    """If a `$reduce` only appends to an array or a string: which of the two, and the expression that is appended."""
     for operator, kind in (("$concatArrays", list), ("$concat", str)):
         parts = body.get(operator) if type(body) is dict else None
         if type(parts) is list and len(parts) == 2 and parts[0] == "$$value" and not _VALUE.search(repr(parts[1])):
@@ -173,7 +174,7 @@ def _joined_part(body: Any) -> tuple[type, Any] | None:
 
 
 def _lengthened(value: Any, array: list[Any], added: Expression, scope: Scope, this: int, units: int) -> Any:
-    """The rest of such a `$reduce`: the array or the string is made once, not again for each element."""
+    """Runs such a `$reduce` by appending to one list, instead of copying the array or string for each element."""
     is_text = type(value) is str
     parts: list[Any] = [value] if is_text else list(value)
     length = len(value)

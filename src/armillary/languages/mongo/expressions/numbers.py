@@ -1,5 +1,6 @@
-"""Numbers of four types: which type a result has, and sums, products and quotients of it. int32 and int64 stay whole
-until they do not fit, doubles win over whole numbers, decimals over all. Which operators refuse what is theirs.
+"""Arithmetic on BSON's four numeric types: the type of a result, sums, products and quotients. int32 and int64 stay
+whole until they overflow, doubles take precedence over whole numbers, and decimals over all. Operators check the types
+of their operands themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def widest(values: Iterable[Any]) -> int:
 
 
 def integer(number: int, rank: int) -> Any:
-    """A whole result: of the smallest type at least as wide as the operands that holds it, a double if none does."""
+    """A whole number in the smallest type that holds it and is as wide as the operands; a double if none does."""
     if rank == INT and INT32_MIN <= number <= INT32_MAX:
         return int(number)
     if INT64_MIN <= number <= INT64_MAX:
@@ -47,12 +48,14 @@ def decimal128(number: Decimal) -> Decimal128:
 
 
 def exact_decimal(value: Any) -> Decimal:
-    """As sums take doubles: all the digits that a decimal has room for."""
+    """A double as a decimal with all digits that a decimal can hold, as sums use it."""
     return CONTEXT.create_decimal(Decimal(value)) if type(value) is float else to_decimal(value)
 
 
 def sum_in_order(values: Iterable[Any]) -> Any:
-    """One after the other, as $add does it: doubles are not compensated, and beside decimals have 15 digits."""
+    """The sum from left to right, as in $add: doubles are not compensated, and are rounded to 15 digits if added to
+    decimals.
+    """
     rank = INT
     result: Any = 0
     for value in values:
@@ -71,7 +74,7 @@ def sum_in_order(values: Iterable[Any]) -> Any:
 
 
 def total(values: list[Any]) -> Any:
-    """The sum of numbers, as exact as can be."""
+    """The sum of numbers, compensated for rounding errors."""
     rank = widest(values)
     if rank <= LONG:
         return integer(sum(values), rank)
@@ -120,7 +123,7 @@ def difference(left: Any, right: Any) -> Any:
 
 
 def quotient(left: Any, right: Any) -> Any:
-    """Of numbers, the second not 0; never a whole number's type."""
+    """The quotient of numbers, the second not 0: a double or a decimal."""
     if DECIMAL in (RANKS[type(left)], RANKS[type(right)]):
         return decimal128(CONTEXT.divide(to_decimal(left), to_decimal(right)))
     try:
@@ -143,7 +146,7 @@ def as_int32(value: Any) -> int | None:
 
 
 def quantized(number: Decimal, places: int, rounding: str = ROUND_HALF_EVEN) -> Decimal:
-    """With so many places after the point, as far as there is room for their digits; rounded before it if negative."""
+    """Rounded to a number of decimal places, if negative of places before the point, within a decimal's digits."""
     if not number.is_finite():
         return number
     if number:
@@ -152,7 +155,7 @@ def quantized(number: Decimal, places: int, rounding: str = ROUND_HALF_EVEN) -> 
 
 
 def double_text(number: float) -> str:
-    """As conversions to strings have it: whole doubles without a point."""
+    """A double as conversions to strings write it: without a point if it is whole."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):

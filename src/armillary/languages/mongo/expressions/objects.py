@@ -1,4 +1,4 @@
-"""Objects: merging them, and fields by names that are no paths: with dots and dollar signs in them."""
+"""Object operators: `$mergeObjects`, and `$getField`, `$setField` for field names with dots and dollar signs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _object_to_array(value: Any) -> Any:
 
 
 def _field_name(name: str, spec: Any, context: Context) -> Expression:
-    """What names the field; texts that look like paths are refused, as whoever writes them means a name."""
+    """The name of the field. Texts with a `$` prefix are refused, because `$literal` must mark them as a name."""
     is_written = type(spec) is not dict or next(iter(spec), "") in ("$literal", "$const")
     if name != "$getField" and not is_written:
         raise refusal(4161106, f"{name} requires 'field' to evaluate to a constant, but got a non-constant argument")

@@ -1,4 +1,6 @@
-"""Arrays as sets: each value once, whatever its numeric type; the order is that of the first appearance."""
+"""Set operators on arrays: equal values count once, whatever their numeric type, in the order of their first
+appearance.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from armillary.languages.mongo.expressions.numbers import is_nullish
 from armillary.languages.mongo.filters.value_types import truth
 from armillary.model.bson.bson_values import list_keys, type_name
 
-_ELEMENT_BYTES: Final = 150  # of a key and its place
+_ELEMENT_BYTES: Final = 150  # of a key and its slot
 
 KeyOf = Callable[[Any], Any]
 

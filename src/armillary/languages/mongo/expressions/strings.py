@@ -1,5 +1,5 @@
-"""Strings: joining, cutting, searching, trimming, regular expressions. Upper and lower case are ASCII's; positions are
-bytes of UTF-8 or code points, as each operator says.
+"""String operators: `$concat`, `$substrCP`, `$indexOfCP`, `$split`, `$trim`, regular expressions. Upper and lower case
+apply to ASCII letters only; positions are UTF-8 bytes or code points, depending on the operator.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from armillary.languages.mongo.filters.regexes import INVALID_PATTERN, regex_mat
 from armillary.model.bson.bson_values import MISSING, regex_options, shell_text, type_name
 from armillary.query.text.pattern_matching import Matcher
 
-_COUNTED: Final = 256  # characters of a string that is worth counting
+_COUNTED: Final = 256  # characters; the work on shorter strings is not metered by size
 _PIECE: Final = 16 * limits.KB
 _PART_BYTES, _MATCH_BYTES = 64, 400
 _TO_THE_END: Final = object()
@@ -34,7 +34,7 @@ _BLANKS: Final = "\0\t\n\v\f\r \u00a0\u1680" + "".join(chr(code) for code in ran
 
 
 def text_of(value: Any) -> str:
-    """As the older operators take what is no string."""
+    """The text that older operators use for values which are not strings."""
     if is_nullish(value):
         return ""
     if isinstance(value, Code):
@@ -51,7 +51,7 @@ def text_of(value: Any) -> str:
         _, month, day = date_of(value.time // 86_400)
         seconds = value.time % 86_400
         clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-        return f"{MONTHS[month - 1][:3]} {day:2} {clock}:{value.inc}"  # as the server writes its own times
+        return f"{MONTHS[month - 1][:3]} {day:2} {clock}:{value.inc}"  # as the MongoDB server formats timestamps
     raise refusal(16007, f"can't convert from BSON type {type_name(value)} to String")
 
 
@@ -78,7 +78,7 @@ def _translated(text: str, table: dict[int, int]) -> str:
         return text.translate(table)
     work.make(len(text))
     made = []
-    for first in range(0, len(text), _PIECE):  # of some milliseconds, where there is more than ASCII in it
+    for first in range(0, len(text), _PIECE):  # in pieces of some milliseconds of work, if the text is not ASCII
         work.spend(_PIECE // 4)
         made.append(text[first : first + _PIECE].translate(table))
     return "".join(made)
@@ -115,7 +115,7 @@ def _substr_bytes(value: Any, start: Any, length: Any) -> str:
 
 
 def _clamped(number: Any) -> int:
-    """As a whole number that can be a place; not a number is 0."""
+    """Limited to the range of positions; NaN is 0."""
     double = as_double(number)
     return 0 if double != double else int(min(max(double, -1e9), 1e9))
 
@@ -159,7 +159,7 @@ def _byte_length(text: str) -> int:
 
 
 def bound(name: str, value: Any, which: str) -> int:
-    """A place where a search begins or ends."""
+    """The position where a search begins or ends."""
     number = as_int32(value)
     if number is None:
         raise refusal(40096, f"{name} requires an integral {which} index, found a value of type: {type_name(value)}")
@@ -301,7 +301,7 @@ def _find(matcher: Matcher, text: str) -> Any:
 
 
 def _find_all(matcher: Matcher, text: str) -> list[Any]:
-    """Where the text ends nothing empty is found any more, unless there is no text at all."""
+    """All matches. An empty match at the end of the text counts only if the text is empty."""
     found = []
     start = 0
     while start < max(len(text), 1):

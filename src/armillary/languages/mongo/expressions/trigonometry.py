@@ -1,5 +1,5 @@
-"""Trigonometry. Doubles and whole numbers give doubles; decimals give decimals, whose angles are worked out as doubles:
-about 16 digits are right.
+"""Trigonometric operators. The result is a double, or a decimal for decimals; decimals are computed as doubles, with
+about 16 correct digits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tests of one value against an operand: equality, order, membership. A value may be MISSING, which equals null here.
+"""Tests of one value against an operand: `$eq`, `$lt`, `$in` and so on. A value may be MISSING, which equals null here.
 
-Order holds within one class of types only: all numbers are one, and the least and the greatest key compare with
-everything. Which values of a document are tested is `languages/mongo/paths.py`'s part.
+Order comparisons hold only within one type bracket: all numbers are one bracket, and MinKey and MaxKey compare with
+everything. `languages/mongo/paths.py` finds the values of a document to test.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def equals(operand: Any, key: KeyFunction) -> Test:
         return is_nan if is_nan(operand) else _equals_number(number_of(operand))
     kind = type(operand)
     if kind is str and key is order_key:
-        # Code is a str too, but equals none.
+        # Code is a subclass of str, but equals no string.
         return lambda value: type(value) is str and value == operand
     if kind is bool:
         return lambda value: value is operand
@@ -55,7 +55,7 @@ def equals(operand: Any, key: KeyFunction) -> Test:
         return lambda value: type(value) is ObjectId and value == operand
     wanted = key(operand)
     if kind is list:
-        # Most values are of another type, and keys of arrays and documents are long.
+        # The type is compared first: most values are of another type, and keys of arrays and documents are long.
         return lambda value: type(value) is list and key(value) == wanted
     if kind is dict:
         return lambda value: (type(value) is dict or type(value) is DBRef) and key(value) == wanted
@@ -119,7 +119,7 @@ def _ordered_number(compare: Callable[[Any, Any], bool], number: int | float | D
     def test(value: Any) -> bool:
         kind = type(value)
         if kind in _PLAIN_NUMBERS:
-            # NaN compares with nothing, and with a Decimal not even that.
+            # NaN compares with nothing; comparing it with a Decimal would raise.
             return value == value and compare(value, number)
         return kind is Decimal128 and not is_nan(value) and compare(value.to_decimal(), number)
 
@@ -145,7 +145,7 @@ def always(_value: Any) -> bool:
 
 
 def among(operands: list[Any], key: KeyFunction) -> Test:
-    """Equal to one of several; regular expressions among them match as well."""
+    """`$in`: equal to one of several values, or matching one of several regular expressions."""
     patterns = [regex_test(each) for each in operands if isinstance(each, Regex)]
     others = [each for each in operands if not isinstance(each, Regex)]
     has_null = any(each is None for each in others)
@@ -166,7 +166,7 @@ def among(operands: list[Any], key: KeyFunction) -> Test:
 
 
 def regex_test(regex: Regex[Any]) -> Test:
-    """Of strings by the pattern, and of regular expressions by being the same one."""
+    """Matches strings by the pattern, and regular expressions that are equal to the operand."""
     occurs_in = matcher_of(regex).occurs_in
     wanted = order_key(regex)
 

@@ -1,8 +1,7 @@
-"""Queries of places: within an area, meeting a shape, near a point. Places are GeoJSON, or pairs of numbers as older
-documents have them. On the sphere a ring encloses the smaller of the two areas it could mean.
+"""Geospatial operators: `$geoWithin`, `$geoIntersects`, `$near`, `$nearSphere`. Places are GeoJSON, or legacy
+coordinate pairs. On the sphere a ring encloses the smaller of the two areas that it bounds.
 
-What shapes are to one another is `model/spatial/relations.py`'s part; an order by distance is made by whoever runs the
-query.
+Relations between shapes are in `model/spatial/relations.py`; sorting by distance is done where the query runs.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from armillary.model.spatial.geometries import InvalidShape, Shape, TooComplex, 
 
 Test = Callable[[Any], bool]
 
-EARTH_RADIUS_M: Final = 6_378_100.0  # as MongoDB has it
+EARTH_RADIUS_M: Final = 6_378_100.0  # MongoDB's value
 _CRS: Final = frozenset(["urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326", "urn:x-mongodb:crs:strictwinding:EPSG:4326"])
 _PARTS: Final = {"MultiPoint": "Point", "MultiLineString": "LineString"}
 
@@ -36,7 +35,7 @@ _PARTS: Final = {"MultiPoint": "Point", "MultiLineString": "LineString"}
 
 
 def shapes_of(value: Any) -> list[Shape] | None:
-    """The parts of a place on the sphere; None if the value is none."""
+    """The shapes of a place on the sphere; None if the value is not a place."""
     try:
         return _shapes(value)
     except InvalidShape:
@@ -122,7 +121,7 @@ def _of_geometry(name: str, given: Any) -> Test:
 
 
 def _is_within(one: Shape, other: Shape) -> bool:
-    """A point on the border is inside, as MongoDB has it."""
+    """A point on the border is inside, as in MongoDB."""
     return relations.do_intersect(one, other) if one.points else relations.is_within(one, other)
 
 
@@ -178,7 +177,8 @@ def _polygon(given: Any) -> Test:
 
 def _center(given: Any) -> Test:
     (x1, y1), radius = circle("$center", given)
-    # 52.0001 is on the circle of 0.0001 around 52, though the difference of the doubles is a little more.
+    # A tolerance for rounding: 52.0001 is on the circle of radius 0.0001 around 52, though the difference of the
+    # doubles is a little larger.
     reach = radius + 4 * sys.float_info.epsilon * max(abs(x1), abs(y1), 1.0)
     return _flat(lambda x, y: math.hypot(x - x1, y - y1) <= reach)
 
@@ -229,7 +229,7 @@ def circle(name: str, given: Any) -> tuple[Coordinates, float]:
 
 
 def angle(first: Coordinates, second: Coordinates) -> float:
-    """Between two places as seen from the centre of a sphere, in radians."""
+    """The central angle between two points of a sphere, in radians."""
     longitude, latitude = math.radians(second[0] - first[0]), math.radians(second[1] - first[1])
     across = math.cos(math.radians(first[1])) * math.cos(math.radians(second[1]))
     half = math.sin(latitude / 2) ** 2 + across * math.sin(longitude / 2) ** 2
@@ -241,7 +241,9 @@ def angle(first: Coordinates, second: Coordinates) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """$near and $nearSphere, and what $geoNear measures: places at a distance between two, the nearest first."""
+    """`$near`, `$nearSphere` and the search of `$geoNear`: places between a minimum and a maximum distance, nearest
+    first.
+    """
 
     path: str
     origin: Coordinates
@@ -250,7 +252,7 @@ class Near:
     most: float = math.inf
 
     def as_filter(self) -> Document:
-        """What an index of places can use of it."""
+        """The search as a filter that a geospatial index can use."""
         if self.unit == "plane":
             return {}
         most = {} if math.isinf(self.most) else {"$maxDistance": self.most}
@@ -264,7 +266,7 @@ class Near:
         return found is not None and self.least <= found <= self.most
 
     def distance(self, document: Document) -> float | None:
-        """To the nearest place that the document has at the path."""
+        """The distance to the nearest place that the document has at the path."""
         found = self.nearest(document)
         return None if found is None else found[0]
 
@@ -300,7 +302,7 @@ def is_near(operand: Document) -> bool:
 
 
 def read_near(path: str, operand: Document) -> tuple[Document, Near]:
-    """The operators beside, and the search itself."""
+    """Splits the operators of a field into the search and the others."""
     name = next(each for each in operand if each in ("$near", "$nearSphere", "$geoNear"))
     given = operand[name]
     limits_given: Document = dict(operand)

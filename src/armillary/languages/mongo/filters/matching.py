@@ -1,8 +1,8 @@
-"""Filters: compiled once to a function of a document. Here is how a filter is read, operator by operator; what the
-operators test is in `comparisons`, `elements`, `geo`, `text` and `json_schema`.
+"""The filter compiler: a filter document to a function of a document, operator by operator. The tests are in
+`comparisons`, `value_types`, `geo`, `text_search` and `validation/json_schema`.
 
-A filter that an index could serve is described by `languages/mongo/indexes/index_conditions.py`; the matcher has the
-last word in any case.
+The part of a filter that an index can serve is derived by `languages/mongo/indexes/index_conditions.py`; documents
+found by an index are tested by the matcher again.
 """
 
 from __future__ import annotations
@@ -36,27 +36,29 @@ from armillary.model.bson.bson_values import MISSING, Document, is_number, regex
 from armillary.work import spend
 
 _NO_SCRIPTS, _NO_TEXT_INDEX = 115, 27
-_STRIDE: Final = 256  # elements between two turns of the meter
-_MANY_VALUES: Final = 8  # of `$all`, that are worth hashing
+_STRIDE: Final = 256  # elements between two calls that meter work
+_MANY_VALUES: Final = 8  # from so many values of `$all` or `$or` on, they are hashed
 _LOGICAL: Final = ("$and", "$or", "$nor")
 
 
 class Matcher:
-    """A filter, ready to be held against documents."""
+    """A compiled filter."""
 
     def __init__(self, node: Node, near: geo.Near | None, text: TextQuery | None) -> None:
         self.matches: Callable[[Document], bool] = node.holds
         self._node = node
-        self.near = near  # $near and $nearSphere want an order as well
-        self.hint: str | None = None  # the index that whoever asks wants to be read
-        self.text = text  # $text has scores
+        self.near = near  # $near and $nearSphere also sort
+        self.hint: str | None = None  # the index that the client's hint names
+        self.text = text  # $text also gives scores
 
     def first_match(self, document: Document, array: str = "") -> int | None:
-        """Which element of an array made the filter match: what `$` stands for. Of this array, if there are several."""
+        """The index of the array element that made the filter match, which the positional `$` stands for; of the array
+        `array`, if the filter is about several.
+        """
         return self._node.position(document, array)
 
 
-REFERENCE: Final = ("$ref", "$id", "$db")  # fields of references between documents
+REFERENCE: Final = ("$ref", "$id", "$db")  # fields of a DBRef
 
 
 def compile_filter(given: Any, context: Context, *, text_index: TextIndex | None = None) -> Matcher:
@@ -67,12 +69,12 @@ def compile_filter(given: Any, context: Context, *, text_index: TextIndex | None
 
 
 def compile_test(given: Document, context: Context) -> Callable[[Any], bool]:
-    """Operators such as `{$gte: 5}` as a test of a single value."""
+    """Compiles operators such as `{$gte: 5}` to a test of a single value."""
     return of_value(_Reader(context, None).operators("", given))
 
 
 def is_operators(value: Any) -> bool:
-    """Whether an object is operators rather than a value to be equal to: its first name says."""
+    """Whether an object holds operators, by its first name, and is not a value to compare with."""
     if type(value) is not dict or not value:
         return False
     first = next(iter(value))
@@ -86,7 +88,7 @@ class _Reader:
         self._text_index = text_index
         self.near: geo.Near | None = None
         self.text: TextQuery | None = None
-        self._arrays = 0  # how deep inside $elemMatch
+        self._arrays = 0  # nesting of $elemMatch
 
     # Documents.
 
@@ -151,7 +153,7 @@ class _Reader:
         return AnyOf(nodes) if name == "$or" else negated(AnyOf(nodes))
 
     def _one_of(self, branches: list[Document]) -> Node | None:
-        """Equality of one field with one of many values, written as `$or`."""
+        """An `$or` of equalities on one field, compiled as `$in`; None if it is not one."""
         path = next(iter(branches[0]), "")
         values: list[Any] = []
         for each in branches:
@@ -250,7 +252,7 @@ class _Reader:
             case "$bitsAllSet" | "$bitsAllClear" | "$bitsAnySet" | "$bitsAnyClear":
                 return Leaf(value_types.bits_test(name, operand))
             case "$geoWithin" | "$within" | "$geoIntersects":
-                # A pair of numbers is an array and one point, and an array of points is several.
+                # An array may be one point, as a pair of numbers, or an array of points.
                 return Leaf(geo.compile_area(name, operand))
             case "$near" | "$nearSphere" | "$geoNear":
                 raise bad_value("geo $near must be top-level expr")
@@ -335,7 +337,7 @@ class _Reader:
 
 
 def _of_documents(holds: Callable[[Document], bool]) -> Callable[[Any], bool]:
-    """A query of elements: of documents, and of arrays as documents whose names are numbers."""
+    """A query on elements: on documents, and on arrays as documents whose field names are the indexes."""
 
     def test(value: Any) -> bool:
         if type(value) is dict:

@@ -1,7 +1,8 @@
-"""What filters are compiled to: predicates of a value, which operators of a field make, and of a document.
+"""The predicates that filters are compiled to: predicates of a value, from the operators on a field, and predicates of
+a document.
 
-A predicate of a document also tells which element of an array made it hold, for the positional `$` of updates and
-projections. Negations tell nothing about that.
+A predicate of a document also gives the array element that made it hold, for the positional `$` of updates and
+projections; negations give none.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ Holds = Callable[[Document], bool]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A test of one value, at a path of any value there."""
+    """A test of one value; at a path it holds if it holds for any value there."""
 
     test: Test
-    unwinds: bool = True  # whether an array at the end of the path is also tested by element
-    element: Callable[[Any], int | None] | None = None  # which element of an array the test is about
+    unwinds: bool = True  # whether the elements of an array at the end of the path are tested too
+    element: Callable[[Any], int | None] | None = None  # the index of the element that meets the test
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,15 @@ class Not:
 @dataclass(frozen=True, slots=True)
 class Both:
     parts: tuple[ValuePredicate, ...]
-    values: Sequence[Any] = ()  # if each part is equality with one of many values
-    key: Callable[[Any], Any] | None = None  # that they are equal by
+    values: Sequence[Any] = ()  # the values, if each part is equality with one of them
+    key: Callable[[Any], Any] | None = None  # comparison key for these values
 
 
 ValuePredicate = Leaf | Not | Both
 
 
 def of_value(predicate: ValuePredicate) -> Test:
-    """As a test of a value that no path leads to, as $elemMatch has it: arrays are not gone through."""
+    """The predicate as a test of a value without a path, for $elemMatch: elements of arrays are not tested."""
     match predicate:
         case Leaf():
             return predicate.test
@@ -65,7 +66,7 @@ class Node:
         self.holds = holds
 
     def position(self, document: Document, array: str) -> int | None:
-        """The element that made it hold; of this array, if the predicate is about several."""
+        """The index of the element that made it hold; of the array `array`, if the predicate is about several."""
         return None
 
 
@@ -110,7 +111,7 @@ class AllOf(Node):
 
 
 class AnyOf(Node):
-    """As in MongoDB, it tells no element, unless all its parts are about the same field: then it is like $in."""
+    """`$or`. As in MongoDB it gives an element only if all its parts are about the same field, as with `$in`."""
 
     __slots__ = ("_nodes",)
 
@@ -124,7 +125,7 @@ class AnyOf(Node):
 
 
 class HasAll(Node):
-    """Equality with each of many values, as `$all` has it: the values at the path are looked through once."""
+    """`$all` with many values: the values at the path are visited once and compared by hash."""
 
     __slots__ = ("_parts", "_path")
 
@@ -188,7 +189,7 @@ def _all(parts: Sequence[Holds]) -> Holds:
 
 
 def _decided(parts: Sequence[Holds], document: Document, *, ends_with: bool) -> bool:
-    """The same for very many parts."""
+    """`_all` and `_any` for very many parts, metered."""
     for place, part in enumerate(parts):
         if place % _MANY == 0:
             spend(4 * _MANY)

@@ -1,5 +1,5 @@
-"""Regular expressions of filters and expressions: options checked, patterns kept ready, what cannot be compiled refused
-by its code. How they are matched in bounded time is `query/text/pattern_matching.py`'s part.
+"""Regular expressions of filters and expressions: checks options, caches compiled patterns, and refuses invalid ones
+with MongoDB's code. Matching in bounded time is done by `query/text/pattern_matching.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from armillary.query.text.patterns import Characters, Group, InvalidPattern, Nod
 
 INVALID_PATTERN, INVALID_OPTIONS = 51091, 51108
 _OPTIONS: Final = frozenset("imsxu")
-_UNICODE_MARKS: Final = ("(*UTF8)", "(*UTF)")  # what old patterns begin with to have characters, which they have anyway
+_UNICODE_MARKS: Final = ("(*UTF8)", "(*UTF)")  # prefixes of older patterns that switch UTF-8 on, which it always is
 
 
 def regex_matcher(pattern: str, options: str) -> Matcher:
@@ -37,7 +37,7 @@ def _unmarked(pattern: str) -> str:
 
 
 def matcher_of(value: Regex[Any]) -> Matcher:
-    """Of a BSON regular expression; its options are those that BSON knows."""
+    """The compiled pattern of a BSON regular expression."""
     pattern = value.pattern
     return regex_matcher(pattern if isinstance(pattern, str) else pattern.decode(), regex_options(value))
 
@@ -51,7 +51,7 @@ def _matcher(pattern: str, options: str) -> Matcher:
 
 
 def literal_prefix(pattern: str, options: str) -> str:
-    """What every text that matches begins with; empty when nothing is known."""
+    """The prefix of every text that matches; empty if there is none."""
     try:
         node = parse_pattern(_unmarked(pattern), "".join(set(options) - {"u"}))
     except InvalidPattern:

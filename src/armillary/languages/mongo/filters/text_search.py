@@ -1,8 +1,7 @@
-"""`$text`: a search for words and phrases in the fields of a text index, and how well each document fits.
+"""`$text`: searches for words and phrases in the fields of a text index, and the score of each document.
 
-Words are compared by their stems, as `query/text/words.py` makes them, without case and accents. Scores follow the
-published source of MongoDB: a word counts less the more often it has come before in the same text, and more in a short
-one.
+Words are compared by their stems (`query/text/words.py`), without case and accents. Scores follow the published source
+of MongoDB: repetitions of a word in a text add less each time, and a word in a short text adds more.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _LANGUAGES: Final = {
     "fr": "fr-FR", "french": "fr-FR", "it": "it-IT", "italian": "it-IT", "pt": "pt-PT", "portuguese": "pt-PT",
     "none": "",
 }  # fmt: skip
-_PART: Final = 32 * 1024  # characters of a text that are looked at at once
+_PART: Final = 32 * 1024  # characters of a text that are processed at once
 _PIECE: Final = re.compile(r'(-?)(?:"([^"]*)"|([^\s"]+))')
 _WORD: Final = re.compile(r"[^\W_]+")
 _ENGLISH: Final = "en-US"
-_ENGLISH_WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # an apostrophe is a letter inside of them
-_OVERRIDE: Final = "language"  # the field that says which language a document is in
+_ENGLISH_WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # an apostrophe is part of an English word
+_OVERRIDE: Final = "language"  # the default name of the field with the language of a document
 _FIELDS: Final = {"$search": str, "$language": str, "$caseSensitive": bool, "$diacriticSensitive": bool}
 EVERY_FIELD: Final = "$**"
 # Words that a text index leaves out, because nearly every text has them: the lists of the Snowball project. In
@@ -67,7 +66,7 @@ _STOP_WORDS: Final[dict[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TextIndex:
-    """What is searched: paths with their weights; the path `$**` stands for every string of a document."""
+    """The fields of a text index with their weights; the path `$**` stands for every string of a document."""
 
     weights: Mapping[str, float]
     language: str = "english"
@@ -75,7 +74,7 @@ class TextIndex:
 
 
 def text_index_of(definition: Document) -> TextIndex | None:
-    """What a definition of an index says about words; None if it is about none."""
+    """The text index of an index definition; None if it is not a text index."""
     fields = [path for path, kind in definition["key"].items() if kind == "text"]
     if not fields:
         return None
@@ -86,7 +85,7 @@ def text_index_of(definition: Document) -> TextIndex | None:
 
 
 def words_in(document: Document, index: TextIndex) -> set[str]:
-    """The words that a document is found by."""
+    """The words under which a document is indexed."""
     language = _language_in(document, index)
     if language is None:
         raise refusal(17262, f"language override unsupported: {document[index.override][:64]}")
@@ -101,7 +100,7 @@ def language_of(name: str, code: int = 2) -> str:
 
 
 def _language_in(document: Document, index: TextIndex) -> str | None:
-    """The language of a document: what it says itself, or what the index says. None: it is not known."""
+    """The language of a document: its own field, or the default of the index. None if it is not supported."""
     own = document.get(index.override)
     return _LANGUAGES.get((own if type(own) is str else index.language).lower())
 
@@ -123,7 +122,7 @@ class TextQuery:
         self._keeps_accents = operand.get("$diacriticSensitive", False)
         if (self._keeps_case or self._keeps_accents) and self._language not in ("", _ENGLISH):
             raise refusal(115, "$caseSensitive and $diacriticSensitive are supported for English and 'none' only")
-        self._keys: set[str] = set()  # of the terms, as the index has them
+        self._keys: set[str] = set()  # the terms in the form of the index
         self._terms: set[str] = set()
         self._phrases: list[str] = []
         self._unwanted: list[set[str]] = []
@@ -133,7 +132,7 @@ class TextQuery:
 
     @property
     def terms(self) -> frozenset[str]:
-        """Words of which documents have at least one."""
+        """Words of which every matching document has at least one."""
         return frozenset(self._keys)
 
     def _folded(self, text: str) -> str:
@@ -212,7 +211,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _bare(text: str, *, keeps_case: bool = False, keeps_accents: bool = False) -> str:
-    """In lower case and without accents, unless those matter."""
+    """The text in lower case and without accents, unless the search is sensitive to them."""
     if not keeps_case:
         text = text.lower()
     if keeps_accents or text.isascii():
@@ -223,7 +222,7 @@ def _bare(text: str, *, keeps_case: bool = False, keeps_accents: bool = False) -
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A long text in parts that end where words do, each of some milliseconds."""
+    """A long text in pieces that end between words, each some milliseconds of work."""
     first = 0
     while len(text) - first > _PART:
         spend(_PART)
@@ -237,7 +236,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _words(text: str, language: str) -> tuple[str, ...]:
-    """Of a text that is folded already."""
+    """The words of a text that is already folded."""
     if not language:
         return tuple(_WORD.findall(text))
     if language == _ENGLISH:
@@ -250,5 +249,5 @@ def _words(text: str, language: str) -> tuple[str, ...]:
 
 
 def _owned(word: str) -> str:
-    """Without the sign of what belongs to it."""
+    """The word without a possessive ending and apostrophes."""
     return word.removesuffix("'s").replace("'", "")

@@ -1,4 +1,6 @@
-"""Tests of what a value is rather than of its place in the order: its type, its size, its remainder, its bits."""
+"""Tests of a value's type, size, remainder and bits: `$exists`, `$type`, `$size`, `$mod`, `$bitsAllSet` and so on; and
+the truth and the numeric value of a BSON value.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ from armillary.model.bson.bson_values import (
 
 Test = Callable[[Any], bool]
 
-_BITS_MAX: Final = 8 * 16 * 1024 * 1024  # of the largest document; beyond it all bits are the sign
+_BITS_MAX: Final = 8 * 16 * 1024 * 1024  # bits of the largest document; beyond them all bits equal the sign
 
 _NUMBER_TYPES: Final = frozenset(TYPE_ALIASES[name] for name in ("double", "int", "long", "decimal"))
 
 
 def truth(value: Any) -> bool:
-    """Of flags and conditions: everything but false, zero, null and what is missing."""
+    """The truth of a value: everything but false, zero, null and missing."""
     if value is True or value is False:
         return value
     if value is None or value is MISSING:
@@ -40,7 +42,9 @@ def truth(value: Any) -> bool:
 
 
 def number_of(value: Any) -> int | float | Decimal:
-    """A number that Python compares exactly with others; a NaN as the double, which compares with all of them."""
+    """A number that Python compares exactly with others. NaN is given as a double, because a decimal NaN raises when
+    compared.
+    """
     if type(value) is not Decimal128:
         return value  # type: ignore[no-any-return]
     number = value.to_decimal()
@@ -48,7 +52,7 @@ def number_of(value: Any) -> int | float | Decimal:
 
 
 def whole_number(value: Any) -> int | None:
-    """An integer of any numeric type; None if it is none."""
+    """A whole number of any numeric type as an int; None for other values."""
     if not is_number(value):
         return None
     number = number_of(value)
@@ -125,7 +129,7 @@ def mod_test(operand: Any) -> Test:
         cut = int(number)
         if not INT64_MIN <= cut <= INT64_MAX:
             return False
-        # The sign is the dividend's, as machines divide.
+        # The remainder has the sign of the dividend.
         rest = abs(cut) % size
         return (-rest if cut < 0 else rest) == remainder
 
@@ -179,7 +183,7 @@ def _mask_of_places(given: list[Any]) -> int:
         if place is None or place < 0:
             raise bad_value(f"Failed to parse bit position. Expected a non-negative number in: {shell_text(each)}")
         places.append(min(place, _BITS_MAX))
-    # Set one by one in an integer, far places would copy it as often.
+    # Collected in a bytearray: setting bits in an int would copy it each time.
     octets = bytearray(max(places, default=0) // 8 + 1)
     for place in places:
         octets[place // 8] |= 1 << place % 8
@@ -191,5 +195,5 @@ def _bits(value: Any) -> int | None:
         return int.from_bytes(value, "little")
     kind = type(value)
     if kind is int or kind is Int64:
-        return int(value)  # negative numbers go on with ones, as they do in two's complement
+        return int(value)  # Python's negative numbers have infinitely many leading ones, as in two's complement
     return whole_number(value)

@@ -1,9 +1,10 @@
-"""What an index can use of a filter: conditions that every matching document satisfies, on the JSON that documents are
-to the index (`model/bson/bson_json.py`); and the values that a filter pins fields to, for finding shards and documents.
+"""The part of a filter that the container's index can use: conditions that every matching document satisfies, on the
+JSON form in which documents are indexed (`model/bson/bson_json.py`); and the values that a filter fixes for fields, to
+find the shard and the document.
 
-A path may lead through arrays at every step, so a condition is asked of each of its variants. Numbers that JSON has no
-place for, dates and the like are objects with a tag to the index: they are looked for by their text where equal values
-have one text, and otherwise by the tag alone. The matcher has the last word.
+A path may lead through an array at every step, so a condition is made for each variant. Dates, numbers that JSON cannot
+hold and the like are indexed as objects with a tag: they are found by their text if equal values have one text,
+otherwise by the tag only. The matcher tests all documents again.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ from armillary.work import spend
 _VARIANTS_MAX: Final = 16
 _PINS_MAX: Final = 4096
 _ORDERS: Final = ("$gt", "$gte", "$lt", "$lte")
-_ALL_MAX: Final = 100  # of the values that `$all` wants, which are looked for by an index
-_NEVER_EMPTY: Final = frozenset(["$eq", *_ORDERS])  # something can always meet them
+_ALL_MAX: Final = 100  # values of `$all` that an index searches for
+_NEVER_EMPTY: Final = frozenset(["$eq", *_ORDERS])  # operators that some value always meets
 _ORDER_KINDS: Final[dict[type, str]] = {str: "text", bool: "truth", ObjectId: "id", DatetimeMS: "date", DBRef: "dict"}
-_ELEMENT: Final = None  # the step into an array, as `path_text` has it
+_ELEMENT: Final = None  # the step into an array, as in `path_text`
 
 Steps = tuple[str | None, ...]
 
@@ -63,7 +64,7 @@ Steps = tuple[str | None, ...]
 
 
 def index_paths(path: str) -> list[str]:
-    """The paths in the index at which a field's values may be: what an index on the field must include."""
+    """The index paths at which values of a field may be, which an index on the field must include."""
     return [path_text(steps) for steps in _variants(_members(path))]
 
 
@@ -73,7 +74,9 @@ def _members(path: str) -> tuple[str, ...]:
 
 
 def _variants(parts: Sequence[str], prefix: Steps = ()) -> list[Steps]:
-    """With and without an array after each step; a number may also be the place in one."""
+    """The variants of a path: with and without an array after each step. A number may be a field name or an array
+    index.
+    """
     found: list[Steps] = [prefix]
     for place, part in enumerate(parts):
         following: list[Steps] = []
@@ -87,7 +90,7 @@ def _variants(parts: Sequence[str], prefix: Steps = ()) -> list[Steps]:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where values of a field may be: without an array on the way, and with one."""
+    """The index paths at which values of a field may be, without and with an array on the way."""
 
     plain: tuple[Steps, ...]
     through_arrays: tuple[Steps, ...]
@@ -103,8 +106,10 @@ def filter_condition(
     single_paths: Collection[str] = (),
     indexed: Collection[str] | None = None,
 ) -> Condition:
-    """Of a filter that has been compiled, so that it is known to be one. `single_paths` are fields that never lead
-    through an array, such as those of the shard key. `indexed`: the fields that the policy speaks of; None: any."""
+    """The condition of a filter that has been compiled, and is therefore valid. `single_paths` are fields that never
+    lead through an array, such as those of the shard key. `indexed` are the fields that the indexing policy includes;
+    None: all.
+    """
     return _Reader(is_collated, frozenset([*single_paths, "_id"]), indexed).query(given, None)
 
 
@@ -115,7 +120,7 @@ class _Reader:
         self._indexed = indexed
 
     def query(self, given: Document, elements_of: Sequence[Steps] | None) -> Condition:
-        """Of documents, or of the elements of arrays that are at some places."""
+        """The condition of a query on documents, or on the elements of arrays at some paths."""
         parts: list[Condition] = []
         for name, operand in given.items():
             spend(10)
@@ -128,7 +133,7 @@ class _Reader:
         return both(parts)
 
     def _may_use(self, path: str, operand: Any) -> bool:
-        """Whether a condition may serve for anything: without an index it does only if nothing at all can meet it."""
+        """Whether a condition can be used. On a field without an index it can only if no value can meet it."""
         if self._indexed is None or path in self._single_paths or path.partition(".")[0] in self._indexed:
             return True
         if not is_operators(operand) or operand.keys() <= _NEVER_EMPTY:
@@ -157,7 +162,7 @@ class _Reader:
     def _operators(self, places: _Places, operators: Document) -> Condition:
         if not places.plain and not places.through_arrays:
             return ALL
-        # Without an array all operators are about one value; through arrays each may be about another element.
+        # Without an array all operators test one value; through arrays different elements may meet them.
         sides = [self._of_one_value(places.plain, operators)] if places.plain else []
         if places.through_arrays:
             parts = [self._at(places.through_arrays, name, operand, operators) for name, operand in operators.items()]
@@ -220,12 +225,12 @@ class _Reader:
         return self._regex(places, operand, "") if isinstance(operand, Regex) else self._equal(places, operand)
 
     def _ordered(self, places: Sequence[Steps], bounds: dict[str, Any]) -> Condition:
-        """Of one value that is to be between bounds."""
+        """The condition of order operators on one value."""
         kinds = {_order_kind(value) for value in bounds.values()}
         if None in kinds or (self._is_collated and "text" in kinds):
             return ALL
         if len(kinds) > 1:
-            return NOTHING  # no value is of two types
+            return NOTHING  # the bounds are of different types, which no value meets
         (kind,) = kinds
         return either([_between(steps, str(kind), bounds) for steps in places])
 
@@ -235,7 +240,7 @@ class _Reader:
         if isinstance(operand, DBRef):
             return ALL
         if not elements:
-            # Only what an array inside an array holds: rare enough not to be looked for.
+            # Only arrays inside arrays remain; they are too rare to search for.
             return _any_of(places, Defined)
         if is_operators(operand) and next(iter(operand)) not in ("$and", "$or", "$nor", "$expr"):
             return self._of_one_value(elements, operand)
@@ -251,7 +256,7 @@ class _Reader:
 
 
 def prefix_of(operand: Any, options: str) -> str:
-    """What all strings that match a regular expression begin with."""
+    """The prefix of all strings that match a regular expression."""
     if isinstance(operand, Regex):
         options = options or regex_options(operand)
         operand = operand.pattern if isinstance(operand.pattern, str) else operand.pattern.decode()
@@ -278,7 +283,9 @@ def _equal_at(steps: Steps, value: Any) -> Condition:
 
 
 def _equal_number(steps: Steps, value: Any) -> Condition:
-    """As a number of JSON, as a whole number beyond its range, or as any decimal: equal ones have many texts."""
+    """A number may be indexed as a JSON number, as a large whole number, or as a decimal, where equal values have many
+    texts.
+    """
     number = value.to_decimal() if type(value) is Decimal128 else value
     decimals = Defined(path_text((*steps, "$numberDecimal")))
     if is_nan(value) or not math.isfinite(number):
@@ -297,14 +304,13 @@ def _json_number(number: Any) -> Value:
 
 
 def _order_kind(value: Any) -> str | None:
-    """How values of this one's class lie in the index; None for what compares with everything, or with what is not
-    there."""
+    """How values of this type bracket are indexed; None for values that compare with other types or with missing."""
     if value is None or isinstance(value, (MinKey, MaxKey)):
         return None
     if is_number(value):
         return "number"
     if isinstance(value, bytes):
-        return "binary"  # with a subtype or without
+        return "binary"  # with or without a subtype
     return _ORDER_KINDS.get(type(value), type(value).__name__)
 
 
@@ -318,7 +324,7 @@ def _between(steps: Steps, kind: str, bounds: dict[str, Any]) -> Condition:
         case "id":
             return _range(path_text((*steps, "$oid")), {name: str(value) for name, value in bounds.items()})
         case "date":
-            # Their texts are not in the order of time.
+            # Their texts do not sort by time.
             return Defined(path_text((*steps, "$date", "$numberLong")))
         case "number":
             tagged = [Defined(path_text((*steps, tag))) for tag in ("$numberDecimal", "$numberLong", "$numberDouble")]
@@ -333,13 +339,15 @@ def _range_of_numbers(path: str, bounds: dict[str, Any]) -> Range:
         if is_nan(value):
             continue
         double = float(number)
-        # Rounded to a double the bound may have moved to the other side of a value: it is taken in.
+        # A bound that was rounded to a double is included, because it may have moved past a value.
         doubles[name if double == number else name[:3] + "e"] = double
     return _range(path, doubles) if doubles else Range(path, -math.inf, UNDEFINED)
 
 
 def _range(path: str, bounds: Mapping[str, Value]) -> Range:
-    """The bounds of one type. Of two lower or two upper ones, which nobody writes, the last counts."""
+    """The range of bounds of one type. Of several lower or upper bounds the last is used; the others are left to the
+    matcher.
+    """
     low: Value = UNDEFINED
     high: Value = UNDEFINED
     includes_low = includes_high = True
@@ -366,7 +374,7 @@ def _pinned_id(operators: Document, is_collated: bool) -> Condition | None:
 
 
 def _pinned(operators: Document) -> list[Any] | None:
-    """The values that a field must equal one of; None if it need not."""
+    """The values of which a field must equal one; None if the filter does not fix it."""
     if "$eq" in operators:
         return [operators["$eq"]]
     values = operators.get("$in")
@@ -376,9 +384,10 @@ def _pinned(operators: Document) -> list[Any] | None:
 
 
 def pinned_fields(given: Document, fields: Sequence[str]) -> list[tuple[Any, ...]] | None:
-    """The combinations of values that a filter allows fields to have which never lead through an array: a shard key
-    and perhaps `_id`. None if it leaves one of them open; empty if nothing can match. Strings are taken as they are, so
-    this is not for filters under a collation."""
+    """The combinations of values that a filter allows for fields which never lead through an array: a shard key and
+    perhaps `_id`. None if one of the fields is not fixed; empty if nothing can match. Strings are compared by their
+    bytes, so it does not apply to filters with a collation.
+    """
     found = _pins(given, frozenset(fields))
     choices: list[list[Any]] = []
     for each in fields:

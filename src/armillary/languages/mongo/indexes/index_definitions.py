@@ -1,5 +1,5 @@
-"""What a definition of an index may say, and which definitions cannot be beside each other. What an index holds is
-`model/indexes/field_indexes.py`'s part, making one `account/collections/indexes.py`'s.
+"""Index definitions: their options are checked, and conflicts between the indexes of a collection are found. The
+entries of an index are in `model/indexes/field_indexes.py`, building one is in `account/collections/indexes.py`.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _OPTIONS: Final = frozenset(
         "wildcardProjection",
     )
 )
-# What makes two indexes on the same fields different ones; the rest may be changed, or says nothing.
+# Options that distinguish indexes on the same fields. The others can be changed, or have no effect.
 _TELLING: Final = (
     *("unique", "sparse", "partialFilterExpression", "collation", "expireAfterSeconds", "weights"),
     *("default_language", "language_override"),
 )
 _UNSAID: Final = {"default_language": "english", "language_override": "language"}
-# And of those, what lets both be there.
+# Those of them that allow two indexes on the same fields.
 _APART: Final = ("partialFilterExpression", "collation", "sparse", "unique")
-# In filters of partial indexes.
+# Operators that filters of partial indexes may use.
 _PARTIAL: Final = frozenset("$eq $in $gt $gte $lt $lte $type $geoWithin $geoIntersects".split())
 _PARTIAL_DEPTH_MAX: Final = 4
 _FORGOTTEN: Final = ("ns", "dropDups")
@@ -81,7 +81,7 @@ def _direction_text(value: Any) -> str:
 
 
 def read_definition(given: Any) -> Document:
-    """A definition as it is kept and listed; what is wrong with it is refused."""
+    """A definition as it is stored and listed; invalid ones are refused."""
     if type(given) is not dict:
         raise refusal(TYPE_MISMATCH, f"The elements of the 'indexes' array must be objects, but got {type_name(given)}")
     for name in given:
@@ -106,7 +106,7 @@ def read_definition(given: Any) -> Document:
             continue
         if option in _FLAGS:
             if option == "background":
-                definition[option] = truth(value)  # says nothing, and is shown as it came
+                definition[option] = truth(value)  # has no effect; shown as given
             elif truth(value):
                 definition[option] = True
             continue
@@ -118,7 +118,9 @@ def read_definition(given: Any) -> Document:
 
 
 def _declared_key(key: Document, weights: Any) -> Document:
-    """An index of words as it was declared, of how it is listed: so tools give it that restore one."""
+    """The key of a text index as declared, from the form in which it is listed. Tools that restore an index send the
+    listed form.
+    """
     if key.get("_fts") != "text" or type(weights) is not dict:
         return key
     declared: Document = {}
@@ -225,7 +227,7 @@ def _check_expiry(definition: Document) -> None:
     if not is_number(seconds):
         raise refusal(TYPE_MISMATCH, "The field 'expireAfterSeconds' must be a number.")
     number = to_decimal(seconds)
-    allows_never = list(definition["key"]) == ["_ts"]  # the service: switched on, and documents say how long
+    allows_never = list(definition["key"]) == ["_ts"]  # as in Cosmos DB: TTL is on, and each document gives its own
     if not number.is_finite() or not (0 <= number <= limits.TTL_SECONDS_MAX or (allows_never and number == -1)):
         raise refusal(
             CANNOT_CREATE,
@@ -240,7 +242,7 @@ def _check_expiry(definition: Document) -> None:
 
 
 def _check_partial(given: Document, depth: int) -> None:
-    """Only what holds for single values, a few levels deep."""
+    """Checks the filter of a partial index: simple operators, nested a few levels."""
     for name, operand in given.items():
         if name in ("$and", "$or"):
             if depth >= _PARTIAL_DEPTH_MAX:
@@ -261,7 +263,7 @@ def _check_partial(given: Document, depth: int) -> None:
 
 
 def partial_filter(definition: Document) -> Any:
-    """The function that says which documents a partial index holds; None: all."""
+    """The function that tells whether a partial index holds a document; None if it holds all."""
     given = definition.get("partialFilterExpression")
     if given is None:
         return None
@@ -269,13 +271,13 @@ def partial_filter(definition: Document) -> Any:
 
 
 def folding(definition: Document) -> Callable[[Document], Document] | None:
-    """What makes strings the same that a unique index with a collation takes for equal; None: nothing does."""
+    """The function that folds strings which are equal under the collation of a unique index; None if it has none."""
     collation = parse_collation(definition.get("collation")) if "unique" in definition else None
     return collation.folded if collation is not None else None
 
 
 def added(existing: Sequence[Document], wanted: Iterable[Document]) -> list[Document]:
-    """Those of some definitions that are new beside others. What cannot be beside them is refused."""
+    """The definitions that do not exist yet; those that conflict with existing ones are refused."""
     known = list(existing)
     new: list[Document] = []
     for each in wanted:
@@ -321,7 +323,7 @@ def _option(definition: Document, name: str) -> Any:
 
 
 def is_identical_key(left: Document, right: Document) -> bool:
-    """The same fields in the same sequence and directions, whatever the types of numbers."""
+    """Whether two keys have the same fields in the same order and directions, whatever the types of numbers."""
     return [*map(_field, left.items())] == [*map(_field, right.items())]
 
 

@@ -1,9 +1,9 @@
-"""What the indexes of a collection can use of a filter: for each field, the stretches of keys that every matching
-document has one in (`model/indexes/field_indexes.py`). What the container's indexing policy can use of it is
-`index_conditions.py`'s.
+"""The part of a filter that a collection's own indexes can use: for each field, key ranges of which every matching
+document has a key in one (`model/indexes/field_indexes.py`). Conditions for the container's index are in
+`index_conditions.py`.
 
-Of two operators on one field each may be met by another element of an array, so each is a condition of its own; where
-no document has several keys they are joined when an index is chosen. What is missing has the key of null.
+Two operators on one field may be met by different elements of an array, so each is a condition of its own; if no
+document has several keys, the conditions are joined when an index is chosen. Missing fields have the key of null.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TYPE_CLASSES: Final = {
     127: bson_order.MAX_KEY,
 }
 
-_ALL_MAX: Final = 100  # of the values that `$all` wants, which are looked for by an index
+_ALL_MAX: Final = 100  # values of `$all` that an index searches for
 
 
 def usable_condition(
@@ -66,8 +66,9 @@ def usable_condition(
     indexed: Collection[str] | None = None,
     text: TextQuery | None = None,
 ) -> Condition:
-    """Everything that any index can use of a filter that has been compiled. `single_paths` and `indexed`: see
-    `filter_condition`."""
+    """The conditions of a compiled filter for all kinds of indexes. For `single_paths` and `indexed` see
+    `filter_condition`.
+    """
     plain = filter_condition(given, is_collated=is_collated, single_paths=single_paths, indexed=indexed)
     return both([plain, key_condition(given, is_collated=is_collated, text=text)])
 
@@ -77,8 +78,9 @@ def key_condition(given: Document, *, is_collated: bool = False, text: TextQuery
 
 
 def required_keys(given: Document) -> Requirements | None:
-    """Of the filter of a partial index: stretches of keys, field by field, such that a document which has a key in each
-    is in the index. None: keys do not tell."""
+    """For the filter of a partial index, key ranges by field, such that a document with a key in each of them is in the
+    index. None if keys cannot decide it.
+    """
     required: list[tuple[str, tuple[tuple[bytes, bytes], ...]]] = []
     for name, operand in given.items():
         if name == "$and":
@@ -100,7 +102,7 @@ def required_keys(given: Document) -> Requirements | None:
 
 
 def _telling(operator: str, value: Any, beside: Document) -> KeyRanges | None:
-    """The keys of values for which an operator holds, and of no others."""
+    """The exact key ranges of the values for which an operator holds; None if there are none."""
     if operator == "$exists" and truth(value):
         return (KeyRange(b"", NULL_BYTES), KeyRange(prefix_end(NULL_BYTES), b"\xff"))
     if operator not in ("$eq", "$in", "$gt", "$gte", "$lt", "$lte", "$type"):
@@ -127,7 +129,7 @@ def _query(given: Document, prefix: str, is_collated: bool, text: TextQuery | No
 
 def _field(path: str, operand: Any, is_collated: bool) -> Condition:
     if any(index_of(part) >= 0 for part in split(path)):
-        return ALL  # a number may be a name or a place
+        return ALL  # a number may be a field name or an array index
     if not is_operators(operand):
         operand = {"$regex" if isinstance(operand, Regex) else "$eq": operand}
     place = place_condition(path, operand)
@@ -157,7 +159,7 @@ def _is_of_values(operand: Document) -> bool:
 
 
 def _ranges(name: str, value: Any, beside: Document, is_collated: bool) -> KeyRanges | None:
-    """None: nothing is known about the keys."""
+    """The key ranges of an operator; None if it restricts no keys."""
     match name:
         case "$eq":
             return _equal(value, is_collated)
@@ -180,7 +182,7 @@ def _ranges(name: str, value: Any, beside: Document, is_collated: bool) -> KeyRa
             ranges: KeyRanges | None = None
             for inner, operand in value.items():
                 if inner == "$elemMatch":
-                    continue  # of elements that are arrays, which have one key as a whole
+                    continue  # about elements that are arrays, which have one key as a whole
                 one = _ranges(inner, operand, value, is_collated)
                 if one is not None:
                     ranges = one if ranges is None else intersected(ranges, one)
@@ -201,7 +203,7 @@ def _equal(value: Any, is_collated: bool) -> KeyRanges | None:
     if is_collated and isinstance(value, (str, dict, list, DBRef)):
         return None
     if type(value) is list:
-        # The array itself is found by its first element, one inside another array by all of it.
+        # An array is found by the key of its first element, an array inside an array by the key of the whole.
         first = EMPTY_BYTES if not value else order_bytes(value[0])
         return united([_point(first), _point(order_bytes(value))])
     return (_point(order_bytes(value)),)
@@ -215,7 +217,7 @@ def _ordered(name: str, value: Any, is_collated: bool) -> KeyRanges | None:
         return (_point(encoded),) if name in ("$gte", "$lte") else ()
     low, high = class_bounds(order_class(value))
     if low[0] == bson_order.NUMBER:
-        low = prefix_end(order_bytes(math.nan))  # which is less than no number
+        low = prefix_end(order_bytes(math.nan))  # NaN sorts below all numbers but is not less than them
     match name:
         case "$gt":
             return (KeyRange(prefix_end(encoded), high),)
@@ -230,7 +232,7 @@ def _regex(operand: Any, options: str) -> KeyRanges:
     prefix = prefix_of(operand, options)
     strings = _class(bson_order.STRING)
     if prefix:
-        encoded = order_bytes(prefix)[:-1]  # without the end of the string
+        encoded = order_bytes(prefix)[:-1]  # without the terminator of the string
         strings = KeyRange(encoded, prefix_end(encoded))
     return (strings, _class(bson_order.REGEX))
 
@@ -244,6 +246,6 @@ def _types(types: list[Any]) -> KeyRanges | None:
         number = TYPE_ALIASES.get(each) if isinstance(each, str) else int(to_decimal(each))
         found = _TYPE_CLASSES.get(number) if number is not None else None
         if found is None:
-            return None  # arrays are not in an index, null is what is missing too
+            return None  # arrays have no key of their own, and null also means missing
         classes.add(found)
     return tuple([_class(each) for each in sorted(classes)])

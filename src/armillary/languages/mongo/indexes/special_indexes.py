@@ -1,6 +1,6 @@
-"""Text and 2dsphere indexes: the keys that documents have in them, and the keys that a filter asks for. To the rest of
-the house they are indexes of one field that no document has, under a name of its own; an index of several fields is
-kept by its words or places alone, and the filter looks at the others.
+"""Text and 2dsphere indexes: the keys of documents, and the keys that a filter searches for. Other modules see them as
+indexes on one artificial field. An index on several fields is kept by its words or places only; the filter tests the
+other fields.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ WORDS: Final = "$text"
 _PLACES: Final = "2dsphere:"  # before the path
 _AREAS: Final = ("$geoWithin", "$within", "$geoIntersects")
 _NEAR: Final = ("$near", "$nearSphere", "$geoNear")
-# Distances here are those on a ball of MongoDB's radius, cells those of the ellipsoid: apart by less than a hundredth.
+# Distances are measured on a sphere with MongoDB's radius, cells on the ellipsoid; the two differ by less than one per
+# cent.
 _REACH: Final = 1.01
 _SHAPES: Final = ("LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection")
 _EVERYWHERE: Final = ((b"", b"\xff"),)
 
 
 def special_keys(definition: Document) -> tuple[str, SpecialKeys] | None:
-    """The name that stands for what is indexed, and the keys of documents; None for an index of values."""
+    """The artificial field of an index and the function for the keys of a document; None for an ordinary index."""
     words = text_index_of(definition)
     if words is not None:
         return WORDS, lambda document: [_word_key(word) for word in words_in(document, words)]
@@ -62,7 +63,7 @@ def _place_keys(path: str) -> SpecialKeys:
                 if shapes:
                     found.update(earth_terms(shapes))
                 elif type(value) is dict and value.get("type") in _SHAPES:
-                    found.add(WHOLE_TERM)  # it may be a shape to others; no filter of ours finds it
+                    found.add(WHOLE_TERM)  # not a valid shape here; indexed, but found by no filter
             return False
 
         paths.predicate(path, collect)(document)
@@ -84,7 +85,7 @@ def _refuse_no_place(document: Document, path: str) -> None:
 
 
 def place_condition(path: str, operators: Document) -> Condition | None:
-    """What the operators of a filter on a field say about the cells that its places lie in; None: nothing."""
+    """The condition on cells that the operators of a field imply; None if there is none."""
     for name, operand in operators.items():
         ranges = None
         if name in _AREAS:
@@ -103,7 +104,7 @@ def _area_ranges(operand: Document) -> Sequence[tuple[bytes, bytes]] | None:
     if kind == "$centerSphere":
         center, radius = geo.circle(kind, given)
         return _around(center, radius * geo.EARTH_RADIUS_M)
-    return None  # in the plane
+    return None  # a search in the plane
 
 
 def _near_ranges(path: str, operators: Document) -> Sequence[tuple[bytes, bytes]] | None:

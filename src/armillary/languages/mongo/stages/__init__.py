@@ -1,1 +1,1 @@
-"""Stages of aggregation pipelines, a family of them in each module; `pipeline.py` knows them by name and runs them."""
+"""The stages of aggregation pipelines. `pipeline.py` has the table of their names and runs them."""

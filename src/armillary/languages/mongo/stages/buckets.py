@@ -78,7 +78,7 @@ _LEAST: Final = 5e-324
 
 
 class Granularity:
-    """Bounds of a series: the next one above a number, and the last one below it."""
+    """Boundaries from a series of preferred numbers: the next one above a number and the last one below it."""
 
     def __init__(self, name: str) -> None:
         self._powers = name == "POWERSOF2"
@@ -109,8 +109,8 @@ class Granularity:
         return self._series[0] / 10 * scale
 
     def _scale(self, number: float) -> float:
-        """The power of ten that puts the number among the series."""
-        # In two steps: the quotient of the least numbers there are would be 0.
+        """The power of ten that scales a number to the range of the series."""
+        # In two steps, because the quotient of the smallest doubles would be 0.
         scale = 10.0 ** math.floor(math.log10(number) - math.log10(self._series[0])) or _LEAST
         while self._series[0] * scale > number and scale > _LEAST:
             scale /= 10

@@ -1,4 +1,4 @@
-"""`$densify` and `$fill`: documents put into the gaps of a sequence, and fields without a value given one."""
+"""`$densify` adds documents in the gaps of a sequence; `$fill` sets missing and null fields."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _fields(name: str, spec: Any, known: Iterable[str], required: Iterable[str])
 
 
 class Steps:
-    """Values from one on, each a step after the one before."""
+    """The step of `$densify`, in numbers or in units of time."""
 
     def __init__(self, step: Any, unit: str | None) -> None:
         self._step, self._unit = step, unit
@@ -151,7 +151,8 @@ class _Densifying(Waiting):
         self._key: Callable[[Any], Any] = context.key
         self._budget = Budget("$densify")
         self._lacking: list[Document] = []
-        self._entries: list[tuple[Any, Any, Any, Document]] = []  # keys of partition and value, value, document
+        # partition key, comparison key of the value, value, document
+        self._entries: list[tuple[Any, Any, Any, Document]] = []
         self._left = limits.MONGO_DENSIFIED_MAX
 
     def keep(self, batch: Batch) -> None:
@@ -197,7 +198,7 @@ class _Densifying(Waiting):
         *,
         includes_last: bool,
     ) -> Iterator[Document]:
-        """The members, and between them a new document for every step that none of them stands at."""
+        """The documents of a partition, with a new document for every step at which there is none."""
         end = self._key(last)
         place = 0
         value = first
@@ -218,7 +219,7 @@ class _Densifying(Waiting):
                     )
                 yield with_value(pattern, self._path, value)
             else:
-                value = members[place][2]  # what follows has its type
+                value = members[place][2]  # generated values continue with its type
             value = self._steps.after(value)
         for _, _, _, document in members[place:]:
             yield document
@@ -262,7 +263,7 @@ def fill(name: str, spec: Any, context: Context) -> list[Stage]:
     if partition is not None:
         window["partitionBy"] = partition
     if not windows:
-        set_window_fields("$setWindowFields", window, context)  # an order or a partition that is none is refused
+        set_window_fields("$setWindowFields", window, context)  # only checks the order and the partition
     else:
         stages.append(set_window_fields("$setWindowFields", window, context))
     if values:

@@ -104,11 +104,11 @@ class _GraphLookup:
                 yield made
 
     async def _search(self, values: list[Any], run: Run) -> list[Document]:
-        """Breadth first; every document once, at the least depth."""
+        """Breadth-first search; every document once, at its smallest depth."""
         key = self._context.key
         budget = Budget("$graphLookup")
         seen_values: set[Any] = set()
-        seen_documents: set[Any] = set()  # whatever the collation
+        seen_documents: set[Any] = set()  # by `_id`, independent of the collation
         found: list[Document] = []
         frontier = {key(value): value for value in values}
         depth = 0

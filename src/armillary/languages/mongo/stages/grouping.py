@@ -53,7 +53,9 @@ def compile_outputs(name: str, outputs: Document, context: Context) -> list[tupl
 
 
 def _key(spec: Any, context: Context) -> Expression:
-    """What is missing is null, also as the only field of a document; one of several fields stays missing."""
+    """The key of a group. Missing is null, also as the only field of a compound key; one of several fields stays
+    missing.
+    """
     key_of = compile_expression(spec, context)
     if type(spec) is not dict or len(spec) != 1 or isinstance(key_of, Constant):
         return key_of
@@ -143,7 +145,7 @@ class Grouping(Waiting):
 
 
 def check_group_by(spec: Any, code: int, what: str) -> None:
-    """Most stages that group want an expression, not a constant that was meant as one."""
+    """Refuses a constant where the stage needs an expression."""
     if type(spec) is str and spec.startswith("$") and spec != "$":
         return
     if type(spec) is dict and next(iter(spec), "").startswith("$"):

@@ -88,7 +88,7 @@ def skip(name: str, spec: Any, context: Context) -> Opened:
 
 
 class _Sampling(Waiting):
-    """A reservoir: every document is in the sample with the same chance, whatever their number."""
+    """Reservoir sampling: every document has the same chance, without knowing their number in advance."""
 
     def __init__(self, size: int, run: Run) -> None:
         self._size, self._random = size, run.values[RANDOM]

@@ -1,6 +1,6 @@
-"""Stages that read other collections: `$lookup`, `$graphLookup`, `$unionWith`. Equality is that of filters: null also
-finds what is missing, arrays are found by their elements. A batch of documents is joined at a time, by one look into
-the other collection for all the values in it.
+"""`$lookup`, and the parts that it shares with `graph_lookup` and `union_and_facet`. Equality is that of filters: null
+also matches missing fields, and arrays match by their elements. Documents are joined in batches, with one read of the
+other collection for all values of a batch.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from armillary.languages.mongo.stages.stage import Batch, Batches, Run, Stream, 
 from armillary.model.bson.bson_values import MISSING, Document, order_key, shell_text, type_name
 from armillary.work import sorted_values
 
-PORTION_BYTES: Final = 8 * limits.MB  # of lists of what was found, that are handed on at once
+PORTION_BYTES: Final = 8 * limits.MB  # of joined documents that are passed on at once
 
 
 class Nested(Protocol):
-    """A pipeline inside a stage."""
+    """A compiled pipeline nested in a stage."""
 
     leading_filter: Document
-    makes_documents: bool  # it begins with $documents and reads no collection
+    makes_documents: bool  # whether it begins with $documents and reads no collection
 
     def run(self, source: Batches, run: Run) -> Batches: ...
 
 
-CompileNested = Callable[[str, Any, Context, str | None], Nested]  # the last is the collection that is read
+CompileNested = Callable[[str, Any, Context, str | None], Nested]  # the last argument is the collection that is read
 
 
 def equal_to_any(path: str, values: Iterable[Any]) -> Document:
-    """A filter for documents that have one of the values at a path; patterns are values here, not searches."""
+    """A filter for documents with one of the values at a path. Regular expressions are compared, not matched."""
     values = list(values)
     patterns = [value for value in values if isinstance(value, Regex)]
     if not patterns:
@@ -52,7 +52,7 @@ def equal_to_any(path: str, values: Iterable[Any]) -> Document:
 
 
 def plain_filter(given: Document) -> Document:
-    """The part of a filter that says the same without variables: documents that it lets through hold all the others."""
+    """The part of a filter without variables. It matches at least all documents that the whole filter matches."""
     kept: Document = {}
     for name, operand in given.items():
         if name == "$and":
@@ -72,12 +72,12 @@ def _has_variables(given: Document) -> bool:
 
 
 def narrowed(given: Document, context: Context) -> Document:
-    """What another collection can be asked for, which knows neither variables nor the pipeline's collation."""
+    """The filter for reading another collection, which knows neither variables nor the pipeline's collation."""
     return plain_filter(given) if context.key is order_key else {}
 
 
 class Joined:
-    """Documents of another collection by the values that they have at a path, as filters find them."""
+    """A hash table of another collection's documents by their values at a path, with the equality of filters."""
 
     def __init__(self, path: str, key: Callable[[Any], Any], *, joins_missing: bool = True) -> None:
         self._joins_missing = joins_missing
@@ -101,7 +101,7 @@ class Joined:
         self._documents.append(document)
 
     def find(self, values: Iterable[Any]) -> list[Document]:
-        """In the order in which they came."""
+        """The documents with one of the values, in the order in which they were added."""
         places: set[int] = set()
         for value in values:
             work.spend(10)
@@ -113,7 +113,7 @@ class Joined:
 
 
 def local_values(document: Document, parts: list[str], missing: Iterable[Any] = (None,)) -> list[Any]:
-    """What a path leads to, through places of arrays too; `missing` stands in for nothing."""
+    """The values at a path, which may contain array indexes; `missing` if there is none."""
     if any(index_of(part) >= 0 for part in parts):
         return list(values_at(document, tuple(parts))) or [*missing]
     value = value_at(document, parts)
@@ -181,7 +181,7 @@ class _Lookup:
         self._foreign: str = spec.get("foreignField", "")
         self._as, self._local, self._nested, self._context = target, local, nested, context
         self._let = [over(each, context) for each in let]
-        # What is drawn by lot is drawn again for each document.
+        # A pipeline with random numbers runs again for each document.
         given = repr(spec.get("pipeline", ()))
         self._is_random = any(f"'{name}'" in given for name in ("$sample", "$rand", "$sampleRate"))
         self.collection = self._collection
@@ -231,7 +231,7 @@ class _Lookup:
             yield made
 
     async def _among_made(self, batch: Batch, local: list[str], run: Run) -> Batch:
-        """Among documents that the pipeline itself makes."""
+        """Joins with documents that the nested pipeline generates."""
         made = []
         for document in batch:
             joined = Joined(self._foreign, self._context.key)
@@ -255,7 +255,9 @@ class _Lookup:
         return run.collections.documents(None, self._collection, given)
 
     async def _by_pipeline(self, source: Batches, run: Run) -> Batches:
-        """The other collection is read once and kept; without `let` it has one answer for all."""
+        """Reads the other collection once and runs the nested pipeline for each document, or once for all without
+        `let`.
+        """
         assert self._nested is not None
         kept: list[Document] | None = None
         answer: list[Document] | None = None

@@ -1,5 +1,5 @@
-"""`$out` and `$merge`: where a pipeline's documents go. Described here, and what becomes of a document that is there
-already; reading and writing the target is the door's part.
+"""`$out` and `$merge`: their options, and how `$merge` combines a document with an existing one. Reading and writing
+the target collection is the door's part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_MATCHED: Final = ("insert", "discard", "fail")
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """Replaces a collection."""
+    """`$out`: replaces a collection."""
 
     database: str | None
     collection: str
@@ -31,7 +31,7 @@ class Out:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Puts documents into a collection. `when_matched` is replace, keepExisting, merge, fail or pipeline."""
+    """`$merge`: writes documents to a collection. `when_matched` is replace, keepExisting, merge, fail or pipeline."""
 
     database: str | None
     collection: str
@@ -39,12 +39,12 @@ class Merge:
     when_matched: str
     when_not_matched: str
     _transform: Transform | None = None
-    _context: Context | None = None  # of the pipeline, with `let`
+    _context: Context | None = None  # context of the pipeline in `whenMatched`, with `let`
     _outer: Context | None = None
     _let: list[Callable[[Document], Any]] = field(default_factory=list)
 
     def merged(self, existing: Document, incoming: Document, values: Values) -> Document:
-        """What takes the place of a document that has the same values in the fields that are compared."""
+        """The document that replaces an existing one with the same values in the `on` fields."""
         match self.when_matched:
             case "merge":
                 return {**existing, **incoming}
@@ -60,7 +60,7 @@ class Merge:
 
 
 def target(name: str, given: Any) -> tuple[str | None, str]:
-    """Database, if it is another one, and collection."""
+    """Database, if it is another one, and collection of the target."""
     if type(given) is str:
         database, collection = None, given
     elif type(given) is dict:

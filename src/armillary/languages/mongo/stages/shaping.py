@@ -1,4 +1,6 @@
-"""Stages that make one document of each: fields kept, left out, added, replaced, or hidden level by level."""
+"""Stages that map each document to another: `$project`, `$unset`, `$addFields`, `$set`, `$replaceRoot`, `$replaceWith`,
+`$redact`.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ _COLLISION: Final = 40176
 
 
 def _refused(name: str, failure: Failure) -> Failure:
-    """With the stage's name in front, as users see it."""
+    """The failure with the name of the stage before its message."""
     if failure.kind in (Kind.TOO_LARGE, Kind.TIMED_OUT):
-        return failure  # it is not the stage that is invalid
+        return failure  # the failure is not about the stage's arguments
     details = dict(failure.details)
     return refusal(details.pop("code", 2), f"Invalid {name} :: caused by :: {failure.message}", **details)
 
@@ -44,7 +46,7 @@ def project(name: str, spec: Any, context: Context) -> Transform:
 
 
 def _check_project(spec: Document) -> None:
-    """What `find` has and stages have not."""
+    """Refuses operators of `find` that stages do not have."""
     for path, value in spec.items():
         if path == "$" or path.endswith(".$"):
             raise refusal(16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField.")
@@ -110,7 +112,7 @@ def _read_added(spec: Document, prefix: list[str], added: list[tuple[list[str], 
 
 
 def setter(added: Sequence[tuple[Sequence[str], Expression]], context: Context) -> Transform:
-    """Sets fields to what expressions of the whole document give; what is missing takes a field away."""
+    """A function that sets fields to the values of expressions on the whole document; missing removes the field."""
     scope = context.scope({})
     if all(len(parts) == 1 for parts, _ in added):
         flat = [(parts[0], expression) for parts, expression in added]
@@ -172,7 +174,7 @@ def replace_root(name: str, spec: Any, context: Context) -> Transform:
 
 # $redact.
 
-_DECISIONS: Final = {"DESCEND": "descend", "PRUNE": "prune", "KEEP": "keep"}  # variables here and nowhere else
+_DECISIONS: Final = {"DESCEND": "descend", "PRUNE": "prune", "KEEP": "keep"}  # variables of `$redact` only
 
 
 def redact(name: str, spec: Any, context: Context) -> Piecewise:

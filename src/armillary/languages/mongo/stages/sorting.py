@@ -1,4 +1,6 @@
-"""`$sort`: everything in order, or the first so many where a limit follows. Equal documents stay as they came."""
+"""The `$sort` stage: sorts all documents, or keeps only the first n if a limit follows. The sort is stable. Sort keys
+are in `sort_keys.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ _FIRST = itemgetter(0)
 
 
 class Sorting:
-    """The stage. `most` is how many of its documents are wanted, if a limit follows."""
+    """The stage. `most` is the number of documents that a following limit needs."""
 
     def __init__(self, sort: Sort, *, is_plain: bool = False) -> None:
         self._sort = sort
-        self.is_plain = is_plain  # a `$sort` of the user's, not part of another stage
+        self.is_plain = is_plain  # a `$sort` of the pipeline, not part of another stage
         self.most: int | None = None
 
     def open(self, run: Run) -> Step:

@@ -1,5 +1,5 @@
-"""Where a pipeline's documents come from when that is not the collection: `$documents`, `$geoNear`, and what the door
-knows about collections, operations and sessions. The latter are descriptions here; the door provides their documents.
+"""First stages that replace reading the collection: `$documents`, `$geoNear`, and stages such as `$collStats`,
+`$currentOp` and `$listSessions`. For the latter only their arguments are kept here; the door provides the documents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.stages.stage import over
 from armillary.model.bson.bson_values import Document, shell_text, type_name
 
-# Of a collection, and of the whole server ("aggregate: 1").
+# Stages about a collection, and about the whole server ("aggregate: 1").
 PROVIDED: Final = {
     "$collStats": True,
     "$indexStats": True,
@@ -35,7 +35,7 @@ PROVIDED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Provided:
-    """A first stage whose documents the door makes; what is asked for is as the client gave it."""
+    """A first stage whose documents the door provides, with the client's arguments."""
 
     name: str
     spec: Any
@@ -67,7 +67,7 @@ def _check_statistics(spec: Document) -> None:
 
 
 def documents(name: str, spec: Any, context: Context) -> Callable[[], list[Document]]:
-    """A function that makes them, with the values of the run under way."""
+    """A function that evaluates the documents with the values of the current run."""
     evaluate = over(compile_expression(spec, context), context)
 
     def make() -> list[Document]:
@@ -84,13 +84,14 @@ def documents(name: str, spec: Any, context: Context) -> Callable[[], list[Docum
 
 # $geoNear.
 
-Place = tuple[float, Any, Document]  # how far, what is there, whose it is
+Place = tuple[float, Any, Document]  # distance, place, document
 
 
 @dataclass(frozen=True, slots=True)
 class GeoNear:
-    """Documents by their distance from a place, nearest first. `near.path` is empty until it is known which index has
-    the places: `at` says it."""
+    """Documents by their distance from a point, nearest first. `near.path` is empty until the index is known; `at` sets
+    it.
+    """
 
     near: geo.Near
     query: Document
@@ -103,7 +104,7 @@ class GeoNear:
         return replace(self, near=replace(self.near, path=path))
 
     def within(self, found: list[Document], budget: Budget) -> list[Place]:
-        """Those within the distances that match."""
+        """The matching documents within the distances."""
         places = []
         for document in found:
             nearest = self.near.nearest(document)

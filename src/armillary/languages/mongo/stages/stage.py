@@ -1,6 +1,6 @@
-"""What a stage is: it takes batches of documents and gives batches. Most do so without waiting for anything and are
-steps; those that read other collections are streams. A stage is compiled once and opened for every run. No stage
-changes a document it was given.
+"""The interface of stages: they take and give batches of documents. Most never wait and are run as Steps; those that
+read other collections are Streams. A stage is compiled once and opened for every run. Stages do not change documents in
+place.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ from armillary.languages.mongo.expression_context import Context, Expression
 from armillary.languages.mongo.memory_budget import Budget
 from armillary.model.bson.bson_values import Document
 
-_DOCUMENT_UNITS = 20  # of handing on one document
+_DOCUMENT_UNITS = 20  # work units for passing on one document
 _FIRST_PORTION = 4
 _PORTION_BYTES = 8 * limits.MB
 
 Batch = list[Document]
-Batches = AsyncGenerator[Batch, None]  # closed by whoever takes batches from it
+Batches = AsyncGenerator[Batch, None]  # the consumer closes it
 
 
 class Collections(Protocol):
-    """Other collections, as `$lookup` and its like read them."""
+    """Access to other collections for `$lookup`, `$graphLookup` and `$unionWith`."""
 
     def documents(self, database: str | None, name: str, given: Document) -> Batches:
-        """All documents that match a filter; others may be among them. No database is the one that is aggregated in.
-        A collection that is not there has none."""
+        """At least all documents that match a filter; others may be included. Without a database it is that of the
+        pipeline. A collection that does not exist is empty.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: the values of variables as `context.run_values` makes them, and where other documents come from."""
+    """One run: the values of variables (see `expression_context.run_values`) and the access to other collections."""
 
     values: list[Any]
     collections: Collections
 
 
 class Step(Protocol):
-    """A stage that is being run."""
+    """A stage opened for one run."""
 
-    is_full: bool  # nothing that it is still given would change what it gives
+    is_full: bool  # whether further input cannot change its results
 
     def take(self, batch: Batch) -> Batch: ...
 
     def finish(self) -> Iterable[Batch]:
-        """What remains when there is no more; evaluated as it is asked for."""
+        """The remaining results after the end of the input, as an iterable that is evaluated lazily."""
 
 
 class Stage(Protocol):
@@ -56,16 +57,16 @@ class Stage(Protocol):
 
 @runtime_checkable
 class Stream(Protocol):
-    """A stage that may have to wait."""
+    """A stage that may wait for reads."""
 
-    collection: str | None  # that it reads
+    collection: str | None  # the collection that it reads
 
     def stream(self, source: Batches, run: Run) -> Batches: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Piecewise:
-    """A stage that does the same to every batch, whatever came before."""
+    """A stage without state: a function of a batch."""
 
     take: Callable[[Batch], Batch]
 
@@ -79,7 +80,7 @@ class Piecewise:
 
 
 def each(transform: Callable[[Document], Document]) -> Piecewise:
-    """A stage that makes another document of each."""
+    """A stage that maps each document to another."""
 
     def take(batch: Batch) -> Batch:
         made: Batch = []
@@ -92,7 +93,7 @@ def each(transform: Callable[[Document], Document]) -> Piecewise:
 
 
 class Waiting:
-    """A step that gives nothing before it has seen everything; for deriving."""
+    """Parent class of steps that give no result before the end of the input."""
 
     is_full = False
 
@@ -129,7 +130,7 @@ def batches_of(documents: Iterable[Document]) -> Iterator[Batch]:
 
 
 def over(expression: Expression, context: Context) -> Callable[[Document], Any]:
-    """An expression as a function of a document."""
+    """An expression compiled to a function of a document."""
     places = context.scope({})[2:]
 
     def evaluate(document: Document) -> Any:
@@ -143,7 +144,7 @@ def over(expression: Expression, context: Context) -> Callable[[Document], Any]:
 
 
 async def chained(stages: Sequence[Stage], source: Batches, run: Run, context: Context) -> Batches:
-    """Documents through stages that wait for nothing."""
+    """Runs documents through a chain of stages that never wait."""
     steps = [stage.open(run) for stage in stages]
     portions = _Portions()
     async with aclosing(source):
@@ -178,8 +179,9 @@ async def chained(stages: Sequence[Stage], source: Batches, run: Run, context: C
 
 
 class _Portions:
-    """How many documents go through the stages at once: as many as come, unless what is made of them is large. Else a
-    batch of small documents, each of which becomes a large one, would have to fit into memory as a whole."""
+    """Adapts the number of documents that go through the stages at once: whole batches, unless the results are large.
+    Otherwise a batch of small documents that each become a large one would have to fit into memory as a whole.
+    """
 
     def __init__(self) -> None:
         self._size = _FIRST_PORTION
@@ -205,7 +207,7 @@ def _through(steps: Sequence[Step], first: int, batch: Batch) -> Batch:
 
 
 async def collected(source: Batches, budget: Budget) -> list[Document]:
-    """Everything that comes, counted."""
+    """All documents of a stream in a list, counted against a budget."""
     found: list[Document] = []
     async with aclosing(source):
         async for batch in source:

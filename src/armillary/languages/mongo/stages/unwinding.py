@@ -69,7 +69,7 @@ def unwind(name: str, spec: Any, context: Context) -> Stream:
 
 
 class _Unwinding:
-    """Hands on long arrays in parts: a document for each element takes much more room than the array."""
+    """Passes on long arrays in parts, because a document for each element takes much more memory than the array."""
 
     collection: str | None = None
 

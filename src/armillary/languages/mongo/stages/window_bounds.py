@@ -1,5 +1,5 @@
-"""Which documents around each one a window holds: so many before and after, or those whose sort value lies within a
-distance, in numbers or in units of time.
+"""The bounds of windows in `$setWindowFields`: a number of documents before and after each one, or a range of the sort
+value in numbers or units of time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from armillary.languages.mongo.expressions.numbers import RANKS, total
 from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.model.bson.bson_values import order_key, shell_text, type_name
 
-Span = tuple[int, int]  # from the first to before the last
+Span = tuple[int, int]  # start and end index; the end is not included
 _NAMED: Final = ("unbounded", "current")
 
 
@@ -38,7 +38,7 @@ class Window:
 
     @property
     def only_grows(self) -> bool:
-        """Whether each document's window holds that of the one before it."""
+        """Whether each document's window contains the window of the document before it."""
         return bool(self.lower == "unbounded")
 
     def spans(self, count: int, sort_values: Callable[[], list[Any]]) -> list[Span]:
@@ -72,7 +72,7 @@ class Window:
         spans = []
         for place, value in enumerate(values):
             work.spend(20)
-            # "current" is the document itself; 0 is also those that stand at the same place.
+            # In a range "current" is the document itself; 0 also includes documents with an equal sort value.
             match self.lower:
                 case "unbounded":
                     first = 0
@@ -128,7 +128,7 @@ def read_window(name: str, given: Any, has_order: bool, is_ascending: bool, cont
 
 
 def _bound(value: Any, what: str, context: Context) -> Any:
-    """`what` is said of bounds that must be whole numbers."""
+    """Reads one bound. `what` names it in the error for a bound that must be a whole number."""
     if type(value) is dict:
         expression = compile_expression(value, context)
         value = expression.value if isinstance(expression, Constant) and type(expression.value) in RANKS else None

@@ -1,5 +1,6 @@
-"""What `$setWindowFields` computes for each document of a partition: accumulators over its window, ranks, neighbours,
-slopes and areas, averages that fade, gaps filled. Partitions are sorted lists; a function gives a value for each place.
+"""The window functions of `$setWindowFields`: accumulators over a window, `$rank`, `$shift`, `$derivative`,
+`$integral`, `$expMovingAvg`, `$locf`, `$linearFill` and so on. A partition is a sorted list; a function gives a value
+for each index.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from armillary.model.bson.bson_values import MISSING, Document, shell_text, type
 @dataclass(slots=True)
 class Partition:
     documents: list[Document]
-    keys: list[Any]  # of the sort, equal for equal ranks
-    sort_values: Callable[[], list[Any]]  # of the one field that is sorted by
+    keys: list[Any]  # sort keys; equal keys have equal ranks
+    sort_values: Callable[[], list[Any]]  # values of the field, if the sort is by one field
     scope: Scope
     budget: Budget
 
@@ -57,10 +58,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What windows must know of `sortBy`."""
+    """The properties of `sortBy` that windows depend on."""
 
-    count: int  # of fields
-    is_ascending: bool  # one field, ascending
+    count: int  # number of fields
+    is_ascending: bool  # whether it is one field, ascending
 
 
 Compute = Callable[[Partition], list[Any]]
@@ -90,8 +91,8 @@ def compile_function(field: str, spec: Any, order: Order, context: Context) -> C
     raise refusal(FAILED_TO_PARSE, f"Unrecognized window function, {name}")
 
 
-_STRIDE: Final = 512  # values between two turns of the meter
-_DEVIATIONS: Final = ("$stdDevPop", "$stdDevSamp")  # of windows that move: null where a number is not finite
+_STRIDE: Final = 512  # values between two calls that meter work
+_DEVIATIONS: Final = ("$stdDevPop", "$stdDevSamp")  # over moving windows they are null if a number is not finite
 
 
 def _is_finite(value: Any) -> bool:
@@ -182,7 +183,7 @@ def _shift(name: str, operand: Any, order: Order, context: Context) -> Compute:
     return compute
 
 
-# Averages that fade.
+# $expMovingAvg.
 
 
 def _exp_moving_avg(name: str, operand: Any, order: Order, context: Context) -> Compute:
@@ -222,7 +223,7 @@ def _exp_moving_avg(name: str, operand: Any, order: Order, context: Context) -> 
     return compute
 
 
-# Slopes and areas.
+# $derivative and $integral.
 
 
 def _unit_ms(name: str, given: Document) -> int | None:
@@ -237,7 +238,7 @@ def _unit_ms(name: str, given: Document) -> int | None:
 
 
 def _position(name: str, value: Any, unit_ms: int | None) -> Any:
-    """Where a document stands on the axis of its sort value."""
+    """The sort value of a document as a coordinate."""
     if type(value) is DatetimeMS:
         if unit_ms is None:
             code = 5423902 if name == "$integral" else 5624901
@@ -281,7 +282,7 @@ def _derivative(name: str, operand: Any, window: Window | None, order: Order, co
             rise = difference(_number(name, values[last - 1]), _number(name, values[first]))
             if is_zero(run):
                 return None
-            # Dates are counted in milliseconds, so that nothing is lost, and units come in last.
+            # Dates are computed in exact milliseconds; the unit is applied last.
             return quotient(rise, run) if unit_ms is None else product(quotient(rise, run), unit_ms)
 
         return [slope(first, last) for first, last in spans]
@@ -319,7 +320,7 @@ def _integral(name: str, operand: Any, window: Window | None, order: Order, cont
 
 
 def _covariance(name: str, operand: Any, window: Window | None, order: Order, context: Context) -> Compute:
-    # Anything but two expressions is no pair, and what is no pair does not count.
+    # Input that is not a pair of expressions is ignored.
     given = operand if type(operand) is list and len(operand) == 2 else [None, None]
     first_of, second_of = [compile_expression(each, context) for each in given]
     bounds = window or Window()
@@ -343,7 +344,7 @@ def _covariance(name: str, operand: Any, window: Window | None, order: Order, co
     return compute
 
 
-# Gaps.
+# $locf and $linearFill.
 
 
 def _locf(name: str, operand: Any, order: Order, context: Context) -> Compute:

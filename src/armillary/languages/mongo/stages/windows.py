@@ -1,4 +1,6 @@
-"""`$setWindowFields`: documents in partitions, each sorted, with fields computed over windows of it."""
+"""The `$setWindowFields` stage: partitions and sorts the documents and computes fields over windows. Bounds are in
+`window_bounds.py`, functions in `window_functions.py`.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class _Windowing(Waiting):
         self._partition_of, self._sort, self._outputs = partition_of, sort, outputs
         self._key, self._scope = context.key, context.scope({})
         self._budget = Budget(name)
-        self._entries: list[tuple[Any, Any, Document]] = []  # keys of partition and sort, document
+        self._entries: list[tuple[Any, Any, Document]] = []  # partition key, sort key, document
 
     def keep(self, batch: Batch) -> None:
         scope, sort_key = self._scope, self._sort.key if self._sort is not None else None

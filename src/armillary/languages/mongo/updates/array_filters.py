@@ -1,4 +1,4 @@
-"""The `arrayFilters` of an update: which elements `$[name]` stands for. Each filter is about one name."""
+"""The `arrayFilters` of an update: the elements that `$[name]` stands for. Each filter is about one name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from armillary.model.bson.bson_values import Document
 
 _NAME: Final = re.compile(r"[a-z][a-zA-Z0-9]*")
 _LOGICAL: Final = ("$and", "$or", "$nor")
-_NOT_ALLOWED: Final = {"$text": 2, "$where": 2, "$expr": 224, "$jsonSchema": 224}  # they are about whole documents
+# operators on whole documents, with their error codes
+_NOT_ALLOWED: Final = {"$text": 2, "$where": 2, "$expr": 224, "$jsonSchema": 224}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class ArrayFilters:
     names: Mapping[str, Callable[[Any], bool]]
 
     def matches(self, name: str) -> Callable[[Any], bool]:
-        """Whether an element is meant; the empty name, `$[]`, means all."""
+        """Whether an element is selected; the empty name, `$[]`, selects all."""
         return self.names[name] if name else (lambda _element: True)
 
 

@@ -1,7 +1,8 @@
-"""What update operators do with one value: from what is there, or MISSING, to what shall be there.
+"""The update operators (`$set`, `$inc`, `$push`, `$pull` and so on) on one value: from the current value, or MISSING,
+to the new one.
 
-KEPT says that nothing changes, MISSING that the field goes. Which values of a document an update is about, and what
-happens to paths that are not there yet, is `updates.py`'s part.
+KEPT means no change, MISSING removes the field. Finding the values at paths and creating missing parents is
+`updates.py`'s part.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _CONTEXT_OF_DECIMALS: Final = create_decimal128_context()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a modifier is applied, for what it refuses."""
+    """The document and path that an operator is applied to, for error messages."""
 
     document: Document
     path: str
@@ -70,7 +71,7 @@ Modifier = Callable[[Any, Place], Any]
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """A modifier that changes nothing where there is nothing, and is refused all the same where nothing could be."""
+    """A modifier that does nothing on a missing field, but is refused if the field could not be created there."""
 
     apply: Modifier
 
@@ -78,19 +79,19 @@ class Reaching:
         return self.apply(value, place)
 
 
-_COMPARED_ALONE: Final = frozenset([str, int, bool, Int64])  # equal values of one of these types are the same bytes
+_COMPARED_ALONE: Final = frozenset([str, int, bool, Int64])  # types whose equal values have the same encoding
 
 
 def _changed(old: Any, new: Any) -> Any:
     kind = type(old)
     if kind is not type(new):
-        return new  # also what was MISSING
+        return new  # also if the old value is MISSING
     if kind in _COMPARED_ALONE:
         return KEPT if old == new else new
     return KEPT if is_identical(old, new) else new
 
 
-# Values as they are given.
+# $set, $unset, $setOnInsert, $currentDate.
 
 
 def set_to(operand: Any, _path: str, _context: Context) -> Modifier:
@@ -294,7 +295,7 @@ def _push_order(given: Any, context: Context) -> Callable[[Any], Any]:
         raise bad_value(
             "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields"
         )
-    # The element as it is: what an array inside holds does not count.
+    # Elements that are arrays are compared as a whole.
     key = compile_sort_by({"v": direction}, lambda value: context.key(value[0])).key
     return lambda value: key({"v": (value,)})
 
@@ -365,7 +366,7 @@ def pull(operand: Any, path: str, context: Context) -> Modifier:
 def _pulled(operand: Any, context: Context) -> Callable[[Any], bool]:
     if is_operators(operand) and next(iter(operand)) not in ("$and", "$or", "$nor"):
         matches = compile_filter({"v": operand}, context).matches
-        # An element that is an array is held against the operators as any field is.
+        # An element that is an array is tested as a field with an array would be.
         return lambda each: matches({"v": each})
     if type(operand) is dict:
         of_documents = compile_filter(operand, context).matches

@@ -1,8 +1,8 @@
-"""Updates: operators on paths, whole replacements, or a pipeline, as a function from a document to a new one.
+"""Updates: operators on paths, a replacement, or a pipeline, compiled to a function from a document to a new one.
 
-The paths of all operators form one tree, so that two that are in each other's way are found, and new fields come in the
-order of their names whatever the order in the update. A document is never changed in place; if nothing changes, the
-very same object comes back.
+The paths of all operators form one tree, which reveals conflicting paths, and in which new fields are added in the
+order of their names, as in MongoDB. A document is never changed in place; if nothing changes, the same object is
+returned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from armillary.model.bson.bson_values import MISSING, Document, equal, is_identi
 from armillary.work import spend
 
 _EMPTY_NAME, _DOLLAR_NAME = 56, 52
-_PADDING_MAX: Final = 1_500_000  # elements that one update may add to reach an index
+_PADDING_MAX: Final = 1_500_000  # null elements that one update may add to reach an array index
 
 
 class Update:
@@ -41,11 +41,12 @@ class Update:
     needs_position: bool = False  # whether `$` is in a path
 
     def apply(self, document: Document, matched_index: int | None = None, *, is_insert: bool = False) -> Document:
-        """The document as it is afterwards; the same object if nothing changed. `matched_index` is what `$` stands
-        for: see `Matcher.first_match` and `positional_array`."""
+        """The updated document; the same object if nothing changed. `matched_index` is the element that `$` stands for:
+        see `Matcher.first_match` and `positional_array`.
+        """
         raise NotImplementedError
 
-    positional_array: str = ""  # the path of the array that `$` is about
+    positional_array: str = ""  # the path of the array that `$` refers to
 
 
 def compile_update(given: Any, context: Context, array_filters: Any = None) -> Update:
@@ -68,7 +69,7 @@ def is_replacement(given: Any) -> bool:
 
 
 def check_immutable(before: Document, after: Document, path: str) -> None:
-    """A field that identifies the document, or the partition it is in, stays as it is."""
+    """Refuses a change of `_id` or of a field of the shard key."""
     old, new = _value_at(before, split(path)), _value_at(after, split(path))
     if old is not MISSING and not equal(old, new):
         raise refusal(
@@ -111,7 +112,7 @@ def _dollar_refused(path: str) -> Failure:
 
 
 def _with_id(before: Document, after: Document) -> Document:
-    """What replaces a document keeps its `_id`, first, and must not bring another."""
+    """The replacement with the `_id` of the document as its first field; another `_id` is refused."""
     if "_id" in before:
         if "_id" in after and not equal(before["_id"], after["_id"]):
             raise refusal(
@@ -139,7 +140,7 @@ class _PipelineUpdate(Update):
 @dataclass(slots=True)
 class _Tree:
     children: dict[str, _Node] = field(default_factory=dict)
-    order: list[str] = field(default_factory=list)  # names as they are applied; set when the tree is complete
+    order: list[str] = field(default_factory=list)  # names in the order of application; set when the tree is complete
 
     def complete(self) -> None:
         self.order = sorted(self.children, key=_name_order)
@@ -179,7 +180,7 @@ class _OperatorUpdate(Update):
     def __init__(self, given: Document, context: Context, filters: ArrayFilters) -> None:
         self._changes: list[tuple[Parts, Modifier]] = []
         self._filters = filters
-        self._dollars: list[str] = []  # paths that only an insert may have
+        self._dollars: list[str] = []  # paths that are allowed in inserts only
         for name, paths in given.items():
             self._read(name, paths, context)
         self._is_fixed = not any(_is_dynamic(part) for parts, _ in self._changes for part in parts)
@@ -194,7 +195,7 @@ class _OperatorUpdate(Update):
                     FAILED_TO_PARSE,
                     f"The array filter for identifier '{name}' was not used in the update {shell_text(given)}",
                 )
-        # Paths in each other's way are refused before any document is looked at.
+        # Conflicting paths are refused before any document is read.
         self._tree = self._grown([(".".join(parts), parts, modifier) for parts, modifier in self._changes])
 
     def _read(self, name: str, paths: Any, context: Context) -> None:
@@ -291,7 +292,7 @@ class _OperatorUpdate(Update):
         return changed
 
     def _expanded(self, document: Document, parts: Parts, matched_index: int | None) -> list[list[str]]:
-        """The paths that a path with `$`, `$[]` or `$[name]` stands for in a document."""
+        """The paths in a document that a path with `$`, `$[]` or `$[name]` stands for."""
         found: list[tuple[list[str], Any]] = [([], document)]
         for part in parts:
             if not _is_dynamic(part):
@@ -352,7 +353,7 @@ def _check_rename(document: Document, parts: Parts, what: str) -> None:
         value = value.get(part, MISSING)
 
 
-# Application, from the root down. What is not changed is shared with the document before.
+# Application, from the root down. Unchanged values are shared with the original document.
 
 
 def _applied(node: _Node, value: Any, document: Document, path: str, is_insert: bool) -> Any:
@@ -373,7 +374,7 @@ def _applied(node: _Node, value: Any, document: Document, path: str, is_insert: 
 
 
 def _check_reach(tree: _Tree, path: str, value: Any) -> None:
-    """What is in the way of fields that are to be reached is refused."""
+    """Refuses a value that blocks the path to a field which must be reachable."""
     for name, below in tree.children.items():
         if isinstance(below, Reaching) or (isinstance(below, _Tree) and _reaches(below)):
             _refuse_path(name, path, value)
@@ -423,7 +424,7 @@ def _applied_to_elements(tree: _Tree, array: list[Any], document: Document, path
             if index - len(array) > _PADDING_MAX:
                 raise bad_value(f"Cannot add more than {_PADDING_MAX} elements to reach the index {index} of '{path}'")
             result.extend([None] * (index + 1 - len(result)))
-        # An element cannot go without moving the others: null stays in its place.
+        # `$unset` sets an array element to null, so that the others keep their indexes.
         result[index] = None if value is MISSING else value
     return KEPT if result is array else result
 

@@ -1,6 +1,7 @@
-"""Upserts: the document that an update begins with when nothing matches, out of what the filter says with equality.
+"""Upserts: the document that is inserted when nothing matches, made from the equality conditions of the filter and the
+update.
 
-`_id` is put first; if there is none in the end, whoever writes the document makes one.
+`_id` comes first; if it is absent, the writer generates one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NOT_SINGLE, _NOT_EXACT = 54, 111
 
 
 def upserted_document(given: Document, update: Update) -> Document:
-    """What an upsert that found nothing inserts. A replacement takes nothing but `_id` from the filter."""
+    """The document to insert. A replacement takes only `_id` from the filter."""
     if update.kind == "replacement":
         found = _equalities(given, lambda path: path.partition(".")[0] == "_id")
         if any(path != "_id" for path in found):
@@ -41,7 +42,7 @@ def id_first(document: Document) -> Document:
 
 
 def document_from(given: Document) -> Document:
-    """The fields that a filter pins by equality; dotted paths become documents inside documents."""
+    """The fields that a filter fixes by equality; dotted paths become nested documents."""
     document: Document = {}
     for path, value in _equalities(given, lambda path: True).items():
         target = document

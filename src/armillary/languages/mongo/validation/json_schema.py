@@ -1,5 +1,5 @@
-"""`$jsonSchema`: draft 4 of JSON Schema as MongoDB has it, with `bsonType` beside `type`. A keyword about one type says
-nothing about values of another. Keywords that MongoDB does not take are refused, as are unknown ones.
+"""`$jsonSchema`: draft 4 of JSON Schema as in MongoDB, with `bsonType` in addition to `type`. A keyword for one type
+accepts all values of other types. Unknown keywords, and those that MongoDB does not support, are refused.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def compile_schema(given: Any) -> Callable[[Document], bool]:
 
 
 def failing_keywords(given: Document, value: Any) -> list[str]:
-    """The keywords of a schema that a value does not satisfy, in the order in which MongoDB names them."""
+    """The keywords of a schema that a value does not satisfy, in the order of MongoDB's error details."""
     found = []
     for keyword in _TOLD:
         test = _KEYWORDS[keyword](keyword, given[keyword], given) if keyword in given else None
@@ -162,7 +162,7 @@ def _multiple_of(keyword: str, value: Any, _given: Document) -> Test:
 
 
 def _fraction(number: Any) -> Fraction | None:
-    """Exactly what is written: 0.3 is three times 0.1."""
+    """The exact decimal value of a number as written, so that 0.3 is a multiple of 0.1."""
     if not math.isfinite(number):
         return None
     return Fraction(repr(number)) if type(number) is float else Fraction(number)
@@ -178,7 +178,7 @@ def _of_numbers(test: Callable[[Any], bool]) -> Test:
     return checked
 
 
-# Strings, arrays, objects: how long they are.
+# Lengths of strings, arrays and objects.
 
 
 def _sized(kind: type[Any], is_least: bool) -> Callable[[str, Any, Document], Test]:
@@ -204,7 +204,7 @@ def _pattern(keyword: str, value: Any, _given: Document) -> Test:
 
 
 def _unordered(value: Any) -> Any:
-    """With fields by name: to a schema documents are the same whatever the order of their fields."""
+    """The value with fields sorted by name, since a schema compares documents without the order of their fields."""
     if type(value) is dict:
         spend(4 * len(value))
         return {name: _unordered(value[name]) for name in sorted(value)}
@@ -240,7 +240,7 @@ def _items(_keyword: str, value: Any, given: Document) -> Test:
 
 
 def _additional_items(keyword: str, value: Any, _given: Document) -> None:
-    _rest(keyword, value)  # means something beside an array of `items` only
+    _rest(keyword, value)  # only checked: it has an effect only together with an array of `items`
 
 
 def _rest(keyword: str, value: Any) -> Test:

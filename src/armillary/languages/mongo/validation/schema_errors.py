@@ -1,5 +1,5 @@
-"""Why a document fails a schema: the rules that it does not satisfy, one inside another as the schema has them, in the
-words of MongoDB. Which keywords a value fails is `json_schema`'s to say.
+"""The error details of a document that fails a schema, in the form of MongoDB: the rules that are not satisfied, nested
+as in the schema. `json_schema` decides which keywords a value fails.
 """
 
 from __future__ import annotations

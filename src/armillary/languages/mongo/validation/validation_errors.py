@@ -1,5 +1,6 @@
-"""Why a document fails a validator, in the words of MongoDB: which operators did not hold, of which values. Whether it
-fails is the matcher's to say; here the parts of the validator are asked one by one. Schemas are `schema_shortcomings`'.
+"""The error details (`errInfo`) of a document that fails a validator, in the form of MongoDB: the operators that did
+not hold, with the values they were applied to. The parts of the validator are tested one by one with the filter's
+matcher. Schemas are in `schema_errors`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from armillary.languages.mongo.paths import predicate
 from armillary.languages.mongo.validation.schema_errors import schema_details
 from armillary.model.bson.bson_values import MISSING, Document, type_name
 
-# What is said of an operator that did not hold, and of one that did where it must not.
+# The reason for an operator that did not hold, and for one that held under a negation.
 _REASONS: Final = {
     "$exists": ("path does not exist", "path does exist"),
     "$expr": ("expression did not match", "expression did match"),
@@ -34,12 +35,12 @@ _REASONS: Final = {
     ),
 }
 _COMPARED: Final = ("comparison failed", "comparison succeeded")
-_WHOLE: Final = ("$size", "$elemMatch")  # operators of arrays, not of their elements
+_WHOLE: Final = ("$size", "$elemMatch")  # operators on whole arrays, not on their elements
 _NOT_ABOUT_VALUES: Final = ("$exists", "$comment")
 
 
 def details(given: Document, document: Document, context: Context, *, is_inverted: bool = False) -> Document:
-    """What of a validator does not hold; `is_inverted`: what does, and should not."""
+    """The parts of a validator that do not hold; with `is_inverted`, those that hold under a negation."""
     clauses = _clauses(given)
     if len(clauses) == 1:
         return _clause(clauses[0], document, context, is_inverted)
@@ -138,7 +139,7 @@ def _of_field(path: str, operator: str, clause: Document, document: Document, is
 
 
 def _values(path: str, document: Document, *, unwinds: bool) -> list[Any]:
-    """All that a test at the path would be asked of."""
+    """The values at the path that a test is applied to."""
     seen: list[Any] = []
 
     def note(value: Any) -> bool:
