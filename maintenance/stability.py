@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from armillary import changefeed
-from armillary.account.snapshots.file_frames import MAGIC
+from armillary.account.snapshots.snapshot_files import MAGIC
 from armillary.doors.control import metrics
 from armillary.doors.control.door import PREFIX, REQUESTS
 from armillary.doors.gremlin.errors import ROWS as GREMLIN_ROWS

@@ -1,4 +1,4 @@
-"""The database as every door sees it: one object that holds the catalog and the containers at work.
+"""The account: one object that holds the catalog and the open containers. All doors share it.
 
 Doors ask it for a database or container and call the functions of this package with it: `account/items/items.py` for
 items, `account/queries/item_pages.py` for pages of items and queries, `containers.py`,
@@ -70,7 +70,7 @@ class Account:
         self.function_processes = FunctionProcesses(settings.script_confinement)  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._containers: dict[bytes, Container] = {}  # by rid
-        self._unopened: dict[bytes, Record] = {}  # containers that could not be brought to life yet, by rid
+        self._unopened: dict[bytes, Record] = {}  # containers that could not be opened yet, by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
         self._upkeep: list[asyncio.Task[None]] = []
         self._restating: dict[bytes, asyncio.Task[None]] = {}
@@ -89,7 +89,7 @@ class Account:
             account.budgets.assign_offer(offer)
             try:
                 await account.budgets.make_room(offer)
-            except Failure as failure:  # a full disk must not keep anybody from reading and deleting
+            except Failure as failure:  # on a full disk, reads and deletes must go on
                 log.warning("what %s needs is not provided: %s", offer.body["resource"], failure.message)
         account._upkeep = [asyncio.create_task(each) for each in (account._keep_up(), account._keep_partitions_up())]
         for task in account._upkeep:
@@ -97,7 +97,7 @@ class Account:
         return account
 
     async def close(self) -> None:
-        """Stops what runs by itself. The engine is the caller's to close."""
+        """Stop background work. The caller closes the engine."""
         for migration in self.migrations.values():
             await migration.stop()
         tasks = [*self._upkeep, *self._restating.values()]
@@ -185,17 +185,17 @@ class Account:
         link = f"{record.type.value}/{record.name}"
         return f"{self.name_link(owner)}/{link}" if owner is not None else link
 
-    # Containers at work.
+    # Open containers.
 
     async def enter(self, record: Record) -> Container:
-        """Bring a container to life from its record."""
+        """Open a container and serve it."""
         container = await self.opened(record)
         if self.catalog.get(ResourceType.CONTAINER, record.rid) is None:
             raise _missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile
         return self.take_in(container)
 
     async def opened(self, record: Record) -> Container:
-        """A container that nobody knows of yet. If storage fails, upkeep opens it."""
+        """A container that requests do not find yet. If storage fails, upkeep opens it later."""
         database = self.catalog.get(ResourceType.DATABASE, record.owner)
         if database is None:
             raise _missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile, with its database
@@ -222,7 +222,7 @@ class Account:
         return container
 
     async def renew(self, container: Container) -> Container:
-        """A container as if it had just been found: whoever still holds it as it was has been told to let go."""
+        """Open a container again after its record was exchanged. The former object must have been retired."""
         self.reshaper.leave(container)
         self.rounds.leave(container.record.rid)
         running = self._restating.pop(container.record.rid, None)
@@ -253,7 +253,7 @@ class Account:
 
     @property
     def armed_faults(self) -> Faults | None:
-        """What containers ask before they do anything, if there is anything to ask for."""
+        """The fault rules that each request checks; None where there are none."""
         return self.faults if self.faults.rules else None
 
     def container_by_rid(self, rid: bytes) -> Container | None:
@@ -271,7 +271,7 @@ class Account:
         lsns = [partition.reached_lsn for container in self.containers for partition in container.partitions.values()]
         return max(self._left_lsn, *lsns, 0)
 
-    # Work that goes on by itself.
+    # Background work.
 
     def restate(self, container: Container) -> None:
         """Carry a change of policy through the stored items, in the background."""
@@ -282,7 +282,8 @@ class Account:
         task.add_done_callback(_report)
 
     def settle_rules(self, container: Container) -> None:
-        """A container's record and partitions are others than before: go on with what they need."""
+        """After a restore: resume the change of policy that the record says, and forget what upkeep knew of former
+        partitions."""
         rid = container.record.rid
         running = self._restating.pop(rid, None)
         if running is not None:
@@ -310,7 +311,7 @@ class Account:
             await asyncio.wait([task])
 
     async def _give_up(self, container: Container, failure: Failure) -> None:
-        """A new index is not unique: it goes as it came."""
+        """Documents violate a new unique index: remove the index again."""
         name = failure.details["index"]
         async with self.control:
             record = container.record
@@ -334,7 +335,8 @@ class Account:
                 await partition.settle()
                 await rules_change.apply_rules(partition, container.schema)
         async with self.control:
-            # Nobody may replace the container while its state is written; if somebody did before, his rules go on.
+            # The lock keeps the container from being replaced now. If it was replaced before, the new rules have a task
+            # of their own.
             if container.schema.rules.number == rules_number:
 
                 def forget() -> None:
@@ -395,6 +397,6 @@ def _missing(resource_type: ResourceType, name: str) -> Failure:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """What runs by itself has nobody to answer to: when it breaks, the log has to know."""
+    """Log the failure of a background task: no request waits for it."""
     if not task.cancelled() and task.exception() is not None:
         log.error("background work ended", exc_info=task.exception())

@@ -1,4 +1,5 @@
-"""Does a whole data directory hold together? The catalog's own rules, then every partition of every container."""
+"""Consistency check of a data directory: the catalog's invariants, then every partition of every container. Repairing
+misplaced items is `misplaced_items.py`'s part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container at work: its record, the parsed policies, the map of its partitions, and the partitions themselves.
+"""An open container: its record, the parsed policies, the map of its partitions, and the partitions themselves.
 
 Built from the catalog's record when the account opens or the container is created or replaced. Routing a key or a
 scope to partitions is here; what is done there is in `account/items/items.py` and `account/queries/item_pages.py`.
@@ -60,7 +60,7 @@ class Container:
         self.faults: Faults | None = None  # None, unless there are rules of faults
         self.is_retired = False  # it was deleted
         self.are_events_begun = False  # all partitions are known to keep what change streams read
-        self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents stood against, by name
+        self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents violate, by name
         self._left: list[Meter] = []  # of partitions that were split or merged away since the start and may be read
         self._left_totals = Totals()  # of those that are gone
         self._rename()
@@ -94,8 +94,8 @@ class Container:
                 continue  # it is being split, or the disk is full: upkeep comes again
 
     def retire(self, reason: Failure | None = None) -> None:
-        """The container was deleted, or there is a `reason`: requests that still hold it must not write into its
-        stores."""
+        """Refuse all further writes: the container was deleted, or there is a `reason`. Requests that hold it must not
+        write into its stores."""
         self.is_retired = True
         for partition in self.partitions.values():
             partition.close(reason)
@@ -149,8 +149,8 @@ class Container:
         return key_of_bson(self.key, document) if self.key is not None else NO_KEY
 
     def is_former_key(self, key: Key, document: Mapping[str, Any]) -> bool:
-        """Whether a key is what an item had before the container was moved to another one: clients know it for a
-        while."""
+        """Whether a key is the one that an item had before a migration to another partition key: clients may still send
+        it."""
         former = self.state.former_key
         if former is None:
             return False
@@ -207,11 +207,11 @@ class Container:
         return Partition(store, self.schema, key_range, self._clock, self.state.first_lsn)
 
     def take_over(self, new_map: PartitionMap, children: Sequence[Partition]) -> None:
-        """A split or merge is done: its children serve from now on. Who still reads the parents may finish."""
+        """Serve from the children of a split or merge. Reads of the parents that have begun may finish."""
         parents = [partition for partition in self.partitions.values() if new_map.get(partition.range.id) is None]
         self._left += [parent.meter for parent in parents]
         live = {each.id: self.partitions[each.id] for each in new_map.ranges if each.id in self.partitions}
-        # New objects, in one go: whoever walks over the old ones goes on undisturbed.
+        # New objects, so that iterations over the old ones go on undisturbed.
         self.partitions = live | {child.range.id: child for child in children}
         self.map = new_map
 
@@ -224,7 +224,7 @@ class Container:
         return totals
 
     def forget(self, meter: Meter) -> None:
-        """Nobody uses a retired partition any more: its figures are final."""
+        """A retired partition is not used any more: its figures are final."""
         if meter in self._left:
             self._left.remove(meter)
             self._left_totals = self._left_totals.plus(meter.totals)

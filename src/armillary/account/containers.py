@@ -24,7 +24,7 @@ from armillary.model.policies import ContainerPolicies, check_replacement
 from armillary.model.ranges import even_boundaries
 from armillary.model.resources import ResourceType
 
-# How a container without partition key looks to clients that know none without: its items have the empty key.
+# The partition key that clients are shown for a container without one: its items have the empty key.
 SYSTEM_KEY = {"paths": ["/_partitionKey"], "kind": "Hash", "systemKey": True}
 
 _DEFAULT_THROUGHPUT = Throughput(limits.THROUGHPUT_MIN_RU)

@@ -1,10 +1,10 @@
-"""Faults that tests of applications ask for: rules that make chosen requests fail, wait or lose their connection.
+"""Fault injection for tests of applications: rules that make chosen requests fail, wait or lose their connection.
 
 A rule says which requests it is about (operation, container, key, range) and which of those it hits (every so many, so
 many in all, by a seeded chance). `account/items/items.py`, `account/queries/item_pages.py` and
 `account/queries/merged_queries.py` ask before they do anything else, and only where there are rules: without one a
-container's `faults` is None. Rules live in memory; who may make them is decided by the control door, and what a `Kind`
-looks like to a client by the door that it came through.
+container's `faults` is None. Rules live in memory. The control door decides which clients may make them, and each door
+how a `Kind` looks to its clients.
 """
 
 from __future__ import annotations

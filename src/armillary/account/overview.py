@@ -1,7 +1,7 @@
-"""What a container looks like from outside: its partitions with what they hold and spend, and the logical partitions
-that stand out. For people who choose a partition key and want to see the outcome, and for those who watch a server.
+"""Figures of a container: its partitions with their sizes and charges, and the largest and busiest logical partitions.
+They show whether a partition key was chosen well, and how busy a server is.
 
-Reads what `partition/` keeps anyway: heads, sizes and meters. Who may see it, and in which form, is a door's business.
+Reads what `partition/` keeps anyway: heads, sizes and meters. Access control and rendering are the doors' part.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PartitionFigures(NamedTuple):
 
 
 class KeyFigures(NamedTuple):
-    """A logical partition that stands out."""
+    """A logical partition that is among the largest or busiest."""
 
     key_text: str | None  # as JSON; None where nothing is stored under the key any more
     range_id: int

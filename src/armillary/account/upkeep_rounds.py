@@ -1,7 +1,8 @@
-"""Upkeep of all partitions, in turns: expired items, old entries of logs, records of ended sessions, events and
-versions leave, and looks at all items go on. Each kind of work on each partition is a generator that does a slice (some
-milliseconds and bytes) and yields; a round gives every one of them a slice, several at a time so that one sync serves
-them all. So no container waits for another's backlog, and requests wait for a slice at most.
+"""Scheduling of background work on partitions: the TTL sweep, garbage collection of old log entries, session records,
+events and versions, and scans over all items. Each kind of work on each partition is a generator that does a slice
+(some milliseconds and bytes) and yields; a round gives every one of them a slice, several at a time so that one sync
+serves them all. So no container waits for another's backlog, and requests wait for a slice at most. The work itself is
+in `partition/upkeep`.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ async def test_nobody_waits_for_a_disk_that_stays_full(
         await delete_container(account, other, None)
     assert account.container("db", "c") is doomed
     monkeypatch.undo()
-    pending = account.catalog._decisions._pending
+    pending = account.catalog._outcomes._pending
     assert pending is not None
     await asyncio.wait([pending])
     if is_stored:

@@ -19,9 +19,9 @@ from armillary import limits
 from armillary.account import containers
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
-from armillary.account.snapshots import file_frames
+from armillary.account.snapshots import snapshot_files
 from armillary.account.snapshots.snapshot_files import parts
-from armillary.account.snapshots.snapshot_import import Arrival
+from armillary.account.snapshots.snapshot_import import SnapshotImport
 from armillary.account.snapshots.snapshots import take
 from armillary.account.throughput.provisioning import Throughput
 from armillary.errors import Failure, Kind
@@ -46,8 +46,8 @@ async def written(house: KeptHouse, *scope: str) -> bytes:
         snapshot.release()
 
 
-async def restored(house: KeptHouse, file: bytes, *target: str, replaces: bool = False) -> Arrival:
-    arrival = Arrival(house.account, target or None, replaces=replaces)
+async def restored(house: KeptHouse, file: bytes, *target: str, replaces: bool = False) -> SnapshotImport:
+    arrival = SnapshotImport(house.account, target or None, replaces=replaces)
     dice, at = random.Random(len(file)), 0
     try:
         while at < len(file):
@@ -186,7 +186,7 @@ async def test_a_database_that_goes_meanwhile(house: KeptHouse) -> None:
     await rich(house)
     file = await written(house, "db", "c")
     await containers.create_database(house.account, {"id": "other"}, None)
-    arrival = Arrival(house.account, ("other", "c"))
+    arrival = SnapshotImport(house.account, ("other", "c"))
     await arrival.feed(file)
     await containers.delete_database(house.account, house.account.database("other"), None)
     with pytest.raises(Failure) as refused:
@@ -254,11 +254,11 @@ async def test_what_is_not_whole_restores_nothing(house: KeptHouse, monkeypatch:
 
 
 def test_pairs_are_bounded() -> None:
-    bomb = file_frames.pack_pairs([(b"k", bytes(file_frames.PAYLOAD_BYTES_MAX + 1))])
+    bomb = snapshot_files.pack_pairs([(b"k", bytes(snapshot_files.PAYLOAD_BYTES_MAX + 1))])
     with pytest.raises(Failure):
-        file_frames.unpack_pairs(bomb)
+        snapshot_files.unpack_pairs(bomb)
     pairs = [(b"", b""), (b"a" * 5_000, b"b"), (b"\xff", bytes(1_000))]
-    assert file_frames.unpack_pairs(file_frames.pack_pairs(pairs)) == pairs
+    assert snapshot_files.unpack_pairs(snapshot_files.pack_pairs(pairs)) == pairs
 
 
 # A file whose digests are right, and whose content is not what a snapshot holds.
@@ -267,12 +267,12 @@ def test_pairs_are_bounded() -> None:
 def rewritten(file: bytes, change: Callable[[bytes, Any], Any]) -> bytes:
     """The same file with other frames: `change` is given the kind and the content, and gives the content, several of
     them as a list behind None, or None to leave it out."""
-    writer = file_frames.FrameWriter()
+    writer = snapshot_files.FrameWriter()
     made = [writer.begin()]
-    for frame in file_frames.FrameReader().feed(file):
-        if frame.kind == file_frames.END:
+    for frame in snapshot_files.FrameReader().feed(file):
+        if frame.kind == snapshot_files.END:
             continue
-        if frame.kind == file_frames.PAIRS:
+        if frame.kind == snapshot_files.PAIRS:
             made.append(writer.frame(frame.kind, frame.payload))
             continue
         made += [
@@ -286,7 +286,7 @@ TYPE, RID, OWNER, NAME, BODY, STATE = range(6)
 
 def _record(of_type: str, place: int, value: Any) -> Callable[[bytes, Any], list[Any]]:
     def change(kind: bytes, content: Any) -> list[Any]:
-        if kind == file_frames.RECORD and content[TYPE] == of_type:
+        if kind == snapshot_files.RECORD and content[TYPE] == of_type:
             content[place] = value(content[place]) if callable(value) else value
         return [content]
 
@@ -297,7 +297,7 @@ def _added(of_type: str, **parts: Any) -> Callable[[bytes, Any], list[Any]]:
     """A copy of a record beside it, with other parts."""
 
     def change(kind: bytes, content: Any) -> list[Any]:
-        if kind != file_frames.RECORD or content[TYPE] != of_type:
+        if kind != snapshot_files.RECORD or content[TYPE] != of_type:
             return [content]
         places = {"type": TYPE, "rid": RID, "owner": OWNER, "name": NAME}
         copy = list(content)
@@ -309,7 +309,7 @@ def _added(of_type: str, **parts: Any) -> Callable[[bytes, Any], list[Any]]:
 
 
 def _header(**parts: Any) -> Callable[[bytes, Any], list[Any]]:
-    return lambda kind, content: [{**content, **parts} if kind == file_frames.HEADER else content]
+    return lambda kind, content: [{**content, **parts} if kind == snapshot_files.HEADER else content]
 
 
 def _ranges(change: Callable[[list[Any]], Any]) -> Callable[[bytes, Any], list[Any]]:
@@ -349,10 +349,10 @@ TAMPERED = {
     "a scope of three": _header(scope=["a", "b", "c"]),
     "a scope that is none": _header(scope="db"),
     "a container's scope": _header(scope=["db", "c"]),
-    "two headers": lambda kind, content: [content, content] if kind == file_frames.HEADER else [content],
-    "a store of nothing": lambda kind, content: [{**content, "range": 99} if kind == file_frames.STORE else content],
+    "two headers": lambda kind, content: [content, content] if kind == snapshot_files.HEADER else [content],
+    "a store of nothing": lambda kind, content: [{**content, "range": 99} if kind == snapshot_files.STORE else content],
     "a store at a path": lambda kind, content: [
-        {**content, "container": "../x"} if kind == file_frames.STORE else content
+        {**content, "container": "../x"} if kind == snapshot_files.STORE else content
     ],
 }
 

@@ -26,7 +26,6 @@ BORDERS = [
     "account/security/credentials.py",
     "account/snapshots/snapshot_import.py",
     "account/snapshots/snapshot_files.py",
-    "account/snapshots/file_frames.py",
     "query/cursor.py",
 ]
 

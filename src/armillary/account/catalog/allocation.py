@@ -1,5 +1,5 @@
-"""Numbers that are given once: rids, etags, stores. Each is counted up by a transaction of the catalog, and what is put
-together before it is entered there reserves them ahead.
+"""Allocation of rids, etags and store numbers from counters in the catalog's store. A number is never given twice.
+Imports and restores reserve numbers before their records are entered.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from armillary.model.resources import ResourceType
 from armillary.storage.engine import Txn
 
 _COUNTERS = b"n"
-UNFINISHED = b"u"  # stores that are being filled, and belong to nothing yet
+UNFINISHED = b"u"  # stores that are being filled, and that no record names yet
 
 
 class Reservation:
-    """What a transaction of the catalog hands out ahead."""
+    """Allocates numbers inside a transaction of the catalog."""
 
     def __init__(self, txn: Txn, stamp: Callable[[Txn], tuple[str, int]]) -> None:
         self._txn = txn
@@ -29,7 +29,7 @@ class Reservation:
         return self._stamp(self._txn)
 
     def store(self) -> int:
-        """It is emptied, at the next start at the latest, unless it comes to belong to somebody."""
+        """A new store. Unless a record comes to name it, it is emptied, at the next start at the latest."""
         number = new_store_number(self._txn)
         self._txn.put(store_key(UNFINISHED, number), b"")
         return number

@@ -17,7 +17,7 @@ from armillary.account.catalog.allocation import UNFINISHED, Reservation, count,
 from armillary.account.catalog.catalog_events import report_changes
 from armillary.account.catalog.container_state import Body, ContainerState
 from armillary.account.catalog.records import Record, check_etag, creation_order_of
-from armillary.account.catalog.unknown_outcomes import Decisions
+from armillary.account.catalog.unknown_outcomes import OutcomeResolver
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import items, resources
@@ -42,7 +42,7 @@ class Catalog:
         self._store: Store = engine.store(CATALOG_STORE)
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._decisions: Decisions[Record] = Decisions(self._store, _entries)
+        self._outcomes: OutcomeResolver[Record] = OutcomeResolver(self._store, _entries)
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
         self._offers: dict[str, Record] = {}  # by the rid of what they are for
@@ -91,7 +91,7 @@ class Catalog:
     # Changing.
 
     async def close(self) -> None:
-        await self._decisions.close()
+        await self._outcomes.close()
 
     async def create(
         self,
@@ -107,8 +107,8 @@ class Catalog:
         """Make a resource. `state` is called with the new rid and a source of new store numbers; `companions` makes
         resources that come into being with it (an offer beside its container), in the same transaction. Without a
         name the rid is the name. `prepare` is run once it is stored and before it can be found, and `on_created` when
-        it can, though the client may have gone by then."""
-        self._decisions.check()
+        it can, even if the client has disconnected by then."""
+        self._outcomes.check()
         async with self._lock:
             owner_rid = owner.rid if owner is not None else b""
             if owner is not None and self.get(owner.type, owner.rid) is not owner:
@@ -136,13 +136,13 @@ class Catalog:
                 if on_created is not None:
                     on_created()
 
-            return (await self._decisions.write(run, enter))[0]
+            return (await self._outcomes.write(run, enter))[0]
 
     async def reserve(self, fn: Callable[[Reservation], Reserved]) -> Reserved:
-        """Numbers that nothing else will get, for what is put together first and entered with `rewrite` then."""
-        self._decisions.check()
+        """Allocate numbers for records that are entered later, with `rewrite`."""
+        self._outcomes.check()
         async with self._lock:
-            self._decisions.check()
+            self._outcomes.check()
             return await self._store.write(lambda txn: fn(Reservation(txn, self._stamp)))
 
     async def rewrite(
@@ -155,7 +155,7 @@ class Catalog:
     ) -> None:
         """Put records in the place of others, as they are, in one transaction. `finished`: reserved stores that are
         theirs now. `garbage`: stores for `collect_garbage`."""
-        self._decisions.check()
+        self._outcomes.check()
         async with self._lock:
             if any(self.get(record.type, record.rid) is not record for record in removed):
                 raise Failure(Kind.CONFLICT, "Something was changed or deleted meanwhile; nothing was done. Try again.")
@@ -183,7 +183,7 @@ class Catalog:
             async def enter(made: list[Record]) -> None:
                 self._put_in_place(removed, made)
 
-            await self._decisions.write(run, enter, removed, waits=True)  # who asked has more to do then
+            await self._outcomes.write(run, enter, removed, waits=True)  # the caller goes on with it
 
     def _put_in_place(self, removed: Sequence[Record], added: Sequence[Record]) -> None:
         report_changes(removed, added, self.get)
@@ -193,7 +193,7 @@ class Catalog:
             self._enter(record)
 
     async def abandon(self, stores: Sequence[int] | None = None) -> None:
-        """Reserved stores are not wanted after all; None: all that there are, when nobody fills any."""
+        """Give reserved stores up; None: all of them, at the start, when none is being filled."""
 
         def run(txn: Txn) -> None:
             numbers = [int.from_bytes(key[1:], "big") for key, _ in txn.scan(UNFINISHED, _after(UNFINISHED))]
@@ -244,9 +244,9 @@ class Catalog:
         on_replaced: Callable[[Record], None] | None = None,
     ) -> Record:
         """Store a new body (and name, and what `state` makes of the present state). The rid stays; the etag is new.
-        Returns the new record. `on_replaced` is told of it first: what lives by the record follows it there, and not
-        after this call, which fails where the outcome is known only later."""
-        self._decisions.check()
+        Returns the new record. `on_replaced` is called with it first. Objects that follow the record are updated there,
+        not after this call: where the outcome is known only later the call fails, and `on_replaced` is still called."""
+        self._outcomes.check()
         async with self._lock:
             present = self.get(record.type, record.rid)
             if present is None:
@@ -269,7 +269,7 @@ class Catalog:
                 if on_replaced is not None:
                     on_replaced(made[0])
 
-            return (await self._decisions.write(run, enter))[0]
+            return (await self._outcomes.write(run, enter))[0]
 
     async def change_state(
         self,
@@ -281,11 +281,11 @@ class Catalog:
         is_freeing: bool = False,
         waits: bool = False,
     ) -> None:
-        """Change what only we know; the resource's etag and timestamp stay. `change` makes the new state of the present
-        one, with a source of new store numbers, and may refuse by raising. `garbage`: stores that are not needed any
-        more, for `collect_garbage`. `on_changed` as `replace` has it; `waits`: after a failure nothing was changed,
-        however long it takes to find that out."""
-        self._decisions.check()
+        """Change a record's state, which clients do not see: etag and timestamp stay. `change` makes the new state of
+        the present one, with a source of new store numbers, and may refuse by raising. `garbage`: stores that are not
+        needed any more, for `collect_garbage`. `on_changed` as in `replace`. `waits`: wait until the outcome is known,
+        so that a failure means that nothing was changed."""
+        self._outcomes.check()
         async with self._lock:
             present = self.get(record.type, record.rid)
             if present is None:
@@ -303,7 +303,7 @@ class Catalog:
                 if on_changed is not None:
                     on_changed()
 
-            await self._decisions.write(run, enter, is_freeing=is_freeing, waits=waits)
+            await self._outcomes.write(run, enter, is_freeing=is_freeing, waits=waits)
 
     async def change_container(
         self,
@@ -328,7 +328,7 @@ class Catalog:
         self, record: Record, *, if_match: str | None = None, on_deleted: Callable[[list[Record]], None] | None = None
     ) -> None:
         """Delete a resource with all below it and their offers. The stores of its ranges are emptied."""
-        self._decisions.check()
+        self._outcomes.check()
         async with self._lock:
             present = self.get(record.type, record.rid)
             if present is None:
@@ -346,13 +346,13 @@ class Catalog:
             async def forget(_: list[Record]) -> None:
                 self._put_in_place(doomed, ())
                 if on_deleted is not None:
-                    on_deleted(doomed)  # before their stores are emptied: nobody may write there any more
+                    on_deleted(doomed)  # before their stores are emptied: no request may write there any more
 
-            await self._decisions.write(run, forget, doomed, is_freeing=True)
+            await self._outcomes.write(run, forget, doomed, is_freeing=True)
         try:
             await self.collect_garbage()
-        except Failure as failure:  # the deletion is done and durable: only the room comes back later
-            _log.warning("what was deleted still takes room: %s", failure.message)
+        except Failure as failure:  # the deletion is durable; its space is freed later
+            _log.warning("the space of deleted containers is not freed yet: %s", failure.message)
 
     # Account-wide settings (secrets made once).
 
@@ -411,7 +411,7 @@ class Catalog:
                 del self._names[(record.type, record.owner)]
 
     async def collect_garbage(self) -> None:
-        """Empty the stores that nobody needs any more; resumed at the next start if we die in between."""
+        """Empty the stores that were marked as garbage; resumed at the next start after a crash."""
         marks = await self._store.read(lambda view: [key for key, _ in view.scan(_GARBAGE, _after(_GARBAGE))])
         for mark in marks:
             await self._engine.drop(int.from_bytes(mark[1:], "big"))

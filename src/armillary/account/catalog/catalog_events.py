@@ -1,5 +1,5 @@
-"""Changes of the catalog as events of the security log: which databases, containers, users, permissions and scripts
-were created, changed and deleted. Called at the one place where a change that is durable takes effect.
+"""Security log entries for changes of the catalog: which databases, containers, users, permissions and scripts were
+created, changed and deleted. The catalog calls this once a change is durable.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The rules by which a container's items are stored: made of what its record says, and changed. A change gets a new
-number and works through the items; until then both are known. What a rule does is `partition`'s part.
+"""Rules of a container, made from its record: the indexing policy, the default TTL and the indexes of a collection, by
+which its items are stored. A change gets a new number and is applied to the items in the background; until then items
+follow either. Applying them is `partition`'s part.
 """
 
 from __future__ import annotations
@@ -72,5 +73,5 @@ def _make(
         fields=tuple(fields),
     )
     if ttl is None and policy.dated_fields:
-        return Rules(number, policy, -1, takes_ttl=False)  # only dates in documents end their lives
+        return Rules(number, policy, -1, takes_ttl=False)  # only TTL indexes: items expire by dates in the documents
     return Rules(number, policy, ttl)

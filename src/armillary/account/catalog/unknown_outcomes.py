@@ -1,9 +1,9 @@
-"""Changes of the catalog on a disk that fails: only storage can tell whether a transaction took place, and what is in
-memory has to be what is stored. The client is kept waiting for a while at most; the outcome is resolved in the
-background, and until then further changes are refused.
+"""Catalog transactions whose outcome is unknown because storage failed: the stored records are read again to resolve
+it, as the memory must agree with what is stored. The client waits for a limited time; after that the outcome is
+resolved in the background, and until then further changes are refused.
 
-A change that has begun goes on though its client disconnects: what belongs to it in memory is done by `apply`, once and
-in one place, whether the outcome is known at once or late.
+A change that has begun goes on if its client disconnects. `apply` updates the memory, once and in one place, whether
+the outcome is known at once or late.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Wanted = Mapping[bytes, bytes | None]  # what is stored afterwards; None: nothin
 _log = logging.getLogger(__name__)
 
 
-class Decisions(Generic[T]):
+class OutcomeResolver(Generic[T]):
     def __init__(self, store: Store, wanted: Callable[[Sequence[T], Sequence[T]], Wanted]) -> None:
         """`wanted`: what is stored when some were removed and others added."""
         self._store = store
         self._wanted = wanted
-        self._is_undecided = False  # storage failed, and is being asked
+        self._is_unknown = False  # storage failed, and the outcome is being read
         self._pending: asyncio.Task[list[T]] | None = None  # a change that no client waits for any more
 
     def check(self) -> None:
-        """Refuses while it is not known what became of an earlier change."""
-        if self._pending is not None or self._is_undecided:
+        """Refuse while the outcome of an earlier change is unknown."""
+        if self._pending is not None or self._is_unknown:
             raise Failure(
                 Kind.UNAVAILABLE,
-                "Storage has failed, and what became of an earlier change is not known yet. Check the disk.",
+                "Storage has failed, and the outcome of an earlier change is not known yet. Check the disk.",
             )
 
     async def write(
@@ -102,11 +102,11 @@ class Decisions(Generic[T]):
                 failed.set_result(failure)
 
         timer = asyncio.get_running_loop().call_later(limits.UNDECIDED_SECONDS_MAX, tell)
-        self._is_undecided = True
+        self._is_unknown = True
         try:
             await self._find_out(wanted)
         finally:
-            self._is_undecided = False
+            self._is_unknown = False
             timer.cancel()
 
     def _decided(self, doing: asyncio.Task[list[T]]) -> None:

@@ -1,8 +1,7 @@
 """Bringing the items of one container into another with another key: all that there are at some moment, then every
 change since, in order, deletes included. Items keep their text and their times; rids and etags are the new container's.
 
-It writes past the budgets: that is the server's own work. When to do what, and when the other container takes over, is
-`migration.py`'s part.
+Its writes are not charged. The stages, and when the other container takes over, are `migration.py`'s part.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from armillary.partition.upkeep.background_throttle import Throttle, portions
 from armillary.partition.writing.writer import Writer
 from armillary.storage.engine import Kept
 
-_PORTION = 32  # items in one transaction: others wait for it
+_PORTION = 32  # items in one transaction: other writers wait for it
 _CHANGES = 500  # that are looked at together
 _CHANGE_BYTES = 4 * 1024 * 1024
 _SUM_BYTES = 16
@@ -174,13 +173,14 @@ class Copier:
         return Operation(Verb.DELETE, epk, key, item_id, is_any=True)
 
     async def carry_records(self) -> None:
-        """What was answered to writes that clients may send again: nobody asks which keys they were about."""
+        """Copy the recorded answers of retryable writes. They are not kept by key, so every partition gets all of
+        them."""
         found = [pair for each in self._source.partitions.values() for pair in await each.store.read(stored_records)]
         for partition in self._target.partitions.values() if found else ():
             await partition.adopt_records(found)
 
     async def _write(self, operations: Sequence[Operation]) -> None:
-        """In this order for each key, by whoever owns it."""
+        """Apply operations in the partitions that own their keys, in this order for each key."""
         waiting = list(operations)
         while waiting:
             groups: dict[int, list[Operation]] = {}
@@ -231,7 +231,7 @@ def _apply(writer: Writer, operations: Sequence[Operation]) -> None:
         try:
             writer.apply(operation)
         except Failure as failure:
-            # What was taken back before it arrived is not there.
+            # The delete of an item that was never copied.
             if operation.verb is not Verb.DELETE or failure.kind is not Kind.NOT_FOUND:
                 raise Failure(
                     failure.kind, f"The item '{operation.item_id}' cannot be brought over: {failure.message}"

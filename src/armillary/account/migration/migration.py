@@ -2,10 +2,10 @@
 both are compared, and then the new one takes over the name. Applications go on meanwhile; their writes wait for the
 milliseconds that the last changes and the renaming take.
 
-    copying → following → verifying → following → switched (or caught up, where nobody wants to switch)
+    copying → following → verifying → following → switched (or caught up, where the plan does not switch)
 
-Nothing is remembered but that a container is the target of another: whoever dies begins again, and finds what was
-copied. How items get from one to the other is `item_copy.py`'s part, the new container `target.py`'s.
+Only the mark of the target is stored: after a crash the migration begins again, and finds what was copied. Copying
+items is `item_copy.py`'s part, making the new container `target.py`'s.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COPYING, FOLLOWING, VERIFYING = "copying", "following", "verifying"
 CAUGHT_UP, SWITCHED, FAILED, STOPPED = "caught up", "switched", "failed", "stopped"
 _ENDED: Final = (CAUGHT_UP, SWITCHED, FAILED, STOPPED)
 _SHORT_TAIL: Final = 50  # changes that may be left when writers are held
-_ROUNDS_MAX: Final = 50  # of following: writers that are faster than we are held a little longer in the end
+_ROUNDS_MAX: Final = 50  # of following: writers that are faster than the copy are held a little longer in the end
 _SCRIPTS: Final = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
 
 
@@ -97,7 +97,7 @@ class Migration:
         except asyncio.CancelledError:
             self.stage = STOPPED
             raise
-        except Exception:  # it runs by itself: who asks how far it is must learn that it broke
+        except Exception:  # a background task: its status must show the failure, whatever it is
             log.exception("the migration of %s broke", self._source.link)
             await self._fail(Failure(Kind.INTERNAL, "The migration broke. The log has the reason."))
 
@@ -168,7 +168,7 @@ class Migration:
         return position
 
     async def _verify(self, position: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
-        """Compare both as they are at one moment, while everybody goes on."""
+        """Compare both as they are at one moment, while clients go on."""
         pinned: list[Pinned] = []
         copied: list[Pinned] = []
         try:
@@ -187,13 +187,13 @@ class Migration:
             raise Failure(
                 Kind.CONFLICT,
                 f"'{self._source.name}' has {wanted.items} items, '{self._target.name}' {found.items}: items that "
-                "share an id and the new partition key cannot both be kept, or somebody else writes to the new one.",
+                "share an id and the new partition key cannot both be kept, or another client writes to the new one.",
             )
         if wanted.digest != found.digest:
             raise Failure(
                 Kind.CONFLICT,
                 f"The items of '{self._source.name}' and '{self._target.name}' differ, though there are as many: items "
-                "share an id and the new partition key, or somebody else writes to the new one.",
+                "share an id and the new partition key, or another client writes to the new one.",
             )
         self.verified = found
         return position
@@ -230,7 +230,7 @@ class Migration:
                 self._compare_counts()
                 if self._like not in (None, definition_of(source)):
                     raise Failure(Kind.CONFLICT, f"The definition of '{source.name}' was changed at the last moment.")
-                # Who has seen the old container's lsns must not find the new one behind them.
+                # Session tokens of the old container must not be ahead of the new one.
                 highest = max(each.lsn for each in source.partitions.values())
                 await asyncio.gather(*[each.raise_lsn(highest) for each in target.partitions.values()])
                 old = _renamed(source.record, self.kept_as, etag, ts)
@@ -292,7 +292,7 @@ class Migration:
 
 
 class _Beginning:
-    """Stands for a migration that is about to begin."""
+    """Placeholder of a migration that is about to begin."""
 
     async def stop(self) -> None:
         """There is nothing to stop yet."""
@@ -304,7 +304,7 @@ async def begin(account: Account, source: Container, plan: Plan) -> Migration:
     running = account.migrations.get(names)
     if running is not None and not (isinstance(running, Migration) and running.is_ended):
         if isinstance(running, Migration) and running.plan == plan:
-            return running  # whoever asked was cut off, and asks again
+            return running  # the client was disconnected, and asks again
         raise Failure(Kind.CONFLICT, f"'{source.name}' is being migrated already, in another way.")
     account.migrations[names] = _Beginning()
     try:

@@ -48,7 +48,7 @@ def _check_collection(source: Container, key: PartitionKeyDefinition | None) -> 
 
 
 def refuse_table(source: Container) -> None:
-    """A table with another key would be none any more, to whoever uses it as one."""
+    """The Table protocol needs the partition key of tables."""
     if source.database.name == TABLES and source.key is not None and source.key.paths == TABLE_KEY:
         raise Failure(
             Kind.UNSUPPORTED,

@@ -1,9 +1,9 @@
-"""When partitions split and merge: because one has outgrown its storage, because more throughput is provisioned than
-there are partitions to carry it, because somebody asks for it, or because they have become small. At most one reshape
-is about any range; several go on at once about others. All of them are taken up again after a restart.
+"""When partitions split and merge: a split begins when a partition outgrows its storage, when more throughput is
+provisioned than the partitions carry, or on request; a merge on request, or by policy when neighbours are small. Each
+range has at most one reshape (a split or merge); several run at once on different ranges. After a restart all go on.
 
-How one of them goes is in `split_and_merge.py`, what becomes of the parents in `retirement.py`. This keeps them going
-and remembers what is wished for.
+One reshape is in `split_and_merge.py`, the emptying of the parents in `retirement.py`. This module starts, resumes,
+pauses and cancels reshapes, and remembers how many ranges are wanted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Reshaper:
         self._paused: dict[Reshape, asyncio.Event] = {}
         self.on_point: Callable[[Reshape, str], None] | None = None  # told at every point that one reaches: for tests
 
-    # Coming and going of containers.
+    # Containers that are opened and deleted.
 
     def enter(self, container: Container) -> None:
         """Watch a container, and take up what was going on when the server stopped."""
@@ -163,7 +163,7 @@ class Reshaper:
                 await asyncio.sleep(0)  # one is about to begin
 
     def replaced(self, container: Container, parents: Iterable[Partition]) -> None:
-        """Other partitions serve a container. The former ones wait for those who still read them."""
+        """Other partitions serve a container. The former ones are retired once their readers are done."""
         self._retirement.add(container, parents)
         self._account.budgets.assign(container)
         self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
@@ -182,19 +182,19 @@ class Reshaper:
     # For throughput.
 
     async def grow(self, container: Container, count: int) -> None:
-        """Split until there are at least so many ranges, the largest first. Returns when the wish is recorded; it is
-        forgotten when it is fulfilled, or another one is made."""
+        """Split until there are at least so many ranges, the largest first. Returns when the number is recorded; it is
+        forgotten when it is reached, or replaced by another one."""
         if container.key is None:
             raise bad_request(f"The container '{container.name}' has no partition key, so it cannot be split.")
         if count == container.state.wanted_ranges:
             return
-        await self._wish(container, count if count > len(container.map.ranges) else 0)
+        await self._want(container, count if count > len(container.map.ranges) else 0)
 
     def is_growing(self, container: Container) -> bool:
         return container.state.wanted_ranges > len(container.map.ranges)
 
     async def grown(self, container: Container) -> None:
-        """Wait until there are as many ranges as are wished for."""
+        """Wait until there are as many ranges as are wanted."""
         while self.is_growing(container) and not container.is_retired:  # noqa: ASYNC110 - rare, and short
             await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
 
@@ -235,7 +235,7 @@ class Reshaper:
             finally:
                 del self._paused[reshape]
 
-    # By itself.
+    # Upkeep.
 
     async def keep_up(self) -> None:
         """Once in a while: empty the stores of parents, and look for what could be merged."""
@@ -305,7 +305,7 @@ class Reshaper:
         try:
             await self._split(container, partition.range.id, None, STORAGE, reservation)
         except Failure as failure:
-            # Look again when there is more: perhaps of other keys. What the one key may have is the writer's to say.
+            # Try again when the partition has grown: perhaps by other keys. The writer enforces the limit of one key.
             grown_bytes = partition.head.size_bytes // limits.OUTGROWN_SHARE
             partition.watched_bytes = partition.head.size_bytes + max(1, grown_bytes)
             if not isinstance(failure, _OneKey):
@@ -384,15 +384,15 @@ class Reshaper:
         self._consider(reshape.container)
 
     def _switched(self, reshape: Reshape, parents: list[Partition]) -> None:
-        """Children serve. The parents wait for those who still read them."""
+        """The children serve. The parents are retired once their readers are done."""
         container = reshape.container
         self._reserved -= {(container.record.rid, parent.range.id) for parent in parents}
         self.replaced(container, parents)
 
-    # Wishes.
+    # The number of ranges that is wanted.
 
     def _consider(self, container: Container) -> None:
-        """Begin what is missing of the ranges that are wished for."""
+        """Begin the splits that are missing to the wanted number of ranges."""
         wanted = container.state.wanted_ranges
         running = self.running(container)
         if not wanted or container.is_retired:
@@ -403,7 +403,7 @@ class Reshaper:
         beginning = sum(1 for key in self._reserved if key[0] == rid) - sum(len(each.parents) for each in running)
         missing -= beginning
         if wanted <= len(container.map.ranges):
-            self._spawn(self._try(self._fulfil(container), container))
+            self._spawn(self._try(self._end_growth(container), container))
         if missing <= 0:
             return
         free = [each for each in container.partitions.values() if (rid, each.range.id) not in self._reserved]
@@ -413,11 +413,11 @@ class Reshaper:
             split = self._split(container, partition.range.id, None, THROUGHPUT, reservation)
             self._spawn(self._try(split, container))
 
-    async def _fulfil(self, container: Container) -> None:
+    async def _end_growth(self, container: Container) -> None:
         if not self.is_growing(container):
-            await self._wish(container, 0)
+            await self._want(container, 0)
 
-    async def _wish(self, container: Container, count: int) -> None:
+    async def _want(self, container: Container, count: int) -> None:
         def change(state: ContainerState, _: NewStore) -> ContainerState:
             return replace(state, wanted_ranges=count)
 
@@ -443,7 +443,7 @@ class Reshaper:
 
 
 class _OneKey(Failure):
-    """Nothing to divide."""
+    """All items have one partition key, so there is no boundary."""
 
 
 class _Reservation:

@@ -1,5 +1,5 @@
-"""Partitions whose children have taken over: who reads them may finish, then their stores are emptied. That they are
-retired stands in the container's record, so that a store is emptied after a restart too.
+"""Retirement of partitions that were split, merged or restored over: reads that have begun may finish, then the store
+is emptied. The container's record lists them, so that a store is emptied after a restart too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Retired(NamedTuple):
     container: Container
     store: int
     until_s: float
-    partition: weakref.ref[Partition] | None  # None: retired before the start, so nobody reads it
+    partition: weakref.ref[Partition] | None  # None: retired before the start, so it has no readers
     meter: Meter | None
 
 
@@ -34,7 +34,7 @@ class Retirement:
         self._retired: list[_Retired] = []
 
     def enter(self, container: Container) -> None:
-        """After a restart nobody reads those that were retired before."""
+        """Those that were retired before a restart have no readers."""
         self._retired += [_Retired(container, each.store, 0.0, None, None) for each in container.state.retired]
 
     def add(self, container: Container, parents: Iterable[Partition]) -> None:
@@ -75,7 +75,7 @@ class Retirement:
 
 
 def _is_due(retired: _Retired, now_s: float) -> bool:
-    """Whoever still reads it holds it. In the end he has to start over."""
+    """Readers hold a reference to the partition; after RETIRED_SECONDS_MAX they have to start over."""
     if now_s < retired.until_s:
         return False
     is_read = retired.partition is not None and retired.partition() is not None

@@ -1,9 +1,9 @@
-"""One split or merge at work: begin, copy, catch up, cut over. Whatever stops a step, it is taken up again.
+"""One split or merge: begin, copy, catch up, cut over. A step that fails is tried again.
 
-What is to become of which ranges is in the container's record from the beginning, as `reshapes`; the children are in
-stores of their own, which nobody else knows. One transaction of the catalog puts them in their parents' place. Before
-it nothing has happened for anybody, and behind it there is nothing left to undo. When to split or merge what is
-`planner.py`'s part, the copying `partition/reshaping/copying.py`'s.
+The container's record lists the reshape from the beginning, in `reshapes`; the children are in stores of their own, and
+no request is routed to them yet. One transaction of the catalog puts them in their parents' place: before it the
+reshape can be cancelled without a trace, after it nothing is left to undo. When to split or merge is `planner.py`'s
+part, the copying `partition/reshaping/copying.py`'s.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Reshape:
             except Failure as failure:
                 if self._entry() is None:
                     return  # the container was deleted
-                # A full disk or the like: whoever writes is told; this just waits.
+                # A full disk or the like: writers get the error; the reshape waits.
                 self.waits_for = failure.message
                 log.warning("a reshape of %s waits: %s", self.container.link, failure.message)
                 await asyncio.sleep(limits.RESHAPE_RETRY_SECONDS)
@@ -199,7 +199,7 @@ class Reshape:
                 await self._arrive(HELD)
                 self.is_switching = True
                 is_switched = await self._switch(new_map)
-            except Exception:
+            except Exception:  # whatever failed, writers must be released
                 self.is_switching = False
                 self._release()
                 raise
@@ -207,7 +207,8 @@ class Reshape:
                 if not self.is_switching:
                     self._release()
                 raise
-            # Who is cancelled here cannot know whether the map was switched: writers stay held, and the process ends.
+            # After a cancellation here it is unknown whether the map was switched: writers stay held, as the process
+            # ends.
             if not is_switched:
                 self.is_switching = False
                 self._release()
@@ -217,7 +218,7 @@ class Reshape:
             self._account.budgets.assign(self.container)
             for parent in parents:
                 parent.move()
-            self._transfer.sources = ()  # whoever still looks at this reshape does not read the parents
+            self._transfer.sources = ()  # so that references to this reshape do not count as readers of the parents
             self.is_done = True
             self._switched(self, parents)
             del parents
@@ -258,7 +259,7 @@ class Reshape:
             if partition.is_held:
                 partition.release()
 
-    # What it is about.
+    # Ranges and partitions.
 
     async def _arrive(self, point: str) -> None:
         self.point = point
@@ -294,4 +295,4 @@ class Reshape:
 
 
 async def _no_rest() -> None:
-    """Writers wait: nobody else is let in between."""
+    """While writers are held, the copy does not pause for other work."""

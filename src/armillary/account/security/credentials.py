@@ -1,7 +1,7 @@
 """The account's keys: those that the server was started with, and those that were put in their place while it ran.
 
-What was said last counts: a key that was regenerated is kept with the data and stands for the setting that it replaced;
-once that setting is another one, the setting does. What each key opens is the doors' to say, which are told of changes.
+A regenerated key is stored with the data and overrides the setting that it replaced; once that setting changes, the
+setting counts again. What each key allows is decided by the doors, which are told of changes by `on_change`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Users, permissions and client encryption keys as resources. Who may do what with a token is decided at the door."""
+"""Users, permissions and client encryption keys as resources. What a resource token allows is decided by the SQL
+door."""
 
 from __future__ import annotations
 
@@ -83,12 +84,12 @@ class Moved(NamedTuple):
 
     present: list[Record]
     changed: list[Record]  # in their places
-    left: int  # that are for the old one still: whoever needs them has to be granted others
+    left: int  # that stay with the old one: their users have to be granted others
 
 
 def moved_permissions(account: Account, old: Record, new: Record, kept_as: str) -> Moved:
-    """Permissions go with the name, but not those for partition keys: a value of the old key means something else, or
-    somebody else, under the new one. Nor do those for an item by its rid."""
+    """Permissions go with the name, but not those for partition keys: a value of the old key means something else
+    under the new one. Nor do those for an item by its rid."""
     moved = Moved([], [], 0)
     for user in account.catalog.children(ResourceType.USER, old.owner):
         for permission in account.catalog.children(ResourceType.PERMISSION, user.rid):

@@ -1,5 +1,5 @@
-"""What the records of a snapshot file must be before any of them becomes part of an account. A file carries a digest of
-itself, which anybody can compute anew: so names, owners, scope and definitions are checked as if a client sent them.
+"""Validation of the records in a snapshot file, before any of them becomes part of an account. The digest of a file
+does not show that this server made it, so names, owners, scope and definitions are checked as if a client sent them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from armillary.account.account import Account
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
-from armillary.account.snapshots.file_frames import damaged
+from armillary.account.snapshots.snapshot_files import damaged
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType

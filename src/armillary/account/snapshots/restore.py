@@ -69,7 +69,7 @@ async def restore(account: Account, snapshot: Snapshot) -> Outcome:
 
 
 def _refuse_migrating(account: Account, snapshot: Snapshot) -> None:
-    """Whoever follows the changes of a container would not learn of this one."""
+    """A migration follows the changes of a container, and a restore is not among them."""
     for names, running in account.migrations.items():
         is_over = isinstance(running, Migration) and running.is_ended
         if names[: len(snapshot.scope)] == snapshot.scope and not is_over:
@@ -133,7 +133,7 @@ def _is_rewindable(container: Container, past: Record) -> bool:
 
 
 async def _copy_all(account: Account, snapshot: Snapshot, copies: list[_Copy]) -> None:
-    """Fill new stores. Nobody knows of them yet."""
+    """Fill new stores. No request is routed to them yet."""
     if not copies:
         return
     count = sum(len(copy.past.container_state.ranges) for copy in copies)
@@ -224,7 +224,7 @@ async def _switch(account: Account, snapshot: Snapshot, present: list[Record], c
                 partition.release()
         for copy in copies:
             _release(copy.views)
-        if isinstance(error, Failure):  # it did not take place: nobody will ever know of the copies
+        if isinstance(error, Failure):  # it did not take place: the copies are garbage
             await account.catalog.abandon(finished)
         raise
     account.leave(leaving)

@@ -1,6 +1,6 @@
-"""Making what a snapshot file holds part of an account: as new resources, whatever the account has already. It is read
-as it comes into stores that nobody knows; only when all of it is there and its digest is right does one transaction of
-the catalog make it visible. Whoever stops before leaves nothing.
+"""Import of a snapshot file into an account, as new resources, whatever the account has already. The file is read as a
+stream into new stores; when all of it is there and its digest is right, one transaction of the catalog makes it
+visible. An import that is abandoned before leaves nothing.
 
 Everything gets new rids, as rids are never given twice; items keep their numbers, etags and times, and carry the new
 rids in their system properties. Restoring in place, with the same rids, is `restore.py`'s part.
@@ -19,7 +19,8 @@ from armillary.account.account import Account
 from armillary.account.catalog.allocation import Reservation
 from armillary.account.catalog.container_state import Body
 from armillary.account.catalog.records import Record
-from armillary.account.snapshots.file_frames import (
+from armillary.account.snapshots.import_checks import check_definitions, check_records, check_scope
+from armillary.account.snapshots.snapshot_files import (
     HEADER,
     PAIRS,
     RECORD,
@@ -30,7 +31,6 @@ from armillary.account.snapshots.file_frames import (
     damaged,
     unpack_pairs,
 )
-from armillary.account.snapshots.import_checks import check_definitions, check_records, check_scope
 from armillary.account.throughput.offers import new_offer
 from armillary.account.throughput.provisioning import Throughput
 from armillary.errors import Failure, Kind, bad_request
@@ -46,8 +46,8 @@ from armillary.storage.engine import Loader, Txn
 _WITH_RIDS = (layout.ITEMS, layout.IMAGES)  # spaces whose values are items as they are stored
 
 
-class Arrival:
-    """One restoration: `feed` it all, then `finish`, or else `abandon`."""
+class SnapshotImport:
+    """One import: `feed` it all, then `finish`, or else `abandon`."""
 
     def __init__(self, account: Account, target: tuple[str, ...] | None = None, *, replaces: bool = False) -> None:
         """`target`: what is restored gets this name, not the one that it had. `replaces`: what has the name goes."""
@@ -149,7 +149,7 @@ class Arrival:
         assert self._scope is not None
         check_records(self._scope, self._arrived)
         self._check_capacity()
-        self._in_the_way()  # so that nobody waits for a refusal
+        self._in_the_way()  # refuse early: before the items are read
         self._records = await self._account.catalog.reserve(self._reserved)
         self._stores = [store for record in self._records for store in record.stores]
         check_definitions(self._account, self._records)
@@ -305,7 +305,7 @@ class Arrival:
 
 
 class _Moving:
-    """A partition on its way."""
+    """A partition that is being imported."""
 
     def __init__(self, past: Record, becomes: Record, store: int, loader: Loader) -> None:
         self._past = past

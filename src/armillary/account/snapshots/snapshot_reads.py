@@ -1,6 +1,6 @@
-"""The account as it was at one time, to be read: every partition's store is pinned at that moment, so a collection that
-is asked for later shows what it held then. Containers that have come or were split, merged or indexed anew since are
-another matter: of those nothing is known any more.
+"""Snapshot reads of the MongoDB protocol: the account as it was at one time. Every partition's store is pinned at that
+moment, so a collection that is read later shows what it held then. Containers that were created, split, merged or
+indexed anew since cannot be read at that time.
 """
 
 from __future__ import annotations
@@ -11,20 +11,17 @@ from typing import NamedTuple
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.meter import Meter
 from armillary.partition.partition import Partition
 from armillary.storage.engine import Kept
 from armillary.storage.forked import ForkedStore
 
-SNAPSHOT_UNAVAILABLE = 246
-
 
 class _Pinned(NamedTuple):
     range: KeyRange
     store: Kept
-    meter: Meter  # of the partition as it is now: whoever reads pays there
+    meter: Meter  # of the partition as it is now: reads are charged there
 
 
 class _Taken(NamedTuple):
@@ -33,8 +30,8 @@ class _Taken(NamedTuple):
     pins: list[_Pinned]
 
 
-class Past:
-    """Made by `take`. It costs what it holds back from being cleaned up, until nobody holds on to it any more."""
+class PinnedAccount:
+    """Made by `take`. While it is referenced, storage keeps the pages that it shows."""
 
     def __init__(self, taken: dict[Container, _Taken], clock: Clock) -> None:
         self._taken = taken
@@ -42,7 +39,7 @@ class Past:
         self._opened: dict[Container, Container] = {}
 
     @classmethod
-    async def take(cls, account: Account) -> Past:
+    async def take(cls, account: Account) -> PinnedAccount:
         taken: dict[Container, _Taken] = {}
         for container in account.containers:
             pins = [
@@ -53,16 +50,11 @@ class Past:
             taken[container] = _Taken(container.map, rules_number, pins)
         return cls(taken, account.clock)
 
-    async def of(self, container: Container) -> Container:
-        """The container as it was then."""
+    async def of(self, container: Container) -> Container | None:
+        """The container as it was then; None: it cannot be read at that time."""
         taken = self._taken.get(container)
         if taken is None or taken.rules_number != container.schema.rules.number:
-            raise Failure(
-                Kind.BAD_REQUEST,
-                f"Unable to read from a snapshot due to pending collection catalog changes to '{container.name}'; "
-                "please retry the operation.",
-                details={"code": SNAPSHOT_UNAVAILABLE},
-            )
+            return None
         opened = self._opened.get(container)
         if opened is None:
             opened = copy(container)

@@ -1,7 +1,7 @@
-"""Who may spend how much: gives every partition its share of what is provisioned, by container or by database, and says
-whether it is enforced. Shares are equal. Called again whenever an offer, a mode or the map of a container changes.
+"""Distribution of throughput: gives every partition an equal share of what is provisioned for its container or
+database, and sets whether it is enforced. Called again whenever an offer, a mode or the map of a container changes.
 
-What a share means is `partition/budget.py`'s part, what may be provisioned `provisioning.py`'s.
+Spending a share is `partition/budget.py`'s part, what may be provisioned `provisioning.py`'s.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class Budgets:
         return self.metadata.spend(charge_ru, None)
 
     def count_failure(self, failure: Failure) -> None:
-        """Before a refusal is answered: where nobody has counted it, because there is no such container say, do."""
+        """Count a refusal that no meter has counted yet, for example because there is no such container."""
         if failure.charge_ru and not failure.is_metered:
             self.metadata.charge(failure, None)
 
-    # Whose throughput it is.
+    # Offers and their containers.
 
     def offer_of(self, owner: Record) -> Record | None:
         """The offer of a database or container, if it has one of its own."""
@@ -139,7 +139,7 @@ class Budgets:
             if container.key is not None and (count > len(container.partitions) or reshaper.is_growing(container)):
                 await reshaper.grow(container, count)
 
-    # Giving out.
+    # Assigning shares.
 
     def assign(self, container: Container) -> None:
         """Give a container's partitions their shares. With a database's throughput, all that share it."""
@@ -206,7 +206,7 @@ class Budgets:
         budget.set_limit(max(1, limit), has_burst=self._account.settings.has_burst, minute_pool=minute_pool)
 
     def leave(self, doomed: list[Record]) -> None:
-        """Databases or containers are gone: those that shared with them may have more."""
+        """Databases or containers were deleted: containers that shared throughput with them get larger shares."""
         for record in doomed:
             self._shared.pop(record.rid, None)
         for database_rid in {record.owner for record in doomed if record.type is ResourceType.CONTAINER}:

@@ -79,7 +79,8 @@ def _minimum(account: Account, offer: Record, wanted: Throughput) -> Minimum:
 async def replace_offer(
     account: Account, offer: Record, wanted: Any, *, to_autoscale: bool, to_manual: bool, if_match: str | None
 ) -> Record:
-    """What a client's offer document says, or its headers: whoever migrates does not say to how much."""
+    """Replace an offer as a client's document says, or its headers: those that change between manual and autoscale
+    carry no number."""
     async with account.control:
         present = provisioning.throughput_of(offer.body)
         if isinstance(wanted, dict) and wanted.get("id", offer.name) != offer.name:
@@ -91,7 +92,7 @@ async def replace_offer(
 
 
 async def set_throughput(account: Account, offer: Record, wanted: Throughput) -> Record:
-    """So many units, manual or autoscale, whatever it is now. What else the offer has stays if it goes with that."""
+    """Set the units, manual or autoscale. Other properties of the offer stay where they apply to that kind."""
     async with account.control:
         present = provisioning.throughput_of(offer.body)
         if present.is_autoscale == wanted.is_autoscale:

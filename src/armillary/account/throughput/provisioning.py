@@ -55,8 +55,8 @@ class Throughput:
         return cls(max_ru, True, increment_percent)
 
     def partition_count(self, partition_ru: int, initial_share: float = limits.INITIAL_PARTITION_SHARE) -> int:
-        """How many partitions a new container gets: T/t of the articles, with the headroom that the service keeps
-        for manual throughput today."""
+        """How many partitions a new container gets: its throughput by what one partition carries, with the headroom
+        that the service keeps for manual throughput."""
         carried_ru = partition_ru if self.is_autoscale else partition_ru * initial_share
         return max(1, -int(-self.ru // carried_ru))
 

@@ -14,7 +14,7 @@ from typing import Any
 from armillary import audit, limits
 from armillary.account.snapshots import restore
 from armillary.account.snapshots.snapshot_files import parts
-from armillary.account.snapshots.snapshot_import import Arrival
+from armillary.account.snapshots.snapshot_import import SnapshotImport
 from armillary.account.snapshots.snapshots import Snapshot
 from armillary.doors.control.call import Call
 from armillary.doors.control.errors import HEADERS
@@ -39,7 +39,7 @@ class _Sending:
 class _Receiving:
     """A restoration whose file is coming in."""
 
-    arrival: Arrival
+    arrival: SnapshotImport
     lock: asyncio.Lock
     next_part: int = 0
     heard_s: float = 0.0
@@ -156,7 +156,7 @@ async def begin_restore(call: Call) -> Response:
         )
     number = str(next(transfers.numbers))
     target = tuple(each for each in (database, container) if each is not None) or None
-    arrival = Arrival(call.account, target, replaces=replaces)
+    arrival = SnapshotImport(call.account, target, replaces=replaces)
     transfers.receiving[number] = _Receiving(arrival, asyncio.Lock(), heard_s=now_s)
     return call.answer({"id": number}, 201)
 

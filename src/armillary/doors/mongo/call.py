@@ -17,7 +17,7 @@ from armillary.account.collections import document_operations
 from armillary.account.collections.document_operations import RetryRecord, WriteOutcome
 from armillary.account.container import Container
 from armillary.account.security.sign_in_throttle import SignInThrottle
-from armillary.account.snapshots.snapshot_reads import Past
+from armillary.account.snapshots.snapshot_reads import PinnedAccount
 from armillary.clock import Clock
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.commands.fail_points import FailPoints
@@ -158,7 +158,7 @@ class Call:
         self.retryable: RetryableWrite | None = None
         self.transaction: Transaction | None = None
         self.reads_past = False  # a snapshot, outside of a transaction
-        self.past: Past | None = None  # what a read at a time in the past reads
+        self.past: PinnedAccount | None = None  # what a read at a time in the past reads
         self.past_time: Timestamp | None = None
         self.charge_ru = 0.0
         self.documents_examined = self.keys_examined = 0
@@ -184,7 +184,14 @@ class Call:
         """The container as the command's transaction sees it, or as it was when the command's snapshot was taken.
         `key`: which logical partition the command is about; None: it does not say."""
         if self.past is not None:
-            return await self.past.of(container)
+            then = await self.past.of(container)
+            if then is None:
+                raise refusal(
+                    246,
+                    f"Unable to read from a snapshot due to pending collection catalog changes to '{container.name}'; "
+                    "please retry the operation.",
+                )
+            return then
         if self.transaction is None:
             return container
         return await self.transaction.within(container, key)

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from armillary.account.account import Account
 from armillary.account.snapshots.snapshot_files import parts
-from armillary.account.snapshots.snapshot_import import Arrival
+from armillary.account.snapshots.snapshot_import import SnapshotImport
 from armillary.account.snapshots.snapshots import take
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
@@ -106,7 +106,7 @@ def _send(server: Server, stream: BinaryIO, target: tuple[str, ...], *, replaces
 
 async def _read(place: Place, stream: BinaryIO, target: tuple[str, ...], *, replaces: bool) -> dict[str, Any]:
     async with place.opened() as account:
-        arrival = Arrival(account, target or None, replaces=replaces)
+        arrival = SnapshotImport(account, target or None, replaces=replaces)
         try:
             while part := stream.read(_PART_BYTES):
                 await arrival.feed(part)

@@ -26,7 +26,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.migration import migration
 from armillary.account.snapshots import restore
 from armillary.account.snapshots.snapshot_files import parts
-from armillary.account.snapshots.snapshot_import import Arrival
+from armillary.account.snapshots.snapshot_import import SnapshotImport
 from armillary.account.snapshots.snapshots import take
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock
@@ -498,7 +498,7 @@ async def changed(world: World, change: str) -> None:
             await restore.restore(account, snapshot)
         case "restored from a file":
             taken = await take(account, ("d",))
-            arrival = Arrival(account, None, replaces=True)
+            arrival = SnapshotImport(account, None, replaces=True)
             for part in parts(taken):
                 await arrival.feed(part)
             await arrival.finish()

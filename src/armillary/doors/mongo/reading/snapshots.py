@@ -9,7 +9,7 @@ from typing import Final
 from bson.timestamp import Timestamp
 
 from armillary import limits
-from armillary.account.snapshots.snapshot_reads import Past
+from armillary.account.snapshots.snapshot_reads import PinnedAccount
 from armillary.clock import Clock
 from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.errors import refusal
@@ -20,7 +20,7 @@ _READS: Final = ("find", "aggregate", "distinct")
 class Snapshots:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[Timestamp, tuple[Past, float]] = {}  # with when they were taken; oldest first
+        self._kept: dict[Timestamp, tuple[PinnedAccount, float]] = {}  # with when they were taken; oldest first
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -43,7 +43,7 @@ class Snapshots:
         call.past, call.past_time = self._kept[wanted][0], wanted
 
     async def _take(self, call: Call, time: Timestamp) -> None:
-        self._kept[time] = (await Past.take(call.account), self._clock.monotonic_s())
+        self._kept[time] = (await PinnedAccount.take(call.account), self._clock.monotonic_s())
         while len(self._kept) > limits.MONGO_SNAPSHOTS_MAX:
             del self._kept[next(iter(self._kept))]
 

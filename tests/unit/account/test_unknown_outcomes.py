@@ -132,7 +132,7 @@ async def test_what_lives_follows_a_change_that_is_known_late(
     with pytest.raises(Failure, match="not known"):
         await change(account, container)
     assert told(container) == before
-    pending = account.catalog._decisions._pending
+    pending = account.catalog._outcomes._pending
     assert pending is not None
     monkeypatch.undo()
     await asyncio.wait([pending])
@@ -168,7 +168,7 @@ async def test_a_container_that_is_known_late_to_be_made(
     break_storage(monkeypatch, is_stored=is_stored)
     with pytest.raises(Failure, match="not known"):
         await containers.create_container(account, database, {"id": "c", "partitionKey": KEY}, None)
-    pending = account.catalog._decisions._pending
+    pending = account.catalog._outcomes._pending
     assert pending is not None
     monkeypatch.undo()
     await asyncio.wait([pending])
