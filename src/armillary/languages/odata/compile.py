@@ -1,7 +1,7 @@
-"""Filter text to functions over items: parse, emit Python source, compile it, and keep it by text.
+"""Compiles $filter texts to Python functions over items: parse, emit Python source, compile it, and cache it by text.
 
-`compile_filter(text, within)` gives a Filter: the condition that an index can use, and the predicate that has the last
-word. Reading items and paging are `query/execution.py`'s part.
+`compile_filter(text, within)` returns a Filter: a condition for the index, and the predicate that decides for each
+candidate. Reading items and paging are `query/execution.py`'s part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from armillary.work import spend
 
 Predicate = Callable[[Any], bool]
 
-_TEXT_UNITS, _SOURCE_UNITS = 6, 4  # of work for each character of a filter, and of what Python compiles
+_TEXT_UNITS, _SOURCE_UNITS = 6, 4  # work units for each character of a filter, and of source that Python compiles
 _SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NAMESPACE: dict[str, Any] = {
     "number_of": edm.number_of,
@@ -41,10 +41,10 @@ _LIST_KEYS = {"TableName": "TableName"}
 class Filter:
     condition: Condition
     predicate: Predicate
-    is_one_key: bool = False  # it asks for one partition key, and nothing else
+    is_one_key: bool = False  # the filter is PartitionKey eq … alone
 
     def selection(self) -> Selection:
-        # Of one logical partition, which is all that is read of such a filter, every entity is an answer.
+        # Only that logical partition is read, and every entity in it matches.
         predicate = self.predicate if not self.is_one_key else None
         return Selection(self.condition, (Stage(predicate=predicate),), by_key=KEY_PATHS)
 
@@ -53,13 +53,13 @@ ALL_ENTITIES = Selection(by_key=KEY_PATHS)
 
 
 def compile_filter(text: str, within: Expression | None = None) -> Filter:
-    """A filter of entities. `within` is a condition that holds beside the text, whatever the text says: the two are
-    joined as trees. An empty text asks for everything."""
+    """Compile a filter of entities. `within`: a condition that must hold in addition; it is joined with the parsed
+    filter, so the text cannot escape it. An empty text matches everything."""
     return _kept(text, within, is_list=False)
 
 
 def compile_list_filter(text: str) -> Predicate:
-    """A filter of tables, over `{"TableName": name}`."""
+    """Compile a filter of tables, over `{"TableName": name}`."""
     return _kept(text, None, is_list=True).predicate
 
 
@@ -107,8 +107,8 @@ def _is_one_key(tree: Expression) -> bool:
 
 
 class _Emitter:
-    """Writes expressions that are true exactly when a node of the tree is true, or exactly when it is false; when a
-    comparison is neither, both are false. So no third value is needed while filtering."""
+    """Generates Python expressions that test whether a node is true, or whether it is false; for a comparison that is
+    neither, both tests fail. So no third truth value is needed."""
 
     def __init__(self, keys: dict[str, str]) -> None:
         self._keys = keys
@@ -144,7 +144,7 @@ class _Emitter:
             return f"written_ticks(d) {symbol} {int(literal.value)}" if literal.kind == edm.DATETIME else "False"
         member = self._member(node.property)
         if literal.is_number:
-            # Not the opposite operator: NaN is neither below nor at or above another number.
+            # The negated expression, not the opposite operator: NaN is neither less than nor at least another number.
             compared = f"v {_SYMBOLS[node.operator]} {self._constant(literal.value)}"
             return f"((v := number_of({member})) is not None and {'' if is_wanted else 'not '}{compared})"
         match literal.kind:
@@ -158,7 +158,7 @@ class _Emitter:
         return self._text(f"text_of({member}, {literal.kind})", " is not None", symbol, literal)
 
     def _text(self, read: str, check: str, symbol: str, literal: Literal) -> str:
-        """By code units, as the service does; that is the order of Python too, but for characters above them."""
+        """A sort key by UTF-16 code units, the service's order. Python's differs only for characters above U+FFFF."""
         text = str(literal.value)
         if symbol in ("==", "!=") or not has_high_characters(text):
             compared = f"v {symbol} {self._constant(text)}"

@@ -1,6 +1,6 @@
-"""A filter as conditions that an index can use (`query/conditions.py`), with what holds when it is exactly false beside
-what holds when it is exactly true: `not` changes the one for the other. A property that an entity lacks, or has with
-another type, makes a comparison neither, as in the service.
+"""Translates filters to conditions that an index can use (`query/conditions.py`): one condition for "the filter is
+true" and one for "it is false", which `not` exchanges. A comparison with a missing property, or with one of another
+type, is neither, as in the service.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from armillary.query import conditions
 from armillary.query.conditions import ALL, NOTHING, Condition, Defined, Equal, In, Range, both, either
 
 OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
-KEY_PATHS = (path_text([edm.PARTITION_KEY]),)  # of the partition key
+KEY_PATHS = (path_text([edm.PARTITION_KEY]),)  # index paths of the partition key
 _ID_PATH = path_text(["id"])
 TIMESTAMP = "Timestamp"
 _TS_PATH = path_text(["_ts"])
 
 
 def condition_of(node: Expression, *, is_wanted: bool = True) -> Condition:
-    """What holds for an entity when the expression is exactly true; or, unless `is_wanted`, exactly false."""
+    """A condition that every entity meets for which the expression is true; or false, unless `is_wanted`."""
     match node:
         case Not():
             return condition_of(node.operand, is_wanted=not is_wanted)
@@ -46,10 +46,10 @@ def _comparison(name: str, operator: str, literal: Literal) -> Condition:
             return NOTHING
         text = str(literal.value)
         if operator == "ne":
-            return ALL  # everything has keys: an index has nothing to say
+            return ALL  # every entity has both keys: the condition excludes none
         if name == "PartitionKey":
             return _text(KEY_PATHS[0], operator, text)
-        # The id is the row key, but for the empty one; whatever is beside that one is beside its id too.
+        # The item's id is the row key, except for the empty row key, which is stored under another id.
         if operator == "eq":
             return Equal(_ID_PATH, edm.item_id(text))
         return _text(_ID_PATH, operator, text) if text else ALL
@@ -74,8 +74,8 @@ def _comparison(name: str, operator: str, literal: Literal) -> Condition:
 def _text(path: str, operator: str, text: str) -> Condition:
     if operator == "eq":
         return Equal(path, text)
-    # The index is in the order of code points, filters go by code units. They differ above the surrogates only, and
-    # only if the constant has such a character: others are below all of those either way.
+    # The index sorts by code points, filters compare UTF-16 code units. The two orders differ only for a constant that
+    # has characters from U+D800 on.
     if operator == "ne" or has_high_characters(text):
         return Defined(path)
     return _range(path, operator, text, includes=operator in ("ge", "le"))
@@ -91,19 +91,19 @@ def _number(path: str, operator: str, number: int | float) -> Condition:
         return Defined(path)
     if operator == "eq":
         return In(path, (number, str(int(number)))) if number == int(number) else Equal(path, number)
-    # A whole number that is no double has a neighbour for a bound, which may be the very value that is asked for.
+    # A large integer is rounded to a double for the bound, which must be included: it may equal the stored value.
     includes = operator in ("ge", "le") or abs(number) > EXACT_INT_MAX
     return _numbers(path, _range(path, operator, float(number), includes=includes))
 
 
 def _numbers(path: str, numbers: Condition) -> Condition:
-    """Numbers in a range, and all texts that a number may be kept as."""
+    """Numbers in a range, and all texts as which numbers may be stored: the predicate tests those."""
     return either([numbers, Range(path, "-", ":", includes_high=False), In(path, tuple(edm.SPECIAL_DOUBLES))])
 
 
 def _joined(parts: list[Condition]) -> list[Condition]:
-    """Conditions that hold together, with ranges of numbers on one path made into one: each alone may be half of all
-    there is."""
+    """The conditions with the number ranges on each path merged into one: a half-open range alone may cover half of all
+    entities."""
     joined: list[Condition] = []
     ranges: dict[str, list[Condition]] = {}
     for part in parts:

@@ -1,4 +1,4 @@
-"""Filter text to words, constants and brackets. What they mean together is `parser.py`'s."""
+"""Splits a $filter text into words, literals and brackets. The grammar is in `parser.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Filter text to a tree. `and` binds tighter than `or`; `not` takes what stands in brackets, or a property alone."""
+"""Parses a $filter text to a tree. `and` binds tighter than `or`; the operand of `not` is in brackets, or one
+property."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class _Parser:
         return token
 
     def _takes(self, text: str) -> bool:
-        """Whether the next token is this word or bracket, which is then taken."""
+        """Consume the next token if it is this word or bracket. Returns whether it was."""
         token = self._next
         if token.kind in ("word", "bracket") and token.text == text:
             self._place += 1

@@ -1,4 +1,6 @@
-"""What a filter says, as a tree: comparisons of a property with a constant, joined by and, or and not."""
+"""The syntax tree of a $filter: comparisons of a property with a constant, joined by and, or and not. `parser.py` makes
+it; `filters.py` and `compile.py` read it.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from armillary.model import edm
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant and its type: an EDM type number. All numbers are compared as numbers, whatever their type."""
+    """A constant and its EDM type number. Numbers of all types are compared by value."""
 
     kind: int
-    value: bool | int | float | str | bytes  # of a time, its ticks; of a guid, its text
+    value: bool | int | float | str | bytes  # a time as ticks, a guid as text
 
     @property
     def is_number(self) -> bool:
@@ -22,6 +24,8 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """A property compared with a constant."""
+
     property: str
     operator: str  # eq ne lt le gt ge, with the property on the left
     literal: Literal
@@ -29,7 +33,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A property that stands alone: its truth."""
+    """A property used as a condition by itself: true if its value is true."""
 
     property: str
 

@@ -1,8 +1,8 @@
-"""Queries to Python functions: FROM, JOIN and WHERE become nested loops with what is selected in the middle, subqueries
-become generators inside the function that uses them. Expressions are `emit.py`'s part.
+"""Generates the Python functions of a query: FROM, JOIN and WHERE become nested loops with SELECT in the innermost one;
+subqueries become generators inside the function that uses them. Expressions are `emit.py`'s part.
 
-A query over one alias of the container needs no loop: it becomes a predicate and a projection, which is the form that
-scans run fastest. A condition is checked in the outermost loop that knows all its aliases.
+A query without JOIN needs no loop: it becomes a predicate and a projection, which scans execute fastest. Each conjunct
+of WHERE is tested in the outermost loop that defines all its aliases.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from armillary.query.aggregates import AGGREGATES
 Scope = Mapping[str, Variable]
 _ITEM = Variable("d", (), is_item=True)
 _ROW_BYTES, _LITERAL_BYTES, _SMALL_BYTES = 16, 100, 100
-_UNITS_MIN = 50  # of work of a function that are worth spending; those of others are in the price of an item
+_UNITS_MIN = 50  # work of a function that is charged by itself; cheaper ones are covered by the charge for each item
 
 
 class StageCode(NamedTuple):
-    """The names of a stage's functions, or None, and what the operators must know of it."""
+    """The names of a stage's functions, or None, and its properties for `query/operators.py`."""
 
     predicate: str | None
     project: str | None
@@ -45,12 +45,12 @@ class StageCode(NamedTuple):
     paths: tuple[str | None, ...]
     is_grouped: bool
     is_distinct: bool
-    is_sure: bool  # what is kept gives a row
-    path: str | None  # in the index, if nothing else is selected
+    is_sure: bool  # every item that passes the filter gives a row
+    path: str | None  # the index path, if SELECT returns that path alone
 
 
 def emit_stages(emitting: EmitContext, query: tree.Query) -> tuple[list[str], list[StageCode]]:
-    """The functions of a whole query: lines, and their names stage by stage."""
+    """The source lines of all functions of a query, and the names of the functions of each stage."""
     source = query.sources[0] if query.sources else None
     if source is None or not isinstance(source.expression, tree.Subquery) or not _is_staged(source.expression.query):
         lines, stage = _emit_stage(emitting, query, _ITEM)
@@ -61,7 +61,7 @@ def emit_stages(emitting: EmitContext, query: tree.Query) -> tuple[list[str], li
 
 
 def _is_staged(query: tree.Query) -> bool:
-    """Whether a query in FROM must see all its rows before it can give one."""
+    """Whether a subquery in FROM must read all its rows before it returns one."""
     if query.select.is_distinct or is_aggregated(query):
         return True
     first = query.sources[0].expression if query.sources else None
@@ -118,7 +118,7 @@ def _emit_stage(emitting: EmitContext, query: tree.Query, root: Variable) -> tup
 def _index_paths(
     emitting: EmitContext, expressions: Sequence[tree.Expression], source: tree.Source | None
 ) -> tuple[str | None, ...]:
-    """What expressions are to an index; see Grouping."""
+    """The index paths of expressions; see Grouping."""
     paths: list[str | None] = []
     alias = source_alias(source) if source is not None else None
     for argument in expressions:
@@ -134,7 +134,7 @@ def _index_paths(
 
 
 def emit_order(emitting: EmitContext, query: tree.Query, expressions: Sequence[tree.Expression]) -> list[str]:
-    """`order(d)`: the values of an item that ORDER BY looks at."""
+    """Emit `order(d)`: the ORDER BY values of an item."""
     source = query.sources[0]
     found = rooted_path(source.expression)
     emitter = Emitter(emitting, {}, expressions, subquery_code)
@@ -142,7 +142,7 @@ def emit_order(emitting: EmitContext, query: tree.Query, expressions: Sequence[t
         alias = source_alias(source)
         emitter.scope |= {alias: _ITEM} if alias is not None else {}
     else:
-        # `FROM c.a x ORDER BY x.b`: x is what the path leads to.
+        # `FROM c.a x ORDER BY x.b`: x is the value at the path.
         alias = source_alias(source)
         emitter.scope[found[0]] = _ITEM
         emitter.line(f"v = {emitter.value(source.expression).source}")
@@ -155,8 +155,8 @@ def emit_order(emitting: EmitContext, query: tree.Query, expressions: Sequence[t
 
 
 def _nest(emitter: Emitter, query: tree.Query, root: Variable | None, *, is_top: bool) -> Variable | None:
-    """FROM, JOIN and WHERE. `root` is what the first source stands for, None in a subquery that has only what is
-    outside it. What is emitted next is emitted for each row. Returns what the last source became."""
+    """Emit the loops of FROM and JOIN and the tests of WHERE; what is emitted next runs for each row. `root` is the
+    value of the first source, None in a subquery over outer aliases. Returns the variable of the last source."""
     waiting = _conjuncts(query)
     variable = None
     for number, source in enumerate(query.sources):
@@ -179,7 +179,7 @@ def _check(emitter: Emitter, conditions: Iterable[tree.Expression]) -> None:
         if not is_making:
             emitter.line(f"if not {code.source}: {_skip(emitter)}")
             continue
-        # What was made to answer the question is dropped with the answer.
+        # Memory of values that were made only for this test is given back.
         name = emitter.emitting.fresh()
         emitter.line(f"{name} = {code.source}")
         emitter.line(f"release({before})")
@@ -187,7 +187,7 @@ def _check(emitter: Emitter, conditions: Iterable[tree.Expression]) -> None:
 
 
 def makes_values(expressions: Iterable[tree.Expression]) -> bool:
-    """Whether evaluating makes values that are worth counting."""
+    """Whether evaluating an expression allocates enough memory to be counted."""
     for root in expressions:
         for node in nodes_of(root):
             is_joining = isinstance(node, tree.Binary) and node.operator == "||"
@@ -197,7 +197,7 @@ def makes_values(expressions: Iterable[tree.Expression]) -> bool:
 
 
 def _conjuncts(query: tree.Query) -> dict[int, list[tree.Expression]]:
-    """The parts of WHERE by the source after which they can be checked: the last whose alias they mention."""
+    """The conjuncts of WHERE by the source after which they can be tested: the last one whose alias they use."""
     if query.where is None:
         return {}
     where = query.where
@@ -233,7 +233,7 @@ def _open(emitter: Emitter, source: tree.Source, root: Variable | None, *, is_to
         outer, emitter.scope = emitter.scope, {}
         emitter.enter(found[0], root)
         code = emitter.value(expression)
-        emitter.scope = outer | {found[0]: root}  # so that an alias of the same name takes its place
+        emitter.scope = outer | {found[0]: root}  # an alias of the same name shadows it
     else:
         code = emitter.value(expression)
     if not source.is_iterated:
@@ -281,7 +281,7 @@ def _items(query: tree.Query) -> list[tree.Expression]:
 
 
 def _is_whole(query: tree.Query, alias: str | None) -> bool:
-    """SELECT VALUE c is SELECT *."""
+    """Whether SELECT returns the whole item: SELECT * or SELECT VALUE c."""
     select = query.select
     if select.kind == "*":
         return True
@@ -290,7 +290,7 @@ def _is_whole(query: tree.Query, alias: str | None) -> bool:
 
 
 def _selected(emitter: Emitter, query: tree.Query, only: Variable | None) -> Code:
-    """The row; undefined where there is none."""
+    """Code for the row; undefined means no row."""
     select = query.select
     if select.kind == "*":
         assert only is not None
@@ -302,7 +302,7 @@ def _selected(emitter: Emitter, query: tree.Query, only: Variable | None) -> Cod
 
 
 def _yield_selected(emitter: Emitter, query: tree.Query, only: Variable | None, *, is_top: bool = False) -> None:
-    # Rows of items are written at once, and what was made for them is dropped. Those of a subquery may be kept.
+    # Rows of the outermost query are serialized at once and their memory is freed; rows of a subquery may be kept.
     before = emitter.emitting.fresh("m") if is_top and makes_values(_items(query)) else None
     if before is not None:
         emitter.line(f"{before} = made()")
@@ -334,7 +334,7 @@ def item_names(select: tree.Select) -> list[str]:
 
 
 class _Grouped:
-    """A query with groups, taken apart: what each row gives to its group, and what is made of the group."""
+    """An aggregated query in two parts: the values that each row adds to its group, and the row made of a group."""
 
     def __init__(self, query: tree.Query) -> None:
         self.keys = query.group_by
@@ -376,7 +376,7 @@ class _Grouped:
 
 
 def subquery_code(emitter: Emitter, node: tree.Subquery) -> Code:
-    """A subquery in an expression: a generator defined here, and what is asked of it."""
+    """Code for a subquery in an expression: defines a generator and consumes it."""
     is_making = makes_values(expressions_of(node.query))
     is_empty = "is_empty_after_all" if is_making else "is_empty"
     if node.kind == "ALL":
@@ -396,7 +396,7 @@ def subquery_code(emitter: Emitter, node: tree.Subquery) -> Code:
 
 
 def _generator(outer: Emitter, query: tree.Query, root: Variable | None, *, is_failing: bool = False) -> str:
-    """Define a generator of the rows of a subquery, or of the rows that fail its filter; the call that makes one."""
+    """Define a generator of the rows of a subquery, or of the rows that fail its filter. Returns the call of it."""
     emitting = outer.emitting
     name = emitting.fresh("s")
     grouped = _Grouped(query) if is_aggregated(query) else None
@@ -434,7 +434,7 @@ def _generator(outer: Emitter, query: tree.Query, root: Variable | None, *, is_f
 
 
 def _row_bytes(query: tree.Query) -> int:
-    """About what the objects and arrays that a row is written with take of the memory."""
+    """Estimated memory of the object and array constructors in a row."""
     literals = sum(
         [
             1 + len(children_of(node))
@@ -449,7 +449,7 @@ def _row_bytes(query: tree.Query) -> int:
 
 
 def _roots(query: tree.Query, grouped: _Grouped | None) -> list[tree.Expression]:
-    """What is emitted in the loops of a query."""
+    """The expressions that are evaluated inside the loops of a query."""
     if grouped is None:
         return list(expressions_of(query))
     return [*grouped.inputs, *([query.where] if query.where is not None else [])]

@@ -46,12 +46,12 @@ _R = TypeVar("_R")
 
 Predicate = Callable[[Any], Any]  # truthy exactly when the item is kept
 Projection = Callable[[Any], Value]
-Computed: TypeAlias = tuple[tuple[str, str], ...]  # the computed properties of a container: name, query
+Computed: TypeAlias = tuple[tuple[str, str], ...]  # computed properties of a container: name and query
 
-# Units of work for each character: of a text that is checked, or looked through for what an index can use, and of the
-# source that Python compiles.
+# Work units for each character: of a text that is checked, of a text whose filter is translated to index conditions,
+# and of source that Python compiles.
 _CHECK_UNITS, _FILTER_UNITS, _SOURCE_UNITS = 1, 2, 4
-_LONG = 2_048  # characters of texts that take time
+_LONG = 2_048  # characters; shorter texts are not charged for
 
 _ENVELOPE = (None, "orderByItems", "payload")  # aliases of the columns in a client's query for one partition
 
@@ -65,9 +65,9 @@ class BoundQuery:
     """A query with its parameters: everything that one execution needs."""
 
     selection: Selection
-    has_source: bool  # False: nothing comes from the container, whatever is stored
-    query: tree.Query  # as it is run
-    original: tree.Query  # as it was written, for plans: computed properties are names in it
+    has_source: bool  # False: the query reads nothing from the container
+    query: tree.Query  # as executed
+    original: tree.Query  # as written, for plans: computed properties are not replaced
     parameters: Mapping[str, Value]
     context: Context
     text_without_filter: str | None = None  # of a client's query for one partition; its continuations are bound to it
@@ -85,7 +85,7 @@ class BoundQuery:
         return self.selection.stages[0].project
 
     def evaluate_over(self, documents: Iterable[dict[str, Any]]) -> list[Value]:
-        """The rows over plain documents: how databases, containers, offers and the like are queried."""
+        """The rows over documents in memory: for queries of databases, containers, offers and other resources."""
         return evaluate(self.selection, documents if self.has_source else [{}])
 
 
@@ -113,7 +113,7 @@ class CompiledQuery:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether it calls functions of the container's."""
+        """Whether it calls user-defined functions."""
         return bool(self._user_functions)
 
     def bind(
@@ -158,7 +158,7 @@ class CompiledQuery:
         return ScoreRanking(call, self._components, read, parameters, context)
 
     def _counts(self, parameters: Mapping[str, Value]) -> tuple[int, int | None]:
-        """How many rows are left out, and how many are given; None: all."""
+        """How many rows to skip, and how many to return; None: all."""
         query = self.query
         if query.select.top is not None:
             return 0, _count(query.select.top, "TOP", parameters)
@@ -206,7 +206,7 @@ def _stage(code: StageCode, functions: list[Any]) -> Stage:
 
 
 def _without_idle_order(query: tree.Query) -> tree.Query:
-    """Aggregates of all rows make one row, in whatever order the rows come. The service takes such an ORDER BY."""
+    """Drop ORDER BY from an aggregated query, where it has no effect. The service accepts it there."""
     return replace(query, order_by=()) if query.order_by and is_aggregated(query) else query
 
 
@@ -240,9 +240,9 @@ def _count(node: tree.Expression, clause: str, parameters: Mapping[str, Value]) 
 
 
 def _guarded(fn: Callable[[_A], _R], argument: _A) -> _R:
-    """The depth limit bounds the recursion per bracket, not per node inside it, nor does it know how deep the caller
-    already is. What still does not fit is refused like everything too deep; Python's frames unwind cleanly. Nor does
-    Python compile a hundred subqueries in one another."""
+    """Refuse queries that exceed Python's recursion limit or its compiler's limits. The parser's depth limit counts
+    brackets, not nodes, and does not know how deep the stack of the caller is; and Python does not compile a hundred
+    nested functions."""
     try:
         return fn(argument)
     except (RecursionError, SyntaxError, MemoryError):
@@ -251,8 +251,8 @@ def _guarded(fn: Callable[[_A], _R], argument: _A) -> _R:
 
 
 class _Cache:
-    """Compiled queries by text and computed properties, the least recently used forgotten first; bounded by number and
-    by length of text."""
+    """An LRU cache of compiled queries by text and computed properties, bounded by number and by total length of
+    texts."""
 
     def __init__(self, parse: Callable[[str], tree.Query]) -> None:
         self._parse = parse
@@ -282,7 +282,7 @@ class _Cache:
 
 
 def _definition(text: str) -> tree.Query:
-    """The query of a computed property: `SELECT VALUE … FROM c` and nothing more."""
+    """Parse the definition of a computed property: `SELECT VALUE … FROM c` without further clauses."""
     query = parse_query(text)
     check_query(query)
     source = query.sources[0] if len(query.sources) == 1 else None
@@ -299,13 +299,13 @@ _filters = _Cache(parse_filter)
 
 
 def compile_query(text: str, computed: Computed = ()) -> CompiledQuery:
-    """`computed`: the computed properties of the container that is asked; a text means another thing with others."""
+    """`computed`: the computed properties of the container; the meaning of a text depends on them."""
     _check_text(text)
     return _queries.get(text, computed)
 
 
 def compile_filter(text: str) -> CompiledQuery:
-    """The condition of a patch: `FROM c WHERE …`. Its bound form has a predicate and no use for a projection."""
+    """Compile the condition of a patch, `FROM c WHERE …`. Only the predicate of the bound query is used."""
     _check_text(text)
     compiled = _filters.get(text, ())
     sources = compiled.query.sources
@@ -315,7 +315,7 @@ def compile_filter(text: str) -> CompiledQuery:
 
 
 def parse_parameters(given: Any) -> dict[str, Value]:
-    """The `parameters` of a query request, `[{"name": "@p", "value": …}]`; absent, null and empty are the same."""
+    """Parse the `parameters` of a query request, `[{"name": "@p", "value": …}]`; absent, null and [] are the same."""
     if given is None:
         return {}
     if not isinstance(given, list):
@@ -330,7 +330,7 @@ def parse_parameters(given: Any) -> dict[str, Value]:
             raise bad_request(f"The parameter '{name}' has the unknown property '{min(unknown)}'.")
         if name in parameters:
             raise bad_request(f"The parameter '{name}' is given more than once.")
-        # JavaScript leaves out a value that is undefined.
+        # The JavaScript client omits a value that is undefined.
         value = entry.get("value", UNDEFINED)
         if value.__class__ in (list, dict):
             _check_depth(name, value)

@@ -1,5 +1,5 @@
-"""The constants of a query: literals, arrays and objects written out in them, and parameters. What a compiled query
-knows of a constant is its type; its value stands at a place in a list that is handed in for each run.
+"""The constants of a query: literals, array and object literals made of them, and parameters. The generated code
+depends only on the types of constants; the values are passed as a list when the code is bound to an execution.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from armillary.languages.sql.syntax import tree
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Undefined, Value
 
-# What is known of a value before the query runs. "trilean" is true, false or undefined; "big" is a number beyond the
-# doubles that Python's own comparison treats like doubles.
+# Static types. "trilean" is true, false or undefined; "big" is a number so large that Python compares it differently
+# from a double.
 _KINDS: dict[type, str] = {
     Undefined: "undefined",
     type(None): "null",
@@ -24,11 +24,13 @@ _KINDS: dict[type, str] = {
 }
 
 
-# A name is read faster than an element, but Python takes time by the square of their number to compile them.
+# Local names are faster than list elements, but Python's compile time is quadratic in their number.
 NAMED_MAX = 100
 
 
 class Code(NamedTuple):
+    """A Python expression, how deep its brackets nest, and its static type if known."""
+
     source: str
     depth: int = 0
     kind: str = ""
@@ -42,17 +44,17 @@ def kind_of(value: Value) -> str:
 
 
 class Constants:
-    """The places of literals and parameters in the list that a compiled query is bound to: parameters first."""
+    """Assigns places in the list of constants to parameters, which come first, and to literals."""
 
     def __init__(self, parameters: Sequence[str], kinds: Sequence[str]) -> None:
         self._places = {name: place for place, name in enumerate(parameters)}
         self._kinds = list(kinds)
-        self._seen: dict[int, int | None] = {}  # by the identity of nodes, which the tree keeps alive
+        self._seen: dict[int, int | None] = {}  # by id() of nodes, which the tree keeps alive
         self.literals: list[Value] = []
         self.used: set[int] = set()
 
     def place(self, node: tree.Expression) -> int | None:
-        """Where the value of a constant expression is; None if it is not constant."""
+        """The place of a constant expression's value; None if the expression is not constant."""
         if isinstance(node, tree.Parameter):
             return self._places[node.name]
         if not isinstance(node, (tree.Literal, tree.ArrayLiteral, tree.ObjectLiteral)):
@@ -79,7 +81,7 @@ class Constants:
 
 
 def folded(node: tree.Expression) -> Value:
-    """The value of an array or object written out in literals; UNDEFINED if anything in it is not one."""
+    """The value of a literal, or of an array or object of literals; UNDEFINED if it is not constant."""
     if isinstance(node, tree.Literal):
         return node.value
     if isinstance(node, tree.ArrayLiteral):

@@ -1,9 +1,9 @@
-"""Expression tree to Python source. Three forms of each expression: its value, and the two questions that filters ask
-of it, "is it exactly true?" and "is it exactly false?", which need no third value and so become plain `and` and `or`.
+"""Generates Python source for expressions, in three forms: `value`, and the tests `truth` ("is it exactly true?") and
+`falsity` ("is it exactly false?"), which filters use: they need no third value, so AND and OR become `and` and `or`.
 
-Everything emitted is pure and total, so a part that nests too deep for Python's own parser is simply computed
-beforehand into a local variable. Constants are places in one list that is handed in when the compiled function is
-bound, so the source depends only on the query and on the types of its parameters. `x` is the execution's Context.
+Generated expressions have no side effects and never raise, so a part that nests too deep for Python's parser is
+computed beforehand into a local variable. The source depends only on the query and on the types of its parameters;
+constants are bound at execution (`constants.py`). In the generated code `x` is the execution's Context.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ _UNARY_OPERATORS = {"-": "minus", "+": "plus", "~": "bit_not", "NOT": "negate"}
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _LOGIC = {"AND": "every", "OR": "some", "??": "coalesce"}
 
-_TUPLE_UNITS = 2  # of work for a turn of a loop, beside what is in it
+_TUPLE_UNITS = 2  # work units for an iteration of a loop, beside those of its body
 _DEPTH_MAX = 12  # of brackets in one emitted expression
 _STEPS_INLINE_MAX = 3
-_ROWS_HASHED_MIN = 4  # an OR of fewer equalities is as fast one by one
-_TABLE_MIN = 64  # so many equalities of different paths run slower from a table, but compile in no time
+_ROWS_HASHED_MIN = 4  # an OR of fewer equalities is as fast without hashing
+_TABLE_MIN = 64  # from this number of equalities on a table is used: slower to run, but much faster to compile
 
 
 class Variable(NamedTuple):
-    """What an alias is in the compiled code."""
+    """The variable of an alias in the generated code."""
 
     source: str
-    path: Path | None = None  # where its values are in the item; None: not in the item
-    is_item: bool = False  # the item itself, always an object
+    path: Path | None = None  # of its values in the item; None: they are computed
+    is_item: bool = False  # it is the item itself, which is always an object
 
 
 class Emitter:
-    """Emits the expressions of one function. Lines that an expression needs before it go to `lines`, as deep as the
-    function's loops are nested at that point; code only ever gets deeper, so what was loaded stays at hand."""
+    """Emits the expressions of one function. Statements that must precede an expression go to `lines`, indented by the
+    current depth of loops. The depth only grows, so local variables stay visible to the code that follows."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Emitter:
         self.emitting = emitting
         self.scope = dict(scope)
         self.lines: list[str] = []
-        self.depth = 0  # of the loops around what is emitted next
+        self.depth = 0  # of loops around the next line
         self._constants = emitting.constants
         self._namespace = emitting.namespace
         self._emit_subquery = emit_subquery
@@ -83,19 +83,19 @@ class Emitter:
         self._uses = path_uses(roots)
 
     def enter(self, alias: str, variable: Variable) -> None:
-        """From here on an alias stands for this, whatever it stood for outside."""
+        """Bind an alias to a variable; it shadows an outer alias of the same name."""
         if alias in self.scope:
             self._loaded = {path: name for path, name in self._loaded.items() if path[0] != alias}
         self.scope[alias] = variable
 
     def loop_units(self) -> str:
-        """A name for the units of work of each turn of a loop that begins here; `settle` gives it its value."""
+        """A name for the work units of an iteration of the loop that begins here; `settle` assigns its value."""
         name = self.emitting.name(1)
         self._loops.append((name, self.emitting.operators))
         return name
 
     def settle(self) -> int:
-        """All of the function is emitted. Returns the units of work that it takes without its loops."""
+        """To be called when the function is complete. Returns its work units without those of its loops."""
         operators = self.emitting.operators
         for name, before in self._loops:
             self._namespace[name] = _TUPLE_UNITS + operators - before
@@ -153,7 +153,7 @@ class Emitter:
         return self._call("make_object", [Code(names), values], "object")
 
     def _binary(self, node: tree.Binary) -> Code:
-        # A chain leans to the left: walk down to its first operand and come back up, in a loop.
+        # Without recursion: descend a left-associative chain to its first operand and come back up.
         spine = [node]
         while isinstance(spine[-1].left, tree.Binary):
             spine.append(spine[-1].left)
@@ -215,7 +215,7 @@ class Emitter:
         found = rooted_path(node)
         if found is not None:
             return self._load(*found)
-        # Not a plain path: something computed, or an index that is only known at run time.
+        # Not a constant path: a computed value, or an index known only at run time.
         steps: list[tree.Member | tree.Index] = []
         source: tree.Expression = node
         while isinstance(source, (tree.Member, tree.Index)) and rooted_path(source) is None:
@@ -261,7 +261,7 @@ class Emitter:
             text = f"{part}[{step}] if ({part} := {source.source}).__class__ is list and len({part}) > {step} else U"
         return self._bracket(text, source)
 
-    # Questions.
+    # Tests.
 
     def truth(self, node: tree.Expression) -> Code:
         """Source that is truthy when the expression is exactly true."""
@@ -307,7 +307,7 @@ class Emitter:
         return self._bracket(f"{code.source} is False", code)
 
     def _comparison(self, node: tree.Binary) -> Code | None:
-        """A comparison with a constant whose type is known, without a call; None when there is no such short form."""
+        """A comparison with a constant of known type as inline code; None if a call is needed."""
         operator, place, other = node.operator, self._constants.place(node.right), node.left
         if place is None:
             place, other, operator = self._constants.place(node.left), node.right, _FLIPPED[operator]
@@ -349,7 +349,7 @@ class Emitter:
         return self._bracket(f"{value.source} is not U and {members}.holds({name})", value)
 
     def _any_of(self, operands: Sequence[tree.Expression]) -> Code:
-        """OR. Many equalities on the same paths, as clients write to read many items, become one lookup."""
+        """OR. Many equalities on the same paths, as clients write them to read many items, become one hash lookup."""
         groups: dict[tuple[tuple[str, Path], ...], list[tuple[int, ...]]] = {}
         others: list[tree.Expression] = []
         members: dict[tuple[tuple[str, Path], ...], list[tree.Expression]] = {}
@@ -376,7 +376,7 @@ class Emitter:
         return self._all(" or ", parts)
 
     def _tabled(self, name: str, operands: Sequence[tree.Expression]) -> tuple[list[Code], Sequence[tree.Expression]]:
-        """Very many equalities of paths with constants as tables to go through, and what is left."""
+        """Replace very many equalities by a loop over a table. Returns its code and the other operands."""
         if len(operands) < _TABLE_MIN:
             return [], operands
         tables: dict[str, list[tuple[Path, int]]] = {}
@@ -395,7 +395,7 @@ class Emitter:
         return codes, others
 
     def _row(self, operand: tree.Expression) -> dict[tuple[str, Path], int] | None:
-        """The paths of an AND of equalities with constants, and the places of these; -1: the path must be missing."""
+        """The paths of an AND of equalities, and the places of the constants; -1: the path must be undefined."""
         terms = operand.operands if isinstance(operand, tree.Logic) and operand.operator == "AND" else (operand,)
         row: dict[tuple[str, Path], int] = {}
         for term in terms:
@@ -453,7 +453,7 @@ class Emitter:
         return code if code.source.isidentifier() else self._spill(code)
 
     def _once(self, code: Code) -> tuple[Code, str]:
-        """Source to use first and a name to use after it, so that a value is computed once."""
+        """Source for the first use and a name for later uses, so that a value is computed once."""
         if code.source.isidentifier():
             return code, code.source
         name = self.emitting.fresh()

@@ -1,8 +1,8 @@
-"""The WHERE of a query as conditions that an index can use (`query/conditions.py`). It says what it can and leaves out
-the rest: the compiled filter looks at every item anyway, unless what is said here is all there is to the filter.
+"""Translates WHERE to conditions that an index can use (`query/conditions.py`). A condition may be weaker than the
+filter, never stronger: the compiled filter tests every candidate, unless the condition is exact.
 
-What holds for an alias of JOIN or of EXISTS holds for some element of the array behind it, which is what the index
-knows about arrays.
+A condition on an alias of JOIN or EXISTS is a condition on some element of its array, which is how the index stores
+arrays.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _TYPE_CHECKS = frozenset(["IS_ARRAY", "IS_DEFINED", "IS_NUMBER", "IS_OBJECT", "I
 
 
 def filter_of(query: tree.Query, parameters: Mapping[str, Value], *, is_planar: bool = False) -> tuple[Condition, bool]:
-    """The condition that items must meet for a query to have rows of them, and whether meeting it is enough. Shapes are
-    on the earth unless `is_planar`."""
+    """A necessary condition for an item to give rows, and whether it is also sufficient. Spatial coordinates are
+    geographic unless `is_planar`."""
     found: list[Condition] = []
     is_exact = True
     while True:
@@ -54,7 +54,7 @@ def filter_of(query: tree.Query, parameters: Mapping[str, Value], *, is_planar: 
         if source is None or not isinstance(source.expression, tree.Subquery):
             is_direct = source is not None and isinstance(source.expression, tree.Name) and not source.is_iterated
             return both(found), is_exact and is_direct and len(query.sources) == 1
-        # Conditions of a query around another one are about its rows; only the innermost is about items.
+        # The filter of an outer query is about the rows of its subquery; only the innermost is about items.
         is_exact = False
         query = source.expression.query
 
@@ -66,7 +66,7 @@ class FilterReader:
         self._is_planar = is_planar
 
     def condition(self, node: tree.Expression) -> Condition:
-        """What holds for an item when the expression is exactly true."""
+        """A condition that every item meets for which the expression is true."""
         match node:
             case tree.Logic(operator="AND"):
                 parts = [self.condition(operand) for operand in node.operands]
@@ -110,7 +110,8 @@ class FilterReader:
         return ALL
 
     def is_exact(self, node: tree.Expression, condition: Condition) -> bool:
-        """Whether items that meet the condition meet the expression too. Only for what counting is asked for often."""
+        """Whether every item that meets the condition also meets the expression. Recognizes only filters that are
+        common in COUNT queries; others are tested item by item."""
         if isinstance(node, tree.Logic) and node.operator == "AND":
             parts = [(operand, self.condition(operand)) for operand in node.operands]
             return all(self.is_exact(operand, part) for operand, part in parts)
@@ -156,12 +157,12 @@ class FilterReader:
 
     def _missing(self, operand: tree.Expression) -> Condition:
         path = self._path(operand)
-        # What one element lacks another may have.
+        # One element may lack what another has.
         return ALL if path is None or "/[]" in path else Equal(path, UNDEFINED)
 
     def _ordered(self, path: str, operator: str, value: Value) -> Condition:
         if isinstance(value, bool) or value is None:
-            # Two values at most: not worth a range, and each is its own type in the index.
+            # At most two values: no range needed.
             return In(path, (False, True)) if isinstance(value, bool) else Equal(path, None)
         if not isinstance(value, (int, float, str)):
             return NOTHING  # arrays and objects have no order, so the comparison is undefined
@@ -234,7 +235,7 @@ class FilterReader:
         return NOTHING if value is UNDEFINED else Equal(path + "/[]", value)
 
     def _measured(self, node: tree.Binary) -> Condition:
-        """A distance compared with a constant, or a question answered with true."""
+        """ST_DISTANCE compared with a constant, or a boolean function compared with true."""
         for call, other, operator in (
             (node.left, node.right, node.operator),
             (node.right, node.left, _FLIPPED[node.operator]),
@@ -246,14 +247,14 @@ class FilterReader:
         return ALL
 
     def _near(self, node: tree.Expression, most: Value) -> Condition:
-        """A distance is no more than `most`."""
+        """The condition that ST_DISTANCE is at most `most`."""
         if not _is_call(node, "ST_DISTANCE") or not isinstance(most, (int, float)) or isinstance(most, bool):
             return ALL
         assert isinstance(node, tree.Call)
         return self._around(node.arguments, as_double(most)) if most >= 0 else NOTHING
 
     def _around(self, arguments: tuple[tree.Expression, ...], reach: float) -> Condition:
-        """A shape of the item comes as near as this to one that is constant."""
+        """The condition that a shape of the item lies within `reach` of a constant shape."""
         for mine, given in (arguments, arguments[::-1]):
             path = self._path(mine)
             shape, is_known = self._constant(given)
@@ -265,14 +266,14 @@ class FilterReader:
         return ALL
 
     def _exists(self, query: tree.Query) -> Condition:
-        """Some row meets the filter of the subquery, so the item meets what follows from it."""
+        """EXISTS: some row meets the filter of the subquery, so the item meets the filter's condition."""
         if query.where is None or is_aggregated(query):
-            return ALL  # an aggregate has a row whatever the filter says
+            return ALL  # an aggregated query always has a row
         inner = FilterReader(self._parameters, scope_of(query, self._scope, is_outermost=False), self._is_planar)
         return inner.condition(query.where)
 
     def _together(self, operands: Sequence[tree.Expression], parts: Sequence[Condition]) -> list[Together]:
-        """What is said of one element: an alias of JOIN or of a subquery stands for the same one throughout."""
+        """Equalities that must hold for the same array element: those that use the same alias of JOIN or a subquery."""
         found: dict[str, list[Equal]] = {}
         for operand, part in zip(operands, parts, strict=True):
             if isinstance(part, Equal) and "/[]" in part.path and isinstance(operand, (tree.Binary, tree.In)):
@@ -301,10 +302,10 @@ def _is_call(node: tree.Expression, name: str) -> bool:
 
 
 def _is_whole(value: Value) -> bool:
-    """Whether the index tells a value apart from all others."""
+    """Whether the index term of a value identifies it: long terms are truncated."""
     return not isinstance(value, (list, dict)) and not is_cut(encode_term(value))
 
 
 def _index_path(steps: Path) -> str:
-    """Elements of an array are one path in the index, whatever their position."""
+    """The index path: all elements of an array share one, whatever their position."""
     return path_text([step if isinstance(step, str) else None for step in steps])

@@ -1,8 +1,9 @@
-"""LIKE: `%` any run of characters, `_` one, `[a-f]` one of a set, `[^a-f]` one outside it; everything else is itself.
+"""LIKE: `%` matches any run of characters, `_` one, `[a-f]` one of a set, `[^a-f]` one outside it; other characters
+match themselves.
 
-A pattern is cut at its `%` into pieces of fixed length. The first must begin the text, the last must end it, and the
-ones between are found from left to right, each at the first place possible. That decides every pattern in at most text
-length times pattern length; a regular expression could take for ever. Long texts are searched a stretch at a time.
+A pattern is split at its `%` into pieces of fixed length. The first must begin the text, the last must end it, and each
+of the others is found at its leftmost position after the one before. This takes at most text length times pattern
+length, while a backtracking regular expression could take exponential time. Long texts are searched in slices.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from armillary.work import spend
 
 Matcher = Callable[[str], bool]
 
-_LONG = 1_024  # characters of texts that take time to search
-_STEPS = 500_000  # comparisons of characters, at most, before the event loop may have its turn
-_UNIT_STEPS = 32  # for one unit of work
+_LONG = 1_024  # characters; shorter texts are not charged for
+_STEPS = 500_000  # comparisons of characters at most between two charges to the work budget
+_UNIT_STEPS = 32  # comparisons for one unit of work
 
 _WILDCARDS = re.compile(r"[%_\[]")
 
@@ -33,7 +34,7 @@ def like(text: Any, pattern: Any, escape: str | None) -> Value:
 
 
 def like_constant(pattern: Any, escape: str | None) -> Callable[[Any], Value]:
-    """LIKE with a pattern that is known beforehand."""
+    """LIKE with a constant pattern."""
     if pattern.__class__ is not str:
         return lambda text: UNDEFINED
     matches = like_matcher(pattern, escape)
@@ -43,7 +44,7 @@ def like_constant(pattern: Any, escape: str | None) -> Callable[[Any], Value]:
 
 
 def literal_prefix(pattern: str, escape: str | None) -> tuple[str, bool]:
-    """The characters that every match begins with, and whether they are all there is to a match."""
+    """The literal prefix of a pattern, and whether the pattern consists of it alone."""
     if len(pattern) > limits.PATTERN_CHARACTERS_MAX and (_WILDCARDS.search(pattern) or escape is not None):
         return "", False
     prefix: list[str] = []
@@ -56,7 +57,7 @@ def literal_prefix(pattern: str, escape: str | None) -> tuple[str, bool]:
 
 @lru_cache(maxsize=256)
 def like_matcher(pattern: str, escape: str | None) -> Matcher | None:
-    """None: too long for a pattern. What is no pattern but a text may be of any length."""
+    """None if the pattern is too long. A text without wildcards may have any length."""
     if len(pattern) > limits.PATTERN_CHARACTERS_MAX:
         if _WILDCARDS.search(pattern) or escape is not None:
             return None
@@ -92,7 +93,7 @@ def like_matcher(pattern: str, escape: str | None) -> Matcher | None:
 
 
 class _Piece:
-    """A stretch of a pattern without `%`: as many characters in every match."""
+    """A part of a pattern without `%`: it matches a fixed number of characters."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self.length = len(tokens)
@@ -113,7 +114,7 @@ class _Piece:
             spend((end - start) * self.length // _UNIT_STEPS)
             found = self._pattern.search(text, start, end)
             return -1 if found is None else found.start()
-        # Every match has the same length, so those that begin in a stretch end not far behind it.
+        # All matches have the same length, so a slice needs to overlap the next only by that.
         stretch = max(1, _STEPS // self.length)
         for at in range(start, end, stretch):
             spend(stretch * self.length // _UNIT_STEPS)
@@ -151,8 +152,8 @@ def _tokens(pattern: str, escape: str | None) -> list[tuple[str, str]]:
 
 
 def _set_end(pattern: str, at: int) -> int:
-    """Where the set that begins at a place ends; -1 if it does not, and the bracket is a character like others. A
-    bracket that closes at once belongs to the set."""
+    """The end of the set that begins at a place; -1 if it is not closed: then the bracket is an ordinary character. A
+    `]` right after the opening bracket is a member of the set."""
     start = at + 1 if pattern[at : at + 1] == "^" else at
     return pattern.find("]", start + 1)
 

@@ -1,5 +1,5 @@
-"""What the operators of the language do to values: the functions that compiled queries call. All are total: they take
-any value, undefined included, and never raise, so the compiler may evaluate in whatever order is fast.
+"""The operators of the language as functions that generated code calls. They take any value, undefined included, and
+never raise, so the code generator may choose the order of evaluation.
 
 "Trilean" below is true, false or undefined. Numbers are doubles whatever their Python type (`model/values.py`).
 """
@@ -34,7 +34,7 @@ NUMBERS: frozenset[Any] = frozenset([int, float])
 PRIMITIVES: frozenset[Any] = frozenset([str, bool, int, float, type(None)])
 _UNHASHED: frozenset[Any] = frozenset([list, dict])
 _NOTHING: tuple[()] = ()
-_LONG = 4_096  # characters of strings that take time to compare
+_LONG = 4_096  # characters; comparing shorter strings is not charged for
 _LONG_SHIFT = 10  # characters for one unit of work, as a power of two
 
 
@@ -129,8 +129,8 @@ def coalesce(operands: Sequence[Value]) -> Value:
 
 
 def hash_key(value: Any) -> Any:
-    """A stand-in whose Python equality is the language's equality, for values that can be hashed; another object for
-    those that cannot. True is not 1 here."""
+    """A hashable key whose Python equality is the language's equality (true is not 1). Values that cannot be hashed get
+    a key that equals no other."""
     kind = value.__class__
     if kind is str:
         return value
@@ -159,7 +159,7 @@ class Members:
         return hash_key(value) in self._hashed
 
     def find(self, value: Value) -> Trilean:
-        """`value IN (…)`: the same as an OR of equalities."""
+        """`value IN (…)`, with the result of the equivalent OR of equalities."""
         if value is UNDEFINED:
             return UNDEFINED
         if self.holds(value):
@@ -167,11 +167,11 @@ class Members:
         return UNDEFINED if self._has_undefined else False
 
 
-Table = Sequence[tuple[tuple[Any, ...], Any]]  # paths, and what must be there
+Table = Sequence[tuple[tuple[Any, ...], Any]]  # path, expected value
 
 
 def equality_table(constants: Sequence[Value], rows: Sequence[tuple[tuple[Any, ...], int]]) -> Table:
-    """`path = constant` many times, by the places of the constants (-1: undefined)."""
+    """The table for many `path = constant`, from the places of the constants (-1: undefined)."""
     return [(path, UNDEFINED if place < 0 else hash_key(constants[place])) for path, place in rows]
 
 
@@ -184,7 +184,7 @@ def any_equal(value: Value, table: Table) -> bool:
 
 
 def key_set(constants: Sequence[Value], rows: Sequence[tuple[int, ...]]) -> frozenset[Any]:
-    """Rows of constants, by their places (-1: undefined), as keys of one lookup."""
+    """The hash keys of rows of constants, given by their places (-1: undefined)."""
     return frozenset(tuple([UNDEFINED if place < 0 else hash_key(constants[place]) for place in row]) for row in rows)
 
 
@@ -192,7 +192,7 @@ def key_set(constants: Sequence[Value], rows: Sequence[tuple[int, ...]]) -> froz
 
 
 def _number(result: float) -> int | float:
-    """Whole results are integers, as a reader of JSON expects (6 / 2 is 3), while doubles hold them exactly."""
+    """Whole results become integers while a double holds them exactly: 6 / 2 is 3, not 3.0."""
     if -EXACT_INT_MAX <= result <= EXACT_INT_MAX and result == int(result):
         return int(result)
     return result
@@ -248,14 +248,14 @@ def concatenate(first: Any, second: Any) -> Value:
     if first.__class__ is str and second.__class__ is str:
         size = len(first) + len(second)
         if size > limits.ITEM_BYTES_MAX:
-            return UNDEFINED  # as for CONCAT: no honest answer is longer than the largest item
+            return UNDEFINED  # as for CONCAT: longer than the largest item
         if size > _SMALL:
             make(size)
         return str(first + second)
     return UNDEFINED
 
 
-# Bits, by JavaScript's 32-bit rules.
+# Bitwise operators, with JavaScript's 32-bit rules.
 
 
 def _int32(number: int | float) -> int:
@@ -310,12 +310,12 @@ def shift_right_unsigned(first: Any, second: Any) -> Value:
 
 ONCE: tuple[None] = (None,)
 _END = object()
-_SMALL = 64  # characters of strings whose memory is counted by the row
-_ROWS = 64  # of an array that are counted together
+_SMALL = 64  # characters; shorter strings are counted as a constant for each row
+_ROWS = 64  # rows of an array between two charges
 
 
 def gathered(rows: Iterator[Value], row_bytes: int) -> list[Value]:
-    """ARRAY(SELECT …) of what is there already."""
+    """ARRAY(SELECT …) whose rows are existing values: only the array itself is counted."""
     found = list(islice(rows, _ROWS))
     if len(found) < _ROWS:
         return found
@@ -326,7 +326,7 @@ def gathered(rows: Iterator[Value], row_bytes: int) -> list[Value]:
 
 
 def collected(rows: Iterator[Value], row_bytes: int) -> list[Value]:
-    """ARRAY(SELECT …). Counts `row_bytes` for each row, and of what was made for it no more than is kept of it."""
+    """ARRAY(SELECT …). Counts `row_bytes` for each row, and only the memory of values that the row keeps."""
     run = current()
     held_bytes = run.made_bytes
     found: list[Value] = []
@@ -355,12 +355,12 @@ def is_empty(rows: Iterator[Value]) -> bool:
 
 
 def is_empty_after_all(rows: Iterator[Value]) -> bool:
-    """The same of rows for which values are made."""
+    """The same for rows whose evaluation allocates memory, which is given back."""
     run = current()
     before_bytes = run.made_bytes
     is_none = next(rows, _END) is _END
     if run.made_bytes != before_bytes:
-        run.made_bytes = before_bytes  # nothing is kept of the row
+        run.made_bytes = before_bytes  # the row is dropped
     return is_none
 
 
@@ -375,7 +375,7 @@ def last(rows: Iterator[Value]) -> Value:
 
 
 def elements(rows: Iterator[Value]) -> Iterator[Value]:
-    """`x IN (SELECT …)`: the elements of the arrays that a subquery gives."""
+    """`x IN (SELECT …)` in FROM: the elements of the arrays that a subquery returns."""
     for row in rows:
         if row.__class__ is list:
             yield from row
@@ -394,7 +394,7 @@ def member(source: Any, name: str) -> Value:
 
 
 def element(source: Any, index: Any) -> Value:
-    """`source[index]`: a property by a string, an element by a whole number."""
+    """`source[index]`: a property for a string, an element for a whole number."""
     kind = index.__class__
     if kind is str:
         return member(source, index)

@@ -1,6 +1,7 @@
-"""Scores of items and the ranks they give. A text's BM25 score depends on the counts of all texts and RRF on the scores
-of all items, so each item is measured first and scored when all were seen; the best come first, items without a score
-last. Which scores a query asks for is `languages/sql/syntax/order_by_rank.py`'s part.
+"""Executes ORDER BY RANK: collects statistics over all items, then scores and ranks them. A BM25 score depends on
+statistics of all texts, and RRF on the scores of all items, so each item is measured first and scored when all were
+read. The best come first, items without a score last. Which scores a query asks for is `syntax/order_by_rank.py`'s
+part, the formulas are in `library/scores.py`.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from armillary.languages.sql.syntax.order_by_rank import Component, not_terms, w
 from armillary.model.values import UNDEFINED, Value
 from armillary.work import sorted_values
 
-Read = Callable[[Any], tuple[Any, ...]]  # the subjects of the components, of an item
+Read = Callable[[Any], tuple[Any, ...]]  # evaluates the subjects of all components for an item
 _NUMBERS = (int, float)
 _NO_HIT = 0
 
 
 class Search(NamedTuple):
-    """What is looked for in a text."""
+    """The search terms of a FullTextScore."""
 
     language: str
     phrases: tuple[Phrase, ...]
 
 
 class ScoreRanking:
-    """The scores of one query with its parameters. Has no state: each execution begins anew."""
+    """The ranking of one bound query. Immutable: each execution has its own Scorer."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class ScoreRanking:
 
 
 class Scorer:
-    """The items of one execution. Items with equal measures have equal scores."""
+    """The statistics of one execution. Items with equal measures have equal scores."""
 
     def __init__(self, ranking: ScoreRanking) -> None:
         self._ranking = ranking
@@ -63,8 +64,8 @@ class Scorer:
         self.is_final = not ranking.needs_all and len(ranking.searches) == 1
 
     def measure(self, document: Any) -> tuple[Any, ...]:
-        """Every item that is searched is measured, also those that a filter leaves out: they count in the scores of the
-        others, as they do for clients, whose statistics come from a query without filter."""
+        """Measure an item: term frequencies and lengths, or similarities. Items that the filter excludes are measured
+        too: they count in the statistics, as they do for clients, whose statistics query has no filter."""
         self._documents += 1
         subjects = self._ranking.read(document)
         return tuple(
@@ -75,7 +76,7 @@ class Scorer:
         )
 
     def _found(self, place: int, text: Any, search: Search) -> Any:
-        """How often each term occurs and how long the text is; None without a text."""
+        """The term frequencies and the length of a text; None if the value is not a text."""
         if text.__class__ is not str:
             return None
         frequencies, words = occurrences(text, search.phrases, search.language)
@@ -88,7 +89,7 @@ class Scorer:
         return tuple(frequencies), words
 
     def order(self, measures: Sequence[tuple[Any, ...]]) -> list[int]:
-        """The places of the measures, the best first; equal ones as they are."""
+        """The indices of the measures, best first; the order of equal ones is kept."""
         scores = [self._scores(place, [each[place] for each in measures]) for place in range(len(self._words))]
         totals = scores[0] if len(scores) == 1 else fused(scores, self._ranking.weights)
         keys = [-math.inf if total is None else total for total in totals]

@@ -1,5 +1,5 @@
-"""Calls of user-defined functions out of a query: the seam that the scripts fill. One execution of a query counts its
-calls and what its joins make here.
+"""The protocol through which queries call user-defined functions, implemented by `scripts/functions.py`. `Run` is
+passed to generated code and counts the calls, rows and memory of one execution.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from armillary.query.selection import Meter
 
 
 class UserFunctions(Protocol):
-    """The functions of a container."""
+    """The user-defined functions of a container."""
 
     def check_function(self, name: str) -> None:
-        """Said of each function that a query calls, before it runs. A Failure if there is none of this name."""
+        """Called for each function that a query uses, before it runs. Raises a Failure if it does not exist."""
 
     async def ready(self) -> None:
-        """To be awaited before the query runs."""
+        """Prepare for calls; awaited before the query runs."""
 
     def call_function(self, name: str, arguments: Sequence[Value]) -> Value:
-        """What the function returns. A Failure if it does not exist, throws, or takes too long."""
+        """Call a function. Raises a Failure if it does not exist, throws, or exceeds its time limit."""
 
 
 class Run(Meter):
-    """One execution, as compiled code sees it."""
+    """One execution of a query, as generated code sees it."""
 
     __slots__ = ("_functions",)
 
@@ -39,7 +39,7 @@ class Run(Meter):
             functions.check_function(name)
 
     def call_user_function(self, name: str, arguments: Sequence[Value]) -> Value:
-        assert self._functions is not None
+        assert self._functions is not None, "the constructor refuses such queries"
         if any(argument is UNDEFINED for argument in arguments):
             return UNDEFINED
         self.user_calls += 1

@@ -1,6 +1,5 @@
-"""Functions of arrays, sets and objects. Elements are compared deeply; a set is an array without repetition, in the
-order in which its elements were first seen. What is asked of a long array again and again is answered by hashing
-(`membership.py`).
+"""Array, set and object functions. Elements are compared deeply; a set is an array without duplicates, in the order of
+first occurrence. Repeated lookups in a long array use hashing (`membership.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from armillary.model.values import UNDEFINED, Value, as_double, compare
 from armillary.work import make, sorted_values, spend
 
 _NESTED = (list, dict)
-_SHORT: Final = 64  # elements of arrays whose size is not worth counting
+_SHORT: Final = 64  # elements; shorter arrays are not charged for
 _ELEMENT_BYTES: Final = 8
-_PAIR_BYTES: Final = 300  # of an object with two properties
+_PAIR_BYTES: Final = 300  # memory of an object with two properties
 
 
 def _counted(array: list[Any]) -> list[Any]:
@@ -33,7 +32,7 @@ def array_concat(*arrays: Any) -> Value:
         return UNDEFINED
     size = sum(map(len, arrays))
     if size > limits.ITEM_BYTES_MAX:
-        return UNDEFINED  # no item has more elements than bytes; more is a way to fill the memory
+        return UNDEFINED  # no item has more elements than bytes; the limit protects memory
     if size > _SHORT:
         make(_ELEMENT_BYTES * size)
         spend(size >> 4)
@@ -54,7 +53,7 @@ def array_slice(array: Any, start: Any, size: Any = ABSENT) -> Value:
     return _counted(array[first : first + length]) if length > 0 else []
 
 
-# Containing.
+# Membership.
 
 
 def array_contains(array: Any, value: Any, is_partial: Any = False) -> Value:
@@ -86,7 +85,7 @@ def array_contains_any(array: Any, *values: Any) -> Value:
     return UNDEFINED if UNDEFINED in found else False
 
 
-# One value out of many.
+# Aggregates and elements.
 
 
 def _numbers(array: Any) -> list[float] | None:
@@ -174,7 +173,7 @@ def set_difference(first: Any, second: Any) -> Value:
 
 
 def _chosen(these: dict[Any, Any], known: dict[Any, Any], *, are_known: bool) -> list[Any]:
-    """The elements of a set that are in another, or those that are not."""
+    """The elements of an array that are in another one, or those that are not, without duplicates."""
     chosen: list[Any] = []
     for place, (key, element) in enumerate(these.items()):
         if place % CHUNK == 0:

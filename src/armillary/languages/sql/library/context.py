@@ -1,5 +1,5 @@
-"""What a function may ask of the execution it runs in: the time, dice, and what the container says about languages,
-vectors and coordinates. Functions are pure but for it; a compiled query holds one, bound together with its parameters.
+"""The execution context of built-in functions: clock, random numbers, and the container's full-text, vector and spatial
+policies. Functions depend on their arguments and on this context only; it is bound to a query with the parameters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _DISTANCE_DEFAULT = "cosine"
 
 
 class Context:
-    """One execution of one query. Paths are those of the index, `/a/b`; "" stands for something computed."""
+    """The context of one execution. Paths are index paths, `/a/b`; "" stands for a computed value."""
 
     __slots__ = ("_clock", "_full_text", "_static_ticks", "_vectors", "is_planar", "shapes", "vectors")
 
@@ -31,15 +31,15 @@ class Context:
         self._vectors = vectors
         self._static_ticks: int | None = None
         self.is_planar = is_planar
-        self.shapes: list[tuple[Any, Any]] = []  # of constants, as `spatial.py` has read them
-        self.vectors: list[Any] = [None, None]  # as `vectors.py` has read them last
+        self.shapes: list[tuple[Any, Any]] = []  # cache of parsed constant shapes, kept by `spatial.py`
+        self.vectors: list[Any] = [None, None]  # cache of the last vectors read, kept by `vectors.py`
 
     def now_ticks(self) -> int:
-        """The time in units of 100 ns since 1970, anew for each call. A double knows it to the microsecond."""
+        """The current time in units of 100 ns since 1970; its resolution is a microsecond."""
         return round(self._clock.now_s() * 1_000_000) * 10
 
     def static_ticks(self) -> int:
-        """The time of the first call, whoever asks later."""
+        """The time of the first call in this execution, the same for all later calls."""
         if self._static_ticks is None:
             self._static_ticks = self.now_ticks()
         return self._static_ticks

@@ -22,9 +22,9 @@ from armillary.work import make, spend
 
 _JSON_BLANKS = " \t\n\r"
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_CHUNK = 256  # elements that are written before the event loop may have its turn
-_LONG = 1_024  # characters of texts that take time to read
-_READ_BYTES = 12  # that a character of JSON becomes at most, in numbers of one digit
+_CHUNK = 256  # elements written between two charges to the work budget
+_LONG = 1_024  # characters; parsing shorter texts is not charged for
+_READ_BYTES = 12  # memory for a character of JSON at most: one-digit numbers
 _INT_DIGITS_MAX = 20  # longer texts do not fit 64 bits
 
 
@@ -83,7 +83,7 @@ def string_to_number(text: Any) -> Value:
             return integer
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        return UNDEFINED  # there is no such JSON number
+        return UNDEFINED  # not a JSON number
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
@@ -119,7 +119,7 @@ def _read(text: Any, kind: type[list[Any]] | type[dict[str, Any]], opening: str)
 
 
 def _is_shallow(text: str, value: Any) -> bool:
-    """Not deeper than an item may be, so that whatever walks a value by recursion can do so."""
+    """Whether JSON text nests no deeper than an item may, so that recursion over the value is safe."""
     if text.count("[") + text.count("{") <= limits.ITEM_DEPTH_MAX:
         return True
     level = [value]

@@ -1,5 +1,5 @@
-"""Dates in a form of one's own: the letters of .NET's custom format strings, in English. A backslash or quotes make
-letters stand for themselves; whatever is no such letter stands for itself anyway.
+"""DateTimeFormat: .NET's custom date format strings, with English names. Characters after a backslash or in quotes are
+literal, and so are all that are not format specifiers. Parsing and arithmetic of dates are in `dates.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Functions of dates: ISO 8601 text in UTC to and from ticks, units of 100 ns since 1970, and the calendar between. The
-Gregorian calendar holds for the years 1 to 9999; what would lie outside them is undefined.
+"""Date and time functions over ISO 8601 texts in UTC and ticks, which are units of 100 ns since 1970. Dates are
+Gregorian, years 1 to 9999; a result outside them is undefined.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NANOSECONDS: Final = {
 
 
 def parse_ticks(given: Any) -> int | None:
-    """The time that a text names; None if it is no date."""
+    """The ticks of an ISO 8601 text; None if it is not a date."""
     match = _TEXT.fullmatch(given) if given.__class__ is str else None
     if match is None:
         return None
@@ -92,7 +92,7 @@ def _part(given: Any) -> str | None:
     return _PARTS.get(given) if given.__class__ is str else None
 
 
-# Calculating.
+# Arithmetic.
 
 
 def _plus(ticks: int, part: str, amount: int) -> int | None:
@@ -100,12 +100,12 @@ def _plus(ticks: int, part: str, amount: int) -> int | None:
     if months is not None:
         return _plus_months(ticks, months * amount)
     nanoseconds = _NANOSECONDS[part] * amount
-    # Less than a tick does not count, in either direction.
+    # Fractions of a tick are truncated towards zero.
     return ticks + (nanoseconds // 100 if nanoseconds >= 0 else -(-nanoseconds // 100))
 
 
 def _plus_months(ticks: int, months: int) -> int | None:
-    """The same day of another month, or that month's last day where it is shorter."""
+    """The same day of another month, or its last day if that month is shorter."""
     days, rest = divmod(ticks, TICKS_PER_DAY)
     day = date.fromordinal(_EPOCH_DAY + days)
     year, month = divmod(_month_number(day) + months, 12)
@@ -127,7 +127,7 @@ def date_add(part: Any, amount: Any, given: Any) -> Value:
 
 
 def date_difference(part: Any, start: Any, end: Any) -> Value:
-    """How many boundaries of a part lie between, not how much time."""
+    """DateTimeDiff: the number of boundaries of the part between two times, not elapsed time."""
     unit, first, last = _part(part), parse_ticks(start), parse_ticks(end)
     if unit is None or first is None or last is None:
         return UNDEFINED
@@ -172,7 +172,7 @@ def day(given: Any) -> Value:
 
 
 def date_bin(given: Any, part: Any, size: Any = 1, origin: Any = ABSENT) -> Value:
-    """The beginning of the stretch of `size` parts, counted from the origin, in which a time lies."""
+    """DateTimeBin: the start of the bin that contains a time; bins of `size` parts start at the origin."""
     ticks, unit, steps = parse_ticks(given), _part(part), whole(size)
     start = 0 if origin is ABSENT else parse_ticks(origin)
     if ticks is None or unit is None or steps is None or steps <= 0 or start is None or start < _ORIGIN_MIN:
@@ -216,7 +216,7 @@ def timestamp_to_date(given: Any) -> Value:
     return UNDEFINED if milliseconds is None else _text(milliseconds * 10_000)
 
 
-# Now.
+# Current time.
 
 
 def current_date(context: Context) -> Value:
@@ -244,7 +244,7 @@ def static_timestamp(context: Context) -> Value:
 
 
 def now(context: Context, part: Any = ABSENT, amount: Any = ABSENT) -> Value:
-    """The current time, moved forward when told by how much."""
+    """The current time, optionally plus an interval."""
     ticks = context.now_ticks()
     if part is ABSENT:
         return _text(ticks)

@@ -1,5 +1,5 @@
-"""Full-text search in a text: a phrase occurs where its words (`query/text/words.py`) do, one after the other. Scores
-are in `ranking.py`.
+"""Full-text search: FullTextContains and its variants. A phrase matches where its words (`query/text/words.py`) occur
+in sequence; with a distance, words match fuzzily by edit distance. Scores are in `scores.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from armillary.query.text.words import words_of
 from armillary.work import spend
 
 _DISTANCE_MAX: Final = 2
-_CHUNK: Final = 256  # words that are looked at before the event loop may have its turn
+_CHUNK: Final = 256  # words compared between two charges to the work budget
 
 
 class Phrase(NamedTuple):
     words: tuple[str, ...]
-    distance: int = 0  # how many letters of each word may be wrong
+    distance: int = 0  # maximum edit distance of each word
 
 
 def contains(context: Context, path: str, text: Any, term: Any) -> Value:
@@ -46,7 +46,7 @@ def _decide(
     found = [count(words, phrase) > 0 for phrase in phrases if phrase is not None]
     if len(found) == len(phrases):
         return decide(found)
-    # What is no term is undefined: it decides nothing, the others may.
+    # An invalid term is undefined; the result is defined if the other terms decide it.
     decisive = decide is any
     return decisive if decisive in found else UNDEFINED
 
@@ -64,7 +64,7 @@ def phrase_of(term: Any, language: str) -> Phrase | None:
 
 
 def count(words: Sequence[str], phrase: Phrase) -> int:
-    """How often a phrase occurs. One of stop words alone does not."""
+    """How often a phrase occurs. A phrase of stop words alone never occurs."""
     wanted, distance = phrase
     size = len(wanted)
     if not size or size > len(words):
@@ -85,7 +85,7 @@ def count(words: Sequence[str], phrase: Phrase) -> int:
 
 
 def is_near(word: str, wanted: str, distance: int) -> bool:
-    """Whether so many insertions, deletions and replacements of letters make one word of the other."""
+    """Whether the edit distance (Levenshtein) of two words is at most `distance`."""
     if word == wanted:
         return True
     if abs(len(word) - len(wanted)) > distance or max(len(word), len(wanted)) > limits.FUZZY_CHARACTERS_MAX:

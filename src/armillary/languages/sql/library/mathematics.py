@@ -1,6 +1,6 @@
-"""Functions of numbers. What has no answer among the numbers is NaN or an infinity, as in every language that computes
-with doubles; what is no number makes the result undefined. The Int functions compute with 64-bit integers: a fraction,
-and a result that does not fit, is undefined.
+"""Mathematical functions. They compute with doubles by IEEE 754, NaN and infinities included; an argument that is not a
+number makes the result undefined. The Int functions compute with 64-bit integers: a fractional argument or an overflow
+makes the result undefined.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _remainder(dividend: int, divisor: int) -> int | None:
 
 
 def _shift_left(value: int, places: int) -> int | None:
-    """Bits that leave at the top are lost, as in a register."""
+    """Shift left in 64 bits; bits beyond the top are lost."""
     if not 0 <= places < 64:
         return None
     bits = (value << places) & (2**64 - 1)

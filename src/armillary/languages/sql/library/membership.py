@@ -1,8 +1,10 @@
-"""Membership in arrays by hashing. An array that is asked again while one item is evaluated (ARRAY_CONTAINS in a JOIN
-over the array itself, 200 conditions on one array, nested set functions) is hashed once, so that the questions together
-take linear time. What was derived of an array is kept by its identity for the current item (`work.end_item`).
+"""Membership tests in arrays by hashing. An array that is searched repeatedly while one item is evaluated
+(ARRAY_CONTAINS in a JOIN over the array itself, 200 conditions on one array, nested set functions) is hashed once, so
+that all searches together take linear time. Hash tables are cached by the identity of the array until the end of the
+item (`work.end_item`).
 
-Equality is the language's: true is not 1, 1 is 1.0, -0.0 is 0, objects are compared whatever the order of properties.
+Equality is the language's: true is not 1, 1 is 1.0, -0.0 is 0, objects are compared regardless of the order of
+properties.
 """
 
 from __future__ import annotations
@@ -15,18 +17,18 @@ from armillary.model.encoding import encode_value
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value, equal, hash_key
 from armillary.work import current, make, spend
 
-CHUNK: Final = 512  # elements that are looked at before the event loop may have its turn
-FEW: Final = 4  # values that are as soon compared one by one
-_SHORT: Final = 32  # elements that are as soon compared one by one
-_SCANS: Final = 2  # of one array before it is hashed
-_KEPT_MAX: Final = 64  # arrays, the others are forgotten when there are more
-_KEPT_BYTES: Final = 40 * limits.MB  # of tables, likewise: nested set functions make an array, and a table, each
-_KEY_BYTES: Final = 120  # of an element in a table, about
+CHUNK: Final = 512  # elements compared between two charges to the work budget
+FEW: Final = 4  # values; comparing fewer one by one is as fast as hashing
+_SHORT: Final = 32  # elements; scanning a shorter array is as fast as hashing
+_SCANS: Final = 2  # of one array, before it is hashed
+_KEPT_MAX: Final = 64  # arrays in the cache; older ones are evicted
+_KEPT_BYTES: Final = 40 * limits.MB  # of hash tables in the cache, likewise: nested set functions make one each
+_KEY_BYTES: Final = 120  # of an element in a hash table, estimated
 _DEEP: Final = frozenset([list, dict])
 
 
 class ConstantArray:
-    """An array that is the same for all items: hashed when it is asked first."""
+    """An array that is the same for all items: hashed on the first search."""
 
     __slots__ = ("_keys", "_looked")
 
@@ -54,12 +56,12 @@ class ConstantArray:
 
 
 class _Looked:
-    """An array that was asked, and the tables made of it since."""
+    """An array that was searched, and its hash tables."""
 
     __slots__ = ("array", "by_name", "distinct", "scans", "size_bytes")
 
     def __init__(self, array: list[Any]) -> None:
-        self.array = array  # kept, so that its identity is not another's
+        self.array = array  # kept alive, so that its id() is not reused
         self.scans = 0
         self.size_bytes = 0  # of the tables
         self.distinct: dict[Hashable, Any] | None = None
@@ -73,7 +75,7 @@ def _looked(array: list[Any]) -> _Looked:
     if found is not None:
         return found
     found = _Looked(array)
-    # Counted, so that the end of the item is noticed, which forgets it.
+    # Counted, so that the work budget clears the cache at the end of the item.
     make(len(array))
     if run.made_bytes:
         if known is None or len(known) >= _KEPT_MAX:
@@ -99,7 +101,7 @@ def _scan(array: list[Any], value: Any) -> bool:
     if kind is str or (
         (kind is int or kind is float) and -EXACT_INT_MAX < value < EXACT_INT_MAX and value != 0 and value != 1
     ):
-        # Here Python's equality is the language's: only zero and one equal a boolean.
+        # For other values Python's equality is the language's: only 0 and 1 equal a boolean.
         if size > _SHORT:
             spend(size >> 2)
         return value in array
@@ -113,7 +115,7 @@ def _scan(array: list[Any], value: Any) -> bool:
 
 
 def contains_part(array: list[Any], part: dict[str, Any]) -> bool:
-    """Whether an element is an object that has every property of another. One level: the values compare fully."""
+    """ARRAY_CONTAINS with partial match: whether an element is an object that has all properties of another object."""
     if len(array) <= _SHORT:
         return any(_holds(element, part) for element in array)
     return _contains_part(_looked(array), part)
@@ -126,7 +128,7 @@ def _contains_part(looked: _Looked, part: dict[str, Any]) -> bool:
     looked.scans += 1
     if looked.scans <= _SCANS or not part:
         return _scan_parts(array, part)
-    # Only elements that have one of the properties can have all: those of the rarest are looked at.
+    # Candidates are the elements that have the rarest of the properties.
     candidates: list[dict[str, Any]] | None = None
     for name, value in part.items():
         found = _by_name(looked, name).get(_key(value), [])
@@ -150,7 +152,7 @@ def _holds(held: Any, part: dict[str, Any]) -> bool:
 
 
 def distinct(array: list[Any]) -> dict[Hashable, Any]:
-    """The elements of a set by their keys, which are equal exactly for equal values. Not to be changed."""
+    """The distinct elements of an array by hash key. The caller must not change the dictionary."""
     if len(array) <= _SHORT:
         return _table(array)
     return _distinct(_looked(array))
@@ -164,7 +166,7 @@ def _distinct(looked: _Looked) -> dict[Hashable, Any]:
 
 
 def _count(looked: _Looked, size_bytes: int) -> None:
-    """Count a table that is about to be made, and forget the first ones where there are too many."""
+    """Count a table before it is made, and evict the oldest ones if there are too many."""
     run = current()
     known: dict[Any, Any] = run.derived or {}
     others = [(key, each) for key, each in known.items() if each.__class__ is _Looked and each is not looked]
@@ -204,7 +206,7 @@ def _by_name(looked: _Looked, name: str) -> dict[Hashable, list[dict[str, Any]]]
 
 
 def _key(value: Any) -> Hashable:
-    """Equal exactly for equal values, and hashable. Encodings are bytes, which no other key equals."""
+    """A hashable key that is equal exactly for equal values. Composite values have their encoding, which are bytes."""
     kind = value.__class__
     if kind is str:
         return value  # type: ignore[no-any-return]

@@ -1,5 +1,5 @@
-"""Numbers as the library's functions give and take them: doubles, whose whole values are integers while doubles hold
-them exactly; and 64-bit integers, where a function asks for whole numbers.
+"""Conversion of numbers for built-in functions. Results are doubles; whole results are Python integers while a double
+holds them exactly, so that JSON has 6 and not 6.0. Functions that require whole numbers take 64-bit integers.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from typing import Any, Final
 from armillary.model.values import EXACT_INT_MAX, as_double
 
 NUMBERS: Final[frozenset[Any]] = frozenset([int, float])
-ABSENT: Final = object()  # the default of an argument that was not given: null and undefined are given
+ABSENT: Final = object()  # default of optional arguments: distinguishes an omitted one from null and undefined
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
 
 def number(result: float) -> int | float:
-    """A result as a reader of JSON expects it: 6, not 6.0."""
+    """A result with whole values as integers: 6, not 6.0."""
     if -EXACT_INT_MAX <= result <= EXACT_INT_MAX and result == int(result):
         return int(result)
     return result
 
 
 def double(value: Any) -> float | None:
-    """The double that a value is; None if it is no number."""
+    """The value as a double; None if it is not a number."""
     return as_double(value) if value.__class__ in NUMBERS else None
 
 
 def whole(value: Any) -> int | None:
-    """The 64-bit integer that a value is, whichever way it is written; None if it is anything else."""
+    """The value as a 64-bit integer, also if it is a float with a whole value; None otherwise."""
     if value.__class__ is float:
         # 2.0**63 is the first double that does not fit.
         if not INT64_MIN <= value < 2.0**63 or value != int(value):
@@ -40,8 +40,8 @@ def whole(value: Any) -> int | None:
 
 
 def count(value: Any) -> int | None:
-    """A number of characters or elements, or a position: fractions are cut off, infinities become very many. None for
-    NaN and for what is no number."""
+    """A length or position: fractions are truncated, infinities become the largest 64-bit integers. None for NaN and
+    for values that are not numbers."""
     if value.__class__ is int:
         return value
     if value.__class__ is not float or value != value:
@@ -66,7 +66,7 @@ def number_text(value: int | float) -> str:
     sign = "-" if value < 0 else ""
     before, _, after = mantissa.lstrip("-").partition(".")
     digits = before + after
-    point = len(before) + (int(exponent_text) if exponent_text else 0)  # where the point stands among the digits
+    point = len(before) + (int(exponent_text) if exponent_text else 0)  # position of the decimal point in the digits
     leading = len(digits) - len(digits.lstrip("0"))
     digits, point = digits[leading:], point - leading
     digits = digits.rstrip("0")

@@ -1,6 +1,6 @@
-"""Functions of GeoJSON shapes: distance, area, within, intersects, validity. A shape that is not valid makes the result
-undefined where something is measured. No geometry library: those that are there compute in the plane, and the earth
-is none; what they would save is the few hundred lines in `model/spatial/geometries.py`.
+"""Spatial functions of GeoJSON shapes: distance, area, within, intersects, validity. Measuring an invalid shape is
+undefined. No geometry library is used: the available ones compute in the plane, not on the ellipsoid, and would save
+only the few hundred lines of `model/spatial/geometries.py`.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ def _pair(context: Context, first: Any, second: Any) -> tuple[Shape, Shape] | No
 
 
 def _shape(context: Context, given: Any) -> Shape | None:
-    """Shapes written in the query come again with every item: the very same object is not read twice."""
+    """Parse a shape. Constant shapes of the query are the same object for every item, and are cached."""
     if given.__class__ is not dict:
         return None
     remembered = context.shapes
     for place, (known, shape) in enumerate(remembered):
         if known is given:
-            remembered.append(remembered.pop(place))  # the one not used for longest is forgotten first
+            remembered.append(remembered.pop(place))  # the least recently used one is evicted first
             return shape  # type: ignore[no-any-return]
     try:
         parsed = parse_shape(given, context.is_planar)

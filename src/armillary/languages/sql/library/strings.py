@@ -15,16 +15,16 @@ from armillary.query.text.pattern_matching import Matcher
 from armillary.query.text.patterns import InvalidPattern, parse_pattern
 from armillary.work import make, spend
 
-_LAST_SINGLE: Final = "\uffff"  # what is beyond takes two units
+_LAST_SINGLE: Final = "\uffff"  # characters above it are two UTF-16 code units
 _BLANKS: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
     "\u205f\u3000"
 )
-_LONG: Final = 1_024  # characters of strings that take time to read
-_READ_SHIFT: Final = 6  # characters read for one unit of work, as a power of two
-_SMALL: Final = 64  # characters of strings that are not worth counting
-_STRING_BYTES: Final = 64  # of a short one
-_PIECE: Final = 8_192  # characters that are turned one by one before the event loop may have its turn
+_LONG: Final = 1_024  # characters; reading shorter strings is not charged for
+_READ_SHIFT: Final = 6  # log2 of the characters for one unit of work
+_SMALL: Final = 64  # characters; memory of shorter strings is not counted
+_STRING_BYTES: Final = 64  # memory of a short string
+_PIECE: Final = 8_192  # characters mapped one by one between two charges to the work budget
 
 
 def _read(text: str) -> str:
@@ -51,7 +51,8 @@ def _is_simple(text: str) -> bool:
 
 
 def _units(text: str) -> str:
-    """One character for each UTF-16 unit, so that Python's own slicing and searching count as the language does."""
+    """The string with one character for each UTF-16 code unit, so that Python's slicing and searching count as SQL
+    does."""
     if _is_simple(_read(text)):
         return text
     if len(text) <= _PIECE:
@@ -114,7 +115,7 @@ def index_of(text: Any, part: Any, start: Any = 0) -> Value:
 
 
 def last_index_of(text: Any, part: Any, start: Any = ABSENT) -> Value:
-    """Searching backwards from `start`: what is found ends there or before."""
+    """LASTINDEXOF searches backwards from `start`: a match ends there or before."""
     if text.__class__ is not str or part.__class__ is not str:
         return UNDEFINED
     units = _units(text)
@@ -171,7 +172,7 @@ def upper(text: Any) -> Value:
     return raised(text) if text.__class__ is str else UNDEFINED
 
 
-# Comparing.
+# Comparison.
 
 
 def _folded(text: Any, part: Any, ignore_case: Any) -> tuple[str, str] | None:
@@ -234,7 +235,7 @@ def contains_any(text: Any, *parts: Any) -> Value:
     return _contains_any(text, parts, False)
 
 
-# Making.
+# Construction.
 
 
 def concat(*parts: Any) -> Value:
@@ -242,7 +243,7 @@ def concat(*parts: Any) -> Value:
         return UNDEFINED
     size = sum(map(len, parts))
     if size > limits.ITEM_BYTES_MAX:
-        return UNDEFINED  # a string as long as the largest item holds any honest answer
+        return UNDEFINED  # longer than the largest item
     if size > _SMALL:
         make(size)
     return "".join(parts)
@@ -254,7 +255,7 @@ def _trimmed(text: str, characters: str, *, is_left: bool, is_right: bool) -> st
         if is_left and is_right:
             return text.strip(characters)
         return text.lstrip(characters) if is_left else text.rstrip(characters)
-    # Each character is looked for among those to be trimmed: at worst all of one string in all of the other.
+    # Each character is searched among those to trim: quadratic at worst.
     make(len(text) + 100 * len(characters))
     spend(len(characters))
     trimmed = frozenset(characters)

@@ -1,5 +1,6 @@
-"""VectorDistance: how alike two vectors are. Computed exactly and in doubles, whatever the data type of the embedding
-and whether or not an index is asked for. Without a numeric library: docs/performance.md says what one would gain.
+"""VectorDistance: cosine similarity, dot product or Euclidean distance of two vectors. Always computed exactly and in
+doubles, whatever the data type of the embedding, and without a vector index. Without a numeric library: see
+docs/performance.md for what one would gain.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DATA_TYPES: Final = frozenset(["float32", "float16", "int8", "uint8"])
 def vector_distance(
     context: Context, path: str, first: Any, second: Any, is_exact: Any = False, options: Any = ABSENT
 ) -> Value:
-    """`path` is the first argument that is a path: the container's policy may say how its vectors are compared."""
+    """`path`: the first argument that is a path; the container's vector policy may set its distance function."""
     left, right = _vector(context, 0, first), _vector(context, 1, second)
     if left is None or right is None or len(left.values) != len(right.values) or is_exact.__class__ is not bool:
         return UNDEFINED
@@ -40,7 +41,7 @@ def vector_distance(
 
 
 def is_similarity(name: str) -> bool:
-    """Whether a greater result means more alike; otherwise it is a distance."""
+    """Whether greater means more similar; otherwise the result is a distance."""
     return name.lower() != "euclidean"
 
 
@@ -60,7 +61,8 @@ class _Vector:
 
 
 def _vector(context: Context, argument: int, given: Any) -> _Vector | None:
-    """What was last given as this argument is kept: one of the two is the query's own, the same list for every item."""
+    """Read a vector. The last one of each argument is cached: the query's own vector is the same list for every
+    item."""
     known: _Vector | None = context.vectors[argument]
     if known is not None and known.given is given:
         return known
@@ -87,7 +89,7 @@ def _dot(left: _Vector, right: _Vector) -> float:
 def _cosine(left: _Vector, right: _Vector) -> Value:
     lengths = left.length * right.length
     if lengths == 0:
-        return UNDEFINED  # nothing has no direction
+        return UNDEFINED  # a zero vector has no direction
     return number(max(-1.0, min(1.0, _dot(left, right) / lengths)))
 
 

@@ -1,6 +1,6 @@
-"""The plan of ORDER BY RANK over several ranges: one query for the statistics of all texts, and one for the best items
-of each score, whose ranks clients fuse themselves. Where all of it is in one place,
-`languages/sql/syntax/order_by_rank.py` does the work.
+"""The query plan of ORDER BY RANK over several partitions (hybrid search): one query for global text statistics, and
+one component query for the best items by each score; the client fuses their ranks. A query over a single partition is
+ranked by the server (`compiling/score_ranking.py`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from armillary.model.values import Value
 _DOCUMENTS = "{documentdb-formattablehybridsearchquery-totaldocumentcount}"
 _WORDS = "{documentdb-formattablehybridsearchquery-totalwordcount-%d}"
 _HITS = "{documentdb-formattablehybridsearchquery-hitcountsarray-%d}"
-_TAKEN_MIN = 120  # of each component (service), so that those in the middle of several rankings are found
+_TAKEN_MIN = 120  # items of each component query, as in the service: items in the middle of several rankings may win
 _SCORES = ("_FULLTEXTSCORE", "_VECTORSCORE")
 
 
 def is_hybrid(bound: BoundQuery) -> bool:
-    """ORDER BY RANK with anything but a single vector, which is ordered like any other value."""
+    """Whether a query needs a hybrid-search plan: ORDER BY RANK, except by a single VectorDistance, which is planned as
+    an ordinary ORDER BY."""
     query = bound.original
     if not query.is_ranked:
         return False
@@ -44,7 +45,7 @@ def is_hybrid(bound: BoundQuery) -> bool:
 
 
 def is_component(bound: BoundQuery) -> bool:
-    """Whether a query is a part of a ranking, as such plans have them."""
+    """Whether a query is a component query of a hybrid-search plan."""
     orders = bound.original.order_by
     return bool(orders) and any(
         isinstance(node, tree.Call) and node.name in _SCORES for node in nodes_of(orders[0].expression)
@@ -52,14 +53,14 @@ def is_component(bound: BoundQuery) -> bool:
 
 
 def hybrid_plan(bound: BoundQuery) -> tuple[dict[str, Any], list[str]]:
-    """`hybridSearchQueryInfo` of a plan, and the features that a client needs for it."""
+    """The `hybridSearchQueryInfo` of a plan, and the features that the client must support."""
     query, selection = bound.original, bound.selection
     if query.select.is_distinct:
         raise bad_request("DISTINCT together with ORDER BY RANK cannot be put together from several partitions.")
     components = components_of(query, scope_of(query, {}, is_outermost=True))
     weights = _weights(bound, len(components))
     scores = [_score(component, place) for place, component in enumerate(components)]
-    # Those without a score come last, whichever way.
+    # Items without a score come last, in ascending and in descending order.
     known = [
         coalesced(score, LAST if weight < 0 else -1 if component.is_text else -LAST)
         for score, component, weight in zip(scores, components, weights or [1.0] * len(scores), strict=True)
@@ -75,7 +76,7 @@ def hybrid_plan(bound: BoundQuery) -> tuple[dict[str, Any], list[str]]:
         "componentQueryInfos": parts,
         "componentWithoutPayloadQueryInfos": [],
         "projectionQueryInfo": None,
-        # A negative weight turns its component around, which its order says; weights themselves are sizes.
+        # A negative weight reverses its component, which `orderBy` expresses; the weights are absolute values.
         "componentWeights": [abs(weight) for weight in weights or [1.0] * len(scores)],
         "skip": selection.skip if query.offset is not None else None,
         "take": selection.take,
@@ -105,8 +106,8 @@ def _score(component: Component, place: int) -> tree.Expression:
 def _part(
     bound: BoundQuery, score: tree.Expression, text: str, payload: tree.Expression, *, is_ascending: bool
 ) -> dict[str, Any]:
-    """The query for the best items by one score. It has no place for a client's own filter: Python would not fill it
-    where no statistics are needed."""
+    """The component query for the best items by one score. It has no filter placeholder: the Python client would not
+    replace it where no statistics are needed."""
     query, selection = bound.original, bound.selection
     top = None if selection.take is None else max(_TAKEN_MIN, 2 * (selection.skip + selection.take))
     order = tree.Order(0, 0, score, not is_ascending, True)
@@ -122,7 +123,8 @@ def _part(
 
 
 def _statistics_query(query: tree.Query, components: tuple[Component, ...]) -> str:
-    """One row: how many items there are, and of each text how many words, and how many items hold each term."""
+    """The statistics query; its row has the number of items, and for each text the number of words and of items that
+    contain each term."""
     entries = []
     for component in components:
         if component.is_text:

@@ -1,6 +1,6 @@
-"""Queries for one range of several, whose rows a client puts together: what it must know to do so (`queryInfo`), and
-the rewritten query whose rows carry it, order keys or partial aggregates around what was selected. The forms are those
-that the engines of the released clients take.
+"""Rewrites a cross-partition query into the query that a client sends to each partition, whose rows carry order keys or
+partial aggregates, and describes how the client must merge them (`queryInfo`). The forms are those that the query
+engines of the released clients accept.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from armillary.languages.sql.syntax.render import query_text, text_of
 from armillary.languages.sql.syntax.walk import aggregates_in, is_aggregate, is_aggregated
 from armillary.model.values import UNDEFINED
 
-# What clients replace by `true`, or by a condition when they go on from a continuation of their own.
+# A placeholder that clients replace by `true`, or by a condition when they resume from a continuation.
 FILTER = "{documentdb-formattableorderbyquery-filter}"
-LAST = 1.7976931348623157e308  # stands for an undefined score where the least is the best
+LAST = 1.7976931348623157e308  # replaces an undefined score where the smallest is the best
 _AGGREGATE_TYPES = {
     "AVG": "Average",
     "COUNT": "Count",
@@ -45,12 +45,14 @@ _STAGED = (
 
 @dataclass(slots=True)
 class Partial:
+    """The `queryInfo` of a plan."""
+
     info: dict[str, Any]
-    features: list[str]  # that a client must have
+    features: list[str]  # that the client must support
 
 
 def nothing_to_merge() -> dict[str, Any]:
-    """Nothing to put together. Clients read every one of these without looking whether it is there."""
+    """The `queryInfo` of a query that needs no merging. Clients expect every one of these properties."""
     return {
         "distinctType": "None",
         "top": None,
@@ -70,7 +72,7 @@ def nothing_to_merge() -> dict[str, Any]:
 
 
 def is_unmergeable(bound: BoundQuery) -> bool:
-    """Whether a query is over the rows of a grouped or distinct subquery, and does more than to count them."""
+    """Whether clients cannot merge a query: its FROM is a grouped or distinct subquery, and it does more than count."""
     return len(bound.selection.stages) > 1 and _counted_distinct(bound.original) is None
 
 
@@ -109,7 +111,7 @@ def _counts(bound: BoundQuery, partial: Partial) -> None:
 
 
 def _from_the_start(query: tree.Query, bound: BoundQuery) -> tree.Query:
-    """Each range gives as many rows as all ranges together may leave out and give."""
+    """OFFSET 0 and LIMIT offset + limit: all rows that are needed may be in one partition."""
     if query.offset is None:
         return query
     count = min(bound.selection.skip + (bound.selection.take or 0), limits.QUERY_COUNT_MAX)
@@ -117,7 +119,7 @@ def _from_the_start(query: tree.Query, bound: BoundQuery) -> tree.Query:
 
 
 def _uncounted(query: tree.Query) -> tree.Query:
-    """Without counts and DISTINCT, where a range alone cannot know which rows they leave."""
+    """Without TOP, OFFSET, LIMIT and DISTINCT, which only the client can apply after merging."""
     return replace(query, select=replace(query.select, top=None, is_distinct=False), offset=None, limit=None)
 
 
@@ -142,7 +144,7 @@ def _ordered(bound: BoundQuery, partial: Partial) -> None:
     info["orderByExpressions"] = [text_of(expression) for expression in expressions]
     rewritten = _from_the_start(query, bound)
     if query.select.is_distinct:
-        # Rows differ by their _rid now, so a range cannot know how many different ones it gives.
+        # With _rid every row is distinct, so the limits can only be applied by the client.
         rewritten = _uncounted(query)
         if _is_covered(query):
             info["distinctType"] = "Ordered"
@@ -170,7 +172,7 @@ def enveloped(
     if query.select.kind == "VALUE" and not isinstance(
         query.select.items[0].expression, (tree.Name, tree.ObjectLiteral, tree.ArrayLiteral)
     ):
-        # Rows that VALUE leaves out; clients expect a payload in each that they get.
+        # SELECT VALUE omits undefined values; clients expect a payload in every row.
         conditions.append(call("IS_DEFINED", query.select.items[0].expression))
     conditions += extra
     where = None
@@ -191,7 +193,7 @@ def payload_of(query: tree.Query) -> tree.Expression:
 
 
 def speakable(query: tree.Query) -> tree.Query:
-    """With a name for what FROM c["any text"] stands for."""
+    """The query with an alias for its first source if that has none that is a plain identifier (FROM c["any text"])."""
     source = query.sources[0]
     alias = source_alias(source)
     if alias is not None and text_of(tree.Member(0, 0, tree.Name(0, 0, ""), alias)) == f".{alias}":
@@ -206,7 +208,7 @@ def root_of(query: tree.Query) -> str:
 
 
 def _is_covered(query: tree.Query) -> bool:
-    """Whether equal rows come one after the other: what is selected are the first keys of the order."""
+    """Whether equal rows are adjacent: the selected expressions are the first ORDER BY keys."""
     if query.select.kind == "*":
         return False
     selected = {text_of(item.expression) for item in query.select.items}
@@ -215,7 +217,7 @@ def _is_covered(query: tree.Query) -> bool:
 
 
 def _is_best_greatest(bound: BoundQuery) -> bool:
-    """Whether the container or the call compares vectors by a similarity and not by a distance."""
+    """Whether the distance function, set by the call or the container, is a similarity: greater is better."""
     component = components_of(bound.original, scope_of(bound.original, {}, is_outermost=True))[0]
     arguments = component.call.arguments
     options: Any = None
@@ -229,8 +231,8 @@ def _is_best_greatest(bound: BoundQuery) -> bool:
 
 
 def is_bare_aggregate(bound: BoundQuery) -> bool:
-    """SELECT COUNT(1), without VALUE or GROUP BY. The service leaves these to clients even where the filter pins the
-    partition key, and Python's refuses them."""
+    """SELECT COUNT(1), without VALUE or GROUP BY. The service leaves these to clients even if the filter fixes the
+    partition key, and the Python client refuses them."""
     query = bound.original
     return query.select.kind == "LIST" and not query.group_by and is_aggregated(query)
 
@@ -292,13 +294,13 @@ def _aggregate_features(query: tree.Query, calls: list[tree.Call], partial: Part
 
 
 def _partial_aggregate(aggregate: tree.Call) -> tree.Expression:
-    """What a range answers for an aggregate: enough to go on with. An undefined one is `{}`, which clients know."""
+    """The partial aggregate of one partition, in the form that clients merge. An undefined one is `{}`."""
     argument = aggregate.arguments[0]
     count = call("COUNT", argument)
     if aggregate.name == "AVG":
         total = call("SUM", argument)
         both = _object(("sum", total), ("count", count))
-        # A sum that met anything but numbers is undefined, and so is the average of all ranges.
+        # The sum over a value that is not a number is undefined; then so is the average of all partitions.
         nothing = tree.Literal(0, 0, UNDEFINED)
         return _object(("item", tree.Conditional(0, 0, call("IS_DEFINED", total), both, nothing)))
     if aggregate.name in ("MIN", "MAX"):
@@ -308,7 +310,7 @@ def _partial_aggregate(aggregate: tree.Call) -> tree.Expression:
 
 
 def _count_distinct(query: tree.Query, partial: Partial) -> None:
-    """The one query over the rows of a subquery that clients can put together: how many distinct rows there are."""
+    """COUNT over a DISTINCT subquery: the only query over a subquery's rows that clients can merge."""
     inner = _counted_distinct(query)
     if inner is None:
         raise bad_request(_STAGED)
@@ -320,7 +322,7 @@ def _count_distinct(query: tree.Query, partial: Partial) -> None:
 
 
 def _counted_distinct(query: tree.Query) -> tree.Query | None:
-    """The subquery whose distinct rows a query counts, if that is all it does."""
+    """The DISTINCT subquery whose rows a query counts, if it does nothing else."""
     inner, select = query.sources[0].expression, query.select
     expression = select.items[0].expression if len(select.items) == 1 else None
     is_count = (
@@ -344,7 +346,7 @@ def _has_stages(query: tree.Query) -> bool:
     return isinstance(inner, tree.Subquery)
 
 
-# Pieces of trees that were never text.
+# Constructors of nodes without a place in the text.
 
 
 def literal(value: int | float) -> tree.Literal:

@@ -1,6 +1,6 @@
-"""The query plan that client libraries ask for before they run a query over several partitions themselves: what they
-must merge, what they send to each range instead of the query, and which ranges of effective keys they must ask. Queries
-that need no merging have an empty plan.
+"""The query plan that clients request before they execute a cross-partition query: how to merge the results, the
+rewritten query for each partition (`partition_queries.py`, `hybrid_search.py`), and the ranges of effective partition
+keys to query. Queries that need no merging have a trivial plan.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from armillary.model.keys import PartitionKeyDefinition, parse_path
 from armillary.query.conditions import Condition, pinned_prefixes
 
 _FULL_RANGE = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
-# More points than this are no help to a client that would ask nearly every partition anyway.
+# With more points than this a client would query nearly every partition anyway.
 _RANGES_MAX = 1000
 
 
 def query_plan(
     bound: BoundQuery, definition: PartitionKeyDefinition | None, supported_features: str | None = None
 ) -> dict[str, Any]:
-    """The plan, in the form of the wire. `supported_features`: what the client says that it can do, separated by
-    commas; None if it says nothing. What cannot be planned, or not for this client, is refused."""
+    """The plan as JSON. `supported_features`: the features that the client supports, separated by commas; None if it
+    does not say. Queries that cannot be merged, or not by this client, are refused."""
     plan: dict[str, Any] = {"partitionedQueryExecutionInfoVersion": 2}
     if is_hybrid(bound):
         hybrid, features = hybrid_plan(bound)
-        # The service leaves `queryInfo` out here; Python then drops rows that are equal, for want of a distinctType.
+        # The service omits `queryInfo` here; without its distinctType the Python client would drop equal rows.
         plan |= {"queryInfo": nothing_to_merge(), "hybridSearchQueryInfo": hybrid}
     else:
         partial = partial_of(bound)
@@ -50,7 +50,7 @@ def _check_features(needed: list[str], supported: str | None) -> None:
 
 
 def key_index_paths(definition: PartitionKeyDefinition) -> list[str]:
-    """The partition-key paths as conditions write them."""
+    """The partition-key paths as index paths."""
     return [path_text(parse_path(path)) for path in definition.paths]
 
 
@@ -58,20 +58,20 @@ def _query_ranges(condition: Condition, definition: PartitionKeyDefinition | Non
     if definition is None:
         return [_FULL_RANGE]
     keys = pinned_prefixes(condition, key_index_paths(definition))
-    # A filter that nothing can satisfy keeps one range: clients need one to ask.
+    # Also for a filter that is never true: clients need at least one range.
     if not keys or len(keys) > _RANGES_MAX or definition.is_unsure_of(keys):
         return [_FULL_RANGE]
     ranges: dict[tuple[str, str], bool] = {}
     for key in keys:
         if definition.is_system:
-            return [_FULL_RANGE]  # a migrated container: items without key have a place of their own, below all hashes
+            return [_FULL_RANGE]  # a migrated container: items without a key are stored below all hashes
         try:
             if len(key) == len(definition.paths):
                 low = high = definition.effective_key(key).hex().upper()
             else:
                 low, high = [bound.hex().upper() for bound in definition.prefix_range(key)]
         except Failure:
-            return [_FULL_RANGE]  # no item has such a key; let the filter find that out
+            return [_FULL_RANGE]  # no item can have such a key: the filter will match nothing
         ranges[low, high] = low == high
     return [
         {"min": low, "max": high, "isMinInclusive": True, "isMaxInclusive": is_point}
@@ -80,7 +80,7 @@ def _query_ranges(condition: Condition, definition: PartitionKeyDefinition | Non
 
 
 def _disjoint(ranges: dict[tuple[str, str], bool]) -> list[tuple[tuple[str, str], bool]]:
-    """Sorted and without overlap: two key prefixes either hold one another or have nothing in common."""
+    """Sort ranges and drop those that another one contains: ranges of key prefixes are nested or disjoint."""
     kept: list[tuple[tuple[str, str], bool]] = []
     covered = ""
     for (low, high), is_point in sorted(ranges.items(), key=lambda entry: (entry[0][0], entry[1])):

@@ -1,5 +1,5 @@
-"""What the service would advise about a query's text: the numbers of its query advisor's rules. Clients have the words
-to them. Nothing is run or looked up; a query is advised the same whatever is stored.
+"""The query advisor: the rules of the service's advisor that a query's text matches, by number; clients have the texts.
+The advice depends on the text only, not on indexes or stored items.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from armillary.languages.sql.syntax.walk import expressions_of, nodes_of
 
 _COMPARISONS = frozenset(["=", "!=", "<>", "<", "<=", ">", ">="])
 _CASES = frozenset(["UPPER", "LOWER"])
-# With a third argument of true they match parts of objects, or ignore case.
+# Functions whose third argument, if true, asks for a partial or case-insensitive match.
 _LOOSE = {"ARRAY_CONTAINS": "QA1000", "STARTSWITH": "QA1003", "STRINGEQUALS": "QA1003", "ENDSWITH": "QA1004"}
 _MOVING = {"GETCURRENTDATETIME": "QA1007", "GETCURRENTTICKS": "QA1008", "GETCURRENTTIMESTAMP": "QA1009"}
 
 
 def advice_of(query: tree.Query) -> list[str]:
-    """The rules that a query meets, by number."""
+    """The numbers of the rules that a query matches."""
     return sorted(set(_rules(query)))
 
 

@@ -1,6 +1,6 @@
-"""What a parsed query must satisfy before it is compiled: every name stands for something, every function exists and
-gets as many arguments as it takes, aggregates, groups and orders stand where they may, and nothing is used that is not
-offered yet. Refusals name the thing and its place.
+"""Semantic checks of a parsed query, before it is compiled: names are defined, functions exist and have the right
+number of arguments, aggregates, GROUP BY and ORDER BY are used where they are allowed, and nothing unsupported is used.
+Errors name the offending part and its place in the text. ORDER BY RANK is checked by `order_by_rank.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Checker:
         self.user_functions: list[str] = []
 
     def query(self, query: tree.Query, outer: Scope, *, is_outermost: bool, is_subquery: bool) -> None:
-        """`is_outermost`: the first name in FROM is the container's, because there is nothing else to refer to."""
+        """`is_outermost`: the first name in FROM is the container, because no other name is visible there."""
         if is_subquery:
             _check_subquery(query)
         scope = self._sources(query, outer, is_outermost)
@@ -154,14 +154,15 @@ class _Checker:
         for order in query.order_by:
             self._expression(order.expression, scope, clause="ORDER BY")
             if any(isinstance(node, tree.Call) and node.name in _SCORES for node in nodes_of(order.expression)):
-                continue  # of the queries that plans are made of
+                continue  # in the component queries of a hybrid-search plan
             path = item_path(order.expression, scope)
             if not path or not all(isinstance(step, str) for step in path):
                 raise unplaced_error(2206, _UNORDERABLE)
 
     def _scores(self, query: tree.Query, scope: Scope) -> None:
         for part in check_ranked(query, scope):
-            # FullTextScore is a function here only: its arguments are looked at, a VectorDistance as a whole.
+            # FullTextScore exists in ORDER BY RANK only, so its arguments are checked; VectorDistance is checked as a
+            # call.
             is_text = isinstance(part, tree.Call) and part.name == TEXT
             for each in children_of(part) if is_text else (part,):
                 self._expression(each, scope, clause="ORDER BY")
@@ -213,7 +214,7 @@ def _check_select(query: tree.Query) -> None:
 
 
 def check_count(place: tree.Node, value: Value, clause: str) -> int:
-    """The number behind TOP, OFFSET or LIMIT, written out or given as a parameter."""
+    """Check the number of TOP, OFFSET or LIMIT, a literal or the value of a parameter."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -237,7 +238,7 @@ def _check_arguments(call: tree.Call, least: int, most: int) -> None:
 
 
 def _check_grouped(query: tree.Query, own: set[str]) -> None:
-    """In a query with groups what is selected is made of the group's keys, aggregates and constants."""
+    """With GROUP BY, SELECT may use group keys, aggregates and constants only."""
     numbers = ExpressionNumbers()
     keys = {numbers.number_of(key) for key in query.group_by}
     kinds = {key.__class__ for key in query.group_by}
@@ -260,7 +261,7 @@ def _check_grouped(query: tree.Query, own: set[str]) -> None:
 
 
 def _outer_names(query: tree.Query, bound: frozenset[str]) -> Iterator[tree.Name]:
-    """The names in a subquery that stand for something outside it. In `FROM c.a c` the first c is one of them."""
+    """The names in a subquery that are defined outside it. In `FROM c.a c` the first c is one of them."""
     for source in query.sources:
         yield from _outer_names_in(source.expression, bound)
         alias = source_alias(source)
@@ -280,7 +281,7 @@ def _outer_names_in(root: tree.Expression, bound: frozenset[str]) -> Iterator[tr
 
 
 def _has_key_inside(node: tree.Expression, keys: set[int], numbers: ExpressionNumbers) -> bool:
-    """Whether a path goes on from a group's key: c.a.b with GROUP BY c.a."""
+    """Whether a path extends a group key: c.a.b with GROUP BY c.a."""
     while isinstance(node, (tree.Member, tree.Index)):
         node = node.source
         if numbers.number_of(node) in keys:

@@ -1,8 +1,8 @@
-"""Tokens to expression trees, by precedence climbing. The clauses around them are in `parser.py`.
+"""Parses expressions by precedence climbing. The clauses around them are in `parser.py`.
 
-Chains of one operator are read in a loop and long AND, OR and ?? chains become one flat node, so that a thousand terms
-cost no depth; what does nest is counted and refused beyond a limit. `NOT` binds like the other unary operators and `||`
-below `=`, as in the published grammar.
+Chains of one operator are read in a loop, and AND, OR and ?? chains become one flat node, so that a thousand terms need
+no recursion; nesting is counted and limited. `NOT` binds like the other unary operators and `||` weaker than `=`, as in
+the published grammar.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _LIST_SYMBOLS = frozenset([",", ")", "]", "}"])
 _SUBQUERY_NAMES = frozenset(["ALL", "FIRST", "LAST"])
 _VALUES = (tree.Literal, tree.Parameter)
 _ATOMS = frozenset([tree.Literal, tree.Parameter, tree.Name, tree.Member, tree.Index])
-# What compiling something takes, in the time of a plain operator.
+# Cost of compiling a construct, as a multiple of a plain operator.
 _PREDICATE_WEIGHT, _SUBQUERY_WEIGHT = 3, 6
-_COUNTED, _TOKEN_UNITS = 64, 30  # words and symbols that are read at a time, and the work for one
+_COUNTED, _TOKEN_UNITS = 64, 30  # tokens between two charges to the work budget, and the work for one
 
 
 _EXPECTED = {"name": "a name", "end": "an operator, a clause or the end of the query"}
@@ -65,7 +65,7 @@ class ExpressionParser:
         self._operators = 0
         self._nesting = 0
         self.token = tokens[0]
-        self.last_end = 0  # where the token before this one ended
+        self.last_end = 0  # end of the previous token
 
     # Tokens.
 
@@ -93,7 +93,7 @@ class ExpressionParser:
     # Expressions.
 
     def query(self) -> tree.Query:
-        raise NotImplementedError  # the clauses are the subclass's
+        raise NotImplementedError  # subqueries are parsed by the subclass, which knows the clauses
 
     def expressions(self) -> tuple[tree.Expression, ...]:
         found = [self._listed()]
@@ -103,7 +103,7 @@ class ExpressionParser:
         return tuple(found)
 
     def _listed(self) -> tree.Expression:
-        """An expression in a list. Lists of thousands of constants are common; these go a short way."""
+        """An expression in a list, with a fast path for constants: lists of thousands of them are common."""
         token = self.token
         if token.kind in _CONSTANTS and self._tokens[self._at + 1].kind in _LIST_SYMBOLS:
             self.advance()
@@ -115,8 +115,8 @@ class ExpressionParser:
         return found
 
     def count(self, weight: int = 1) -> None:
-        """Take note of something that is compiled. What is too much is refused here, before it is all read. An equality
-        of a path and a constant is not counted: thousands of them become one look-up."""
+        """Count a construct against the limit on operators, so that a query that is too large is refused before it is
+        read completely. `path = constant` is not counted: thousands of them are compiled to one lookup."""
         self._operators += weight
         if self._operators > limits.QUERY_OPERATORS_MAX:
             raise too_many_operators(self.token.start, self.token.end)
@@ -129,7 +129,7 @@ class ExpressionParser:
         self.count()
         then = self.expression()
         self.expect(":")
-        # The otherwise branch nests to the right; the depth counts it.
+        # The else branch is right-recursive; the depth limit bounds it.
         self._deepen()
         otherwise = self.expression()
         self._depth -= 1
@@ -153,7 +153,7 @@ class ExpressionParser:
                 if operator == "NOT" and self.peek().kind not in ("BETWEEN", "IN", "LIKE"):
                     break
                 left = self._predicate(left)
-                power_max = _AND  # predicates do not chain: a IN (1) IN (true) is no sentence
+                power_max = _AND  # predicates do not chain: a IN (1) IN (true) is a syntax error
             elif power < _PREDICATE:
                 operands = [left]
                 while self.token.kind == operator:
@@ -199,7 +199,7 @@ class ExpressionParser:
             self.count()
             operators.append(self.advance())
         operand = self.atom()
-        # No item is deeper than this, and whoever looks at a path may walk it once per step.
+        # No item is nested deeper, and some passes over a path take quadratic time.
         for _ in range(limits.QUERY_DEPTH_MAX):
             kind = self.token.kind
             if kind == ".":
@@ -222,7 +222,7 @@ class ExpressionParser:
         return tree.Member(source.start, name.end, source, name.text)
 
     def bracket(self, source: tree.Expression) -> tree.Expression:
-        """What follows `source[`."""
+        """Parse what follows `source[`."""
         index = self.expression()
         end = self.expect("]").end
         if isinstance(index, tree.Literal) and isinstance(index.value, str):
@@ -337,7 +337,7 @@ def too_many_operators(start: int, end: int) -> Failure:
 def _unary(operator: Token, operand: tree.Expression) -> tree.Expression:
     value = operand.value if isinstance(operand, tree.Literal) else None
     if operator.kind == "-" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        # A signed number is a literal, so that the index and the plan see it as one. (2**63 has no place as an
+        # A signed number is a literal, so that index conditions and plans recognize it. (2**63 does not fit a 64-bit
         # integer, but its negative has.)
         negative = int(-value) if value == 2**63 else -value
         return tree.Literal(operator.start, operand.end, negative)

@@ -1,4 +1,4 @@
-"""Query text to tokens. One compiled pattern does the work; the parser gets a list that ends with an "end" token.
+"""Splits query text into tokens with one regular expression; the list ends with an "end" token.
 
 A token's kind is what the parser asks for: a keyword in upper case ("SELECT"), a symbol ("<="), one of the literal
 words ("true" "false" "null" "undefined"), or "name", "string", "number", "parameter", "udf", "end".
@@ -19,13 +19,13 @@ KEYWORDS = frozenset(
     "AND ARRAY AS ASC BETWEEN BY DESC DISTINCT ESCAPE EXISTS FALSE FROM GROUP IN JOIN LEFT LIKE LIMIT NOT NULL OFFSET "
     "OR ORDER RIGHT SELECT TOP TRUE UDF UNDEFINED VALUE WHERE".split()
 )
-# These are lower case only; in another case they are reserved words that fit nowhere.
+# Lower case only; in any other case they are reserved words, which the grammar uses nowhere.
 _LITERAL_WORDS = frozenset(["true", "false", "null", "undefined", "udf"])
 
-# Blanks and comments, then one token, or the end, or the rest if it begins with none. Quantifiers are possessive where
-# giving back could never help, so that no text takes longer than its length.
-_UNIT_CHARACTERS = 10  # of text that is cut into pieces, for one unit of work
-_TOKENS_COUNTED, _TOKEN_UNITS = 256, 8  # that are made at a time, and the work for one
+# White space and comments, then one token, the end, or the rest of the text if no token matches. Quantifiers are
+# possessive where backtracking could never help, so that matching takes linear time.
+_UNIT_CHARACTERS = 10  # of text for one unit of work
+_TOKENS_COUNTED, _TOKEN_UNITS = 256, 8  # tokens between two charges to the work budget, and the work for one
 _TOKENS = re.compile(
     r"""
     ( (?: [ \t\r\n\f\v\u00a0\ufeff]++ | --[^\n]*+ | /\*.*?\*/ )*+ )
@@ -64,7 +64,7 @@ class Token(NamedTuple):
 
 
 def query_error(code: str, message: str, start: int, end: int) -> Failure:
-    """A refusal of query text in the service's form: the message is the JSON that its clients look into."""
+    """A query error in the service's form: the message is JSON, which clients parse."""
     error: dict[str, Any] = {
         "severity": "Error",
         "location": {"start": start, "end": end},
@@ -76,7 +76,7 @@ def query_error(code: str, message: str, start: int, end: int) -> Failure:
 
 
 def unplaced_error(code: int, message: str) -> Failure:
-    """A refusal that the service answers with a bare number and without a place."""
+    """A query error that the service answers with a bare number, without a place in the text."""
     error: dict[str, Any] = {"severity": "Error", "code": code, "message": message}
     errors = {"errors": [error]}
     return Failure(Kind.BAD_REQUEST, orjson.dumps(errors).decode(), details=errors)
@@ -95,7 +95,7 @@ def tokens_of(text: str) -> list[Token]:
         message = f"The query has more than {limits.QUERY_TOKENS_MAX} words and symbols; simplify it."
         raise query_error("SC1001", message, 0, len(text))
     tokens: list[Token] = []
-    append, new = tokens.append, tuple.__new__  # a third of the time that calling Token takes
+    append, new = tokens.append, tuple.__new__  # three times as fast as calling Token
     known = _KINDS.copy()
     at = 0
     for blank, piece, strange in pieces:
@@ -139,7 +139,7 @@ def number_value(token: Token) -> int | float:
             value = float(text)
             if value in (float("inf"), float("-inf")):
                 raise OverflowError
-            # 1e3 and 12. are the integers that they look like to a reader of the answer.
+            # 1e3 and 12. are written as integers in JSON.
             return int(value) if value.is_integer() and abs(value) < 2**53 else value
         return integer if _INT64_MIN <= integer <= _INT64_MAX else float(integer)
     except (OverflowError, ValueError):
@@ -164,7 +164,7 @@ def _string_value(quoted: str, at: int) -> str:
 
 
 def _whole(value: str, at: int, quoted: str) -> str:
-    """Join surrogate pairs; a half of one is no text, can be in no item, and could not be answered as UTF-8."""
+    """Join surrogate pairs. Lone surrogates are refused: no item has them, and UTF-8 cannot encode them."""
     if value.isascii():
         return value
     try:

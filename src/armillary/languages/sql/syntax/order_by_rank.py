@@ -1,8 +1,8 @@
-"""ORDER BY RANK and ORDER BY VectorDistance: which scores a query is ordered by, and what may stand beside them. How
-items are scored and ranked is `languages/sql/compiling/score_ranking.py`'s part.
+"""ORDER BY RANK and ORDER BY VectorDistance: reads and checks the scores that a query is ordered by, and the clauses
+that may be combined with them. Scoring and ranking items is `compiling/score_ranking.py`'s part.
 
-A container needs no policy for it: texts are then taken for English and vectors compared by their cosine. Clients' own
-tests rank items of containers that have neither policy nor index.
+The container needs no full-text or vector policy: by default texts are English and vectors are compared by cosine. The
+clients' own tests rank items of containers that have neither policy nor index.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Component(NamedTuple):
     """One score: a call of VectorDistance, or of FullTextScore with its terms one by one."""
 
     call: tree.Call
-    path: str  # that it is about; "" for something computed
+    path: str  # the index path of the text or vector; "" if it is computed
 
     @property
     def is_text(self) -> bool:
@@ -40,12 +40,13 @@ class Component(NamedTuple):
 
     @property
     def subject(self) -> tree.Expression:
-        """What is computed for each item: the text, or the score itself, of which greater is better."""
+        """The expression that is evaluated for each item: the text, or the similarity of vectors (greater is
+        better)."""
         return self.call.arguments[0] if self.is_text else replace(self.call, name="_VECTORSCORE")
 
 
 def is_ranked(query: tree.Query) -> bool:
-    """Whether a query is ordered by scores rather than by what items hold."""
+    """Whether a query is ordered by scores rather than by properties."""
     if query.is_ranked:
         return True
     first = query.order_by[0].expression if query.order_by else None
@@ -62,13 +63,14 @@ def components_of(query: tree.Query, scope: Scope) -> tuple[Component, ...]:
         paths = [path for argument in each.arguments if (path := item_path(argument, scope))]
         steps = [step if isinstance(step, str) else None for step in paths[0]] if paths else []
         if each.name == TEXT and len(each.arguments) == 2 and isinstance(each.arguments[1], tree.ArrayLiteral):
-            each = replace(each, arguments=(each.arguments[0], *each.arguments[1].elements))  # as it once was written
+            # The older form, FullTextScore(path, [terms]).
+            each = replace(each, arguments=(each.arguments[0], *each.arguments[1].elements))
         components.append(Component(each, path_text(steps) if steps else ""))
     return tuple(components)
 
 
 def weights_of(call: tree.Call, count: int, value: Callable[[tree.Expression], Value]) -> list[float] | None:
-    """The weights at the end of RRF; None: all weigh the same."""
+    """The weights, RRF's last argument; None if there are none."""
     last = _parts(call)[1]
     if last is None:
         return None
@@ -80,8 +82,8 @@ def weights_of(call: tree.Call, count: int, value: Callable[[tree.Expression], V
 
 
 def check_ranked(query: tree.Query, scope: Scope) -> tuple[tree.Expression, ...]:
-    """Refuse what cannot be ranked. Returns the calls whose arguments are to be checked like any expression's, and the
-    weights."""
+    """Check the ORDER BY of a ranked query. Returns the expressions that must pass the general checks too: the scores,
+    and the weights if there are any."""
     order = query.order_by[0]
     call = order.expression
     if query.is_ranked:
@@ -105,7 +107,7 @@ def check_ranked(query: tree.Query, scope: Scope) -> tuple[tree.Expression, ...]
 
 
 def _parts(call: tree.Call) -> tuple[tuple[tree.Expression, ...], tree.Expression | None]:
-    """The scores of an RRF and its weights, or the one score that there is."""
+    """The scores and weights of RRF; for any other call the call itself, without weights."""
     if call.name != FUSION:
         return (call,), None
     last = call.arguments[-1] if call.arguments else None
@@ -135,7 +137,7 @@ def _check_component(call: tree.Expression, query: tree.Query, scope: Scope) -> 
 
 
 def _check_subject(call: tree.Call, query: tree.Query, scope: Scope) -> None:
-    """A score is about a path of the item, and about nothing that JOIN or a subquery would have to make first."""
+    """The text or vector must be a path of the item, not a value that JOIN or a subquery produces."""
     first = source_alias(query.sources[0]) if query.sources else None
     is_plain = not any(name.name != first and name.name in scope for name in names_in(call))
     is_plain = is_plain and not any(isinstance(node, tree.Subquery) for node in nodes_of(call))
@@ -144,7 +146,7 @@ def _check_subject(call: tree.Call, query: tree.Query, scope: Scope) -> None:
 
 
 def _is_path(node: tree.Expression, scope: Scope) -> bool:
-    """A path of the item; a name in it may be a parameter, `c[@name]`."""
+    """Whether an expression is a path of the item. A step may be a parameter, `c[@name]`."""
     steps = 0
     while isinstance(node, (tree.Member, tree.Index)):
         if isinstance(node, tree.Index) and not isinstance(node.index, (tree.Literal, tree.Parameter)):
@@ -152,7 +154,7 @@ def _is_path(node: tree.Expression, scope: Scope) -> bool:
         node = node.source
         steps += 1
     if not isinstance(node, tree.Name) or node.name not in scope:
-        return isinstance(node, tree.Name)  # an unknown name is refused as such
+        return isinstance(node, tree.Name)  # an unknown name is reported by the general checks
     prefix = scope[node.name]
     return prefix is not None and None not in prefix and steps + len(prefix) > 0
 

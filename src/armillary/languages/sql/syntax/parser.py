@@ -1,6 +1,5 @@
-"""Query text to tree: the clauses. Hand-written recursive descent; the expressions inside the clauses are in
-`expressions.py`. It accepts the whole grammar of the language and knows nothing of names, functions or types: that is
-the checker's part.
+"""Parses queries by hand-written recursive descent: the clauses are here, expressions in `expressions.py`. It accepts
+the whole grammar; names, functions and types are checked by `check.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ def parse_query(text: str) -> tree.Query:
 
 
 def parse_filter(text: str) -> tree.Query:
-    """The condition of a patch, `[FROM c] WHERE …`: a query that answers true for each item it keeps."""
+    """Parse the condition of a patch, `[FROM c] WHERE …`, into a query that selects true for each matching item."""
     parser = Parser(tokens_of(text))
     start = parser.token.start
     sources = parser.sources() if parser.token.kind == "FROM" else ()
@@ -45,7 +44,7 @@ class Parser(ExpressionParser):
         is_ranked = False
         if self.accept("ORDER"):
             self.expect("BY")
-            # RANK is a word of the language only here; anywhere else it names a property.
+            # RANK is a keyword only here; elsewhere it is a name.
             is_ranked = self.token.text.upper() == "RANK" and self.peek().kind == "name"
             if is_ranked:
                 self.advance()
@@ -114,7 +113,7 @@ class Parser(ExpressionParser):
         self.advance()
         path: tree.Expression = tree.Name(token.start, token.end, token.text)
         for _ in range(limits.QUERY_DEPTH_MAX):
-            # Parameters and expressions are not allowed here: a source is known before the query runs.
+            # Only literals: the path of a source must be known at compile time.
             if self.accept("["):
                 if self.token.kind not in ("string", "number"):
                     raise syntax_error(self.token, "a name in quotes or a number")
@@ -137,7 +136,7 @@ class Parser(ExpressionParser):
                 return tuple(orders)
 
     def _count(self) -> tree.Expression:
-        """A number or a parameter; anything else, a sign included, does not belong here."""
+        """A number or a parameter; signs and expressions are syntax errors."""
         if self.token.kind not in ("number", "parameter"):
             raise syntax_error(self.token, "a number or a parameter")
         return self.atom()

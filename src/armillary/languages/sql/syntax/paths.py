@@ -1,5 +1,6 @@
-"""Expressions that are paths: `c.a["b"][0]`. The emitter loads them, the index is asked for them, ORDER BY takes
-nothing else, and SELECT names its results by them. Also what each alias of a FROM clause stands for in the item.
+"""Recognizes expressions that are paths, `c.a["b"][0]`, and resolves aliases of FROM and JOIN to paths of the item.
+Used by the code generator, by index conditions, by ORDER BY, which takes only paths, and for the names of SELECT
+columns.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import TypeAlias
 from armillary.languages.sql.syntax import tree
 from armillary.languages.sql.syntax.walk import children_of
 
-# None stands for any element of an array: what `t IN c.tags` makes of t.
+# None stands for any element of an array: the alias t of `t IN c.tags`.
 Path: TypeAlias = tuple[str | int | None, ...]
-# What aliases are in the item: () is the item itself, None something computed.
+# Aliases and their paths in the item: () is the item itself, None a computed value.
 Scope: TypeAlias = Mapping[str, Path | None]
 
 
@@ -36,14 +37,14 @@ def rooted_path(node: tree.Expression) -> tuple[str, Path] | None:
 
 
 def item_path(node: tree.Expression, scope: Scope) -> Path | None:
-    """A path from the item itself, whatever alias it is written with; None if it is not one."""
+    """The path of an expression from the root of the item, with aliases resolved; None if it is not such a path."""
     found = rooted_path(node)
     prefix = None if found is None else scope.get(found[0])
     return None if found is None or prefix is None else prefix + found[1]
 
 
 def missing_operand(node: tree.Expression) -> tree.Expression | None:
-    """What `IS_DEFINED(x) = false` or `NOT IS_DEFINED(x)` says is missing."""
+    """The operand x of `IS_DEFINED(x) = false` or `NOT IS_DEFINED(x)`; None for other expressions."""
     if isinstance(node, tree.Unary) and node.operator == "NOT":
         call = node.operand
     elif isinstance(node, tree.Binary) and node.operator == "=":
@@ -58,7 +59,7 @@ def missing_operand(node: tree.Expression) -> tree.Expression | None:
 
 
 def source_alias(source: tree.Source) -> str | None:
-    """The name that a source is known by: its alias, else the last name of its path; None if it has none."""
+    """The alias of a source: the written one, else the last name of its path, else None."""
     if source.alias is not None:
         return source.alias
     expression = source.expression
@@ -66,8 +67,8 @@ def source_alias(source: tree.Source) -> str | None:
 
 
 def source_path(source: tree.Source, scope: Scope, *, is_container: bool) -> Path | None:
-    """Where in the item the values of a source are. With `is_container` its first name is the container's own, which
-    may be anything."""
+    """The path in the item of a source's values. With `is_container` its first name is the container's, which may be
+    any name."""
     found = rooted_path(source.expression)
     if found is None:
         return None
@@ -78,7 +79,7 @@ def source_path(source: tree.Source, scope: Scope, *, is_container: bool) -> Pat
 
 
 def scope_of(query: tree.Query, outer: Scope, *, is_outermost: bool) -> dict[str, Path | None]:
-    """The aliases that the clauses of a query see."""
+    """The aliases that are visible in a query's clauses, with their paths."""
     scope = dict(outer)
     for number, source in enumerate(query.sources):
         alias = source_alias(source)
@@ -88,7 +89,7 @@ def scope_of(query: tree.Query, outer: Scope, *, is_outermost: bool) -> dict[str
 
 
 def has_container(query: tree.Query) -> bool:
-    """Whether the rows of a query come from the container: not without FROM, nor from a constant."""
+    """Whether a query reads the container: not without FROM, nor with FROM over a constant."""
     if not query.sources:
         return False
     expression = query.sources[0].expression

@@ -1,7 +1,7 @@
-"""Trees back to query text, in one canonical spelling: brackets around every operation that is part of another one,
-names after dots where they may stand there. Chains stay flat, so that what could be read can be read again. Two
-expressions that mean the same by their form (`c["a"]`, `c.a`) render alike, which is how a SELECT item is found among
-the GROUP BY expressions; plans are written with it too.
+"""Renders trees as query text in a canonical spelling: parentheses around every nested operation, `c.name` instead of
+`c["name"]` where possible. Chains are rendered flat, so that the text stays within the parser's depth limit. Equivalent
+spellings (`c["a"]`, `c.a`) give the same text, which defines the equality of expressions (`equal_expressions.py`).
+Query plans are written with it too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from armillary.languages.sql.syntax.lexer import KEYWORDS
 from armillary.model.values import UNDEFINED, Value
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# As clients and logs know them; other functions are in upper case.
+# The spelling that clients and logs use; other functions are in upper case.
 _SPELLINGS = {
     "VECTORDISTANCE": "VectorDistance",
     "FULLTEXTCONTAINS": "FullTextContains",
@@ -24,7 +24,7 @@ _SPELLINGS = {
     "_FULLTEXTWORDCOUNT": "_FullTextWordCount",
     "_VECTORSCORE": "_VectorScore",
 }
-# Clients replace what stands in such brackets wherever they find it, in a string too.
+# Clients replace such placeholders wherever they occur, also inside a string literal.
 _PLACEHOLDER, _NO_PLACEHOLDER = "{documentdb-", "\\u007bdocumentdb-"
 
 
@@ -114,7 +114,7 @@ def _source(source: tree.Source) -> str:
 
 
 def _access(node: tree.Expression) -> str:
-    # A path may be a hundred steps long: walk it in a loop.
+    # Without recursion: a path may be a hundred steps long.
     steps: list[str] = []
     while isinstance(node, (tree.Member, tree.Index)):
         if isinstance(node, tree.Index):
@@ -128,7 +128,7 @@ def _access(node: tree.Expression) -> str:
 
 
 def _binary(node: tree.Binary) -> str:
-    # Chains lean to the left and may be thousands long.
+    # Without recursion: left-associative chains may be thousands long.
     rights: list[str] = []
     brackets = 1
     left: tree.Expression = node
@@ -144,7 +144,7 @@ def _binary(node: tree.Binary) -> str:
 
 
 def _conditional(node: tree.Conditional) -> str:
-    # These lean to the right.
+    # Right-associative.
     parts: list[str] = []
     last: tree.Expression = node
     while isinstance(last, tree.Conditional):

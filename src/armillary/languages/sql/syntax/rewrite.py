@@ -1,5 +1,5 @@
-"""Trees made of other trees: computed properties replaced by what computes them, and in a query with groups the keys
-and aggregates replaced by the places where their values are found.
+"""Tree rewriting: replaces computed properties by the expressions that define them, and provides the generic `rebuilt`,
+with which `compiling/blocks.py` replaces group keys and aggregates by the variables that hold their values.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Replacing = Callable[[tree.Expression], tree.Expression | None]
 
 
 def rebuilt(node: tree.Expression, replacing: Replacing) -> tree.Expression:
-    """The tree with every outermost node that `replacing` has something else for replaced by it; the same object when
-    nothing is. Subqueries are left alone: whoever needs to go into them says so in `replacing`."""
+    """The tree with every outermost node replaced for which `replacing` returns another one; the same object if there
+    is none. Subqueries are not entered; `replacing` may return a rewritten subquery."""
     found = replacing(node)
     if found is not None:
         return found
@@ -53,8 +53,8 @@ def rebuilt(node: tree.Expression, replacing: Replacing) -> tree.Expression:
 
 
 def with_computed(query: tree.Query, computed: Mapping[str, tree.Query]) -> tree.Query:
-    """A query in which `alias.name` of a computed property stands for the expression that computes it, wherever the
-    alias is the item itself. SELECT * stays what is stored."""
+    """The query with each reference `alias.name` to a computed property replaced by its definition, where the alias is
+    the item itself. SELECT * returns stored properties only."""
     return _Computed(computed).query(query, frozenset(), is_outermost=True) if computed else query
 
 
@@ -63,7 +63,7 @@ class _Computed:
         self._computed = computed
 
     def query(self, query: tree.Query, roots: frozenset[str], *, is_outermost: bool) -> tree.Query:
-        """`roots`: the aliases of the item that are visible from outside."""
+        """`roots`: aliases of the item that are visible from the outer query."""
         sources: list[tree.Source] = []
         for number, source in enumerate(query.sources):
             expression = source.expression
@@ -97,7 +97,7 @@ class _Computed:
         )
 
     def _from(self, source: tree.Source) -> tree.Source:
-        """`FROM c.name`, `FROM t IN c.name`: here the name before the first dot is the container's, whatever it is."""
+        """`FROM c.name`, `FROM t IN c.name`: the name before the first dot is the container, whatever it is called."""
         base = source.expression
         while isinstance(base, (tree.Member, tree.Index)):
             base = base.source
@@ -126,7 +126,7 @@ class _Computed:
 
 
 def _definition(query: tree.Query, alias: tree.Name) -> tree.Expression:
-    """The expression of `SELECT VALUE … FROM x`, with `alias` in the place of x."""
+    """The expression of `SELECT VALUE … FROM x`, with x renamed to `alias`."""
     expression = query.select.items[0].expression
     names = {
         source.alias or source.expression.name for source in query.sources if isinstance(source.expression, tree.Name)

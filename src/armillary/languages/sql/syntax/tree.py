@@ -1,9 +1,9 @@
-"""The tree of a query: what the parser makes and what the checker, the compiler and the planner read. Every node knows
-where it stands in the text (`start`, `end`, in characters, end exclusive), because errors are answered with places.
-The nodes cover the whole language; what is not offered yet is refused by the checker, never by the tree.
+"""The abstract syntax tree of a query: made by the parser, read by the checker, the compiler and the planner. Every
+node has its place in the text (`start`, `end`, in characters, end exclusive), for error messages. The nodes cover the
+whole language; unsupported features are refused by `check.py`.
 
-Nobody changes a node once it is made. They are not declared frozen because making frozen ones takes twice as long,
-a third of the time of parsing.
+Nodes are immutable by convention. They are not frozen dataclasses, because creating those takes twice as long, which
+would add a third to the time of parsing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Unary(Node):
 
 @dataclass(slots=True, eq=False)
 class Binary(Node):
-    """Arithmetic, bitwise, concatenation and comparison. Chains lean to the left and may be thousands long."""
+    """Arithmetic, bitwise, concatenation and comparison. Left-associative; chains may be thousands long."""
 
     operator: str
     left: Expression
@@ -70,7 +70,7 @@ class Binary(Node):
 
 @dataclass(slots=True, eq=False)
 class Logic(Node):
-    """AND, OR and ??, flat: a chain of a thousand is one node."""
+    """AND, OR and ??; a chain of operands is one node."""
 
     operator: str
     operands: tuple[Expression, ...]
@@ -132,7 +132,7 @@ class Subquery(Node):
 
 @dataclass(slots=True, eq=False)
 class Slot(Node):
-    """A value that was computed before, put by the compiler in the place of an expression: a group's key, say."""
+    """A variable of the compiled code that replaces an expression whose value was computed before, e.g. a group key."""
 
     source: str  # in the compiled code
 

@@ -1,5 +1,5 @@
-"""Going through expression trees: children, all nodes, and the names that occur in them. Without recursion where a
-chain may be thousands long.
+"""Traversal of expression trees: children, all nodes, names and aggregates. Without recursion, because chains may be
+thousands of nodes long.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from armillary.languages.sql.syntax import tree
 
 
 def nodes_of(root: tree.Expression) -> Iterator[tree.Expression]:
-    """Every node of an expression, in the order of the text. Subqueries are nodes; what is in them is not."""
+    """Every node of an expression, in the order of the text. Subqueries are not entered."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -27,7 +27,7 @@ def _none(node: tree.Expression) -> tuple[tree.Expression, ...]:
     return ()
 
 
-# By class, because every node of long texts comes by several times; a `match` takes three times as long.
+# A table by class: this is called several times for each node, and a `match` takes three times as long.
 _CHILDREN: dict[type, Callable[[Any], tuple[tree.Expression, ...]]] = {
     tree.Literal: _none,
     tree.Parameter: _none,
@@ -63,7 +63,7 @@ def expressions_of(query: tree.Query) -> Iterator[tree.Expression]:
 
 
 def names_in(root: tree.Expression) -> Iterator[tree.Name]:
-    """Every name in an expression and in the subqueries in it, whatever it refers to."""
+    """Every name in an expression, subqueries included, whatever it refers to."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -76,7 +76,7 @@ def names_in(root: tree.Expression) -> Iterator[tree.Name]:
 
 
 def aggregates_in(root: tree.Expression) -> Iterator[tree.Call]:
-    """The aggregates of an expression that belong to the query it stands in, outermost first."""
+    """The aggregate calls in an expression, outermost first. Subqueries are not entered."""
     for node in nodes_of(root):
         if isinstance(node, tree.Call) and is_aggregate(node):
             yield node
@@ -87,7 +87,7 @@ def is_aggregate(node: tree.Expression) -> bool:
 
 
 def is_aggregated(query: tree.Query) -> bool:
-    """Whether a query gives a row for each group, or one for all rows, instead of one for each row."""
+    """Whether a query has GROUP BY or aggregates: it returns a row for each group, or one row for all."""
     if query.group_by:
         return True
     return any(True for item in query.select.items for _ in aggregates_in(item.expression))
