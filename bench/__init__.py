@@ -1,1 +1,2 @@
-"""`make bench`: how fast Armillary is on this machine, beside what this machine can do and beside other servers."""
+"""`make bench`: the speed of Armillary on this machine, compared with the machine's own limits and with other
+servers."""

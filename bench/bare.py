@@ -1,4 +1,6 @@
-"""The ceiling: Armillary's own HTTP layer answering every request with the same kilobyte. `python -m bench.bare`."""
+"""Upper bound of point reads: Armillary's HTTP layer, answering every request with the same kilobyte.
+`python -m bench.bare`.
+"""
 
 from __future__ import annotations
 

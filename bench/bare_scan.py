@@ -1,5 +1,5 @@
-"""The ceiling of a scan: a RocksDB iterator, orjson and the compiled filter in a bare loop, beside a server that has
-the directory open. Run as a program it prints items a second.
+"""Upper bound of a scan: a RocksDB iterator, orjson and the compiled filter in a plain loop, on a directory that a
+server has open. Run as a program it prints items per second.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from armillary.model import layout
 from armillary.model.encoding import payload_of
 from armillary.storage import rocks_database
 
-# Two terms, of which no index knows anything and the second is never met: every item is looked at, none is answered.
+# No index helps with either condition, and the second is never true: every item is read, none is returned.
 SCAN: Final = "SELECT * FROM c WHERE c.name != 'nobody' AND c.amount < c.sequence"
 _STORES_MAX: Final = 64
 
 
 def scan(database: rocksdict.Rdict, store: int) -> tuple[int, float]:
-    """How many items there are, and how long it took to look at them."""
+    """The number of items, and the seconds that scanning them took."""
     predicate = compile_query(SCAN).bind({}).predicate
     assert predicate is not None
     prefix = store.to_bytes(4, "big")

@@ -1,9 +1,9 @@
-"""Two revisions of the server in turns within one run: the working tree beside another commit (`--compare REV`).
+"""Compares two revisions of the server within one run: the working tree and another commit (`--compare REV`).
 
 The base revision runs as two processes, the working tree as one. In every round each of the three answers the same
-requests, and a turn lasts some tens of milliseconds, so what else the machine does falls on all of them alike. What the
-two processes of the base revision differ by is noise; a difference between the revisions that is not clearly larger
-counts as none.
+requests for some tens of milliseconds, so that other load on the machine affects all of them alike. The difference
+between the two processes of the base revision is noise; a difference between the revisions counts only if it is clearly
+larger.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench import protocol, queries, servers
 from bench.protocol import NUMBER_FIRST, PARTITION_FIRST, PARTITIONS
 from bench.servers import ROOT, Server
 
-CONNECTIONS: Final = 8  # each with one request under way
+CONNECTIONS: Final = 8  # each with one request in flight
 ITEMS: Final = 10_000  # in the container that is read and queried
 READ: Final = "point read"
 CREATE: Final = "create"
@@ -65,11 +65,11 @@ class Ratio:
     low: float  # the 95 % interval of the median
     high: float
     total: float  # of the sums over all rounds, which also see costs that come rarely
-    noise: float  # what two processes of the base revision differ by
+    noise: float  # difference between two processes of the base revision
 
     @property
     def spread(self) -> float:
-        """A difference smaller than this cannot be told from noise by this run."""
+        """Smaller differences are indistinguishable from noise in this run."""
         return max(self.median - self.low, self.high - self.median, self.noise)
 
     @property
@@ -127,7 +127,7 @@ def _wall(turn: Turn) -> float:
 
 
 def _interval(ordered: list[float]) -> tuple[float, float]:
-    """The 95 % interval of the median of these values, which are in order."""
+    """The 95 % confidence interval of the median of sorted values."""
     reach = 0.98 * math.sqrt(len(ordered))
     low = max(0, math.floor(len(ordered) / 2 - reach))
     high = min(len(ordered) - 1, math.ceil(len(ordered) / 2 + reach))
@@ -157,13 +157,13 @@ def _git(*arguments: str) -> bytes:
 
 
 def _check_out(revision: str, directory: Path) -> None:
-    """The files of a commit, without an entry in the repository that would have to be taken back."""
+    """Export the files of a commit, without adding a worktree to the repository."""
     with tarfile.open(fileobj=BytesIO(_git("archive", "--format=tar", revision, "src"))) as archive:
         archive.extractall(directory, filter="data")
 
 
 def _sit(comparison: Comparison, base: Path, directory: Path, seconds: float) -> int:
-    """Start the three processes, have rounds for so long, stop them. Returns the number of rounds."""
+    """Start the three processes, run rounds for the given time, stop them. Returns the number of rounds."""
     with ExitStack() as opened:
         tried: dict[str, Contestant] = {}
         for name, source in ((BASE, base / "src"), (NEW, ROOT / "src"), (AGAIN, base / "src")):
@@ -171,7 +171,7 @@ def _sit(comparison: Comparison, base: Path, directory: Path, seconds: float) ->
             opened.callback(server.stop)
             tried[name] = Contestant(server)
             opened.callback(tried[name].close)
-        for workload in REQUESTS:  # once before it counts: what is compiled, cached and allocated the first time
+        for workload in REQUESTS:  # warm-up: what is compiled, cached and allocated the first time
             for contestant in tried.values():
                 contestant.turn(workload)
         names = list(tried)
@@ -224,7 +224,7 @@ class Contestant:
             each.close()
 
     def turn(self, workload: str) -> Turn:
-        if not self._sockets:  # not earlier: silent connections are closed while the other servers are filled
+        if not self._sockets:  # opened late: the server closes idle connections while the others are filled
             self._sockets = [self._connected() for _ in range(CONNECTIONS)]
         requests = list(self._requests(workload))
         threads_before = _thread_cpu_ns(self._server.pid)
@@ -279,6 +279,6 @@ def _thread_cpu_ns(pid: int) -> dict[str, int]:
     for thread in Path(f"/proc/{pid}/task").iterdir():
         try:
             found[thread.name] = int((thread / "schedstat").read_text().split()[0])
-        except (FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended
             continue
     return found

@@ -1,6 +1,6 @@
-"""Items whose time is over: how fast they leave, and their tombstones after them. In this process, with full
-durability, small items under the default indexing policy. What decides is the processor time of an expired item beside
-that of creating it in the same run, which other programs of the machine change little; the rate is printed beside it.
+"""TTL: how fast expired items are deleted, and later their tombstones. In this process, with full durability, small
+items and the default indexing policy. The target is the CPU time of expiring an item relative to that of creating it in
+the same run, which other load on the machine affects little; the rate is printed too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS: Final = (CREATED, EXPIRED, FORGOTTEN)
 
 @dataclass
 class ExpiryFigures:
-    """Of each kind of work, one figure for each round."""
+    """One figure for each round and kind of work."""
 
     per_s: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     cpu_us: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})

@@ -1,6 +1,6 @@
-"""Reading change feeds: everything that a container holds, page after page over one connection, in both modes. The aim
-is a number of changes a second; beside it stand what a plain read feed of the same items gives, and what the server's
-processor alone would allow, which other programs of the machine do not change.
+"""Reading change feeds: all changes of a container, page by page over one connection, in both modes. The target is a
+number of changes per second; also printed are the rate of a plain read feed of the same items, and the rate that the
+server's CPU time alone would allow, which other load on the machine does not affect.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def measure(directory: Path, *, is_quick: bool, say: Say) -> FeedFigures:
 
 
 class _Reader:
-    """Requests as text over one socket; of the answers only the heads are looked at."""
+    """Requests as text over one socket; only the headers of the answers are parsed."""
 
     def __init__(self, port: int, container: str) -> None:
         self._link = container_link(container)
@@ -87,7 +87,7 @@ class _Reader:
         self._socket.close()
 
     def read_all(self, mode: str | None, count: int) -> None:
-        """From the beginning to the end, which is behind so many."""
+        """Read the feed from the beginning until this many changes were received."""
         found, position = 0, '"0"' if mode is not None else ""
         while True:
             headers = {"x-ms-max-item-count": str(_PAGE_ITEMS)}

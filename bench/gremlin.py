@@ -1,8 +1,9 @@
-"""The Gremlin door: a vertex by its id beside a server that only reads and writes messages, and traversals over a large
-skewed graph: two hops from some vertices and from all, with the readings of storage that they take, and a long walk
-that stops early. All of it beside TinkerPop's Gremlin Server with TinkerGraph, in memory, where Maven can fetch it.
+"""The Gremlin API: reading a vertex by id, compared with a server that only decodes and encodes messages, and
+traversals over a large skewed graph: two hops from some vertices and from all, with the storage reads that they need,
+and a long walk that stops early. All of it is compared with TinkerPop's Gremlin Server on TinkerGraph, in memory, if
+Maven can fetch it.
 
-`python -m bench.gremlin`, or `make bench ARGS="--only gremlin"`. Contestants take turns; ratios are each round's own.
+`python -m bench.gremlin`, or `make bench ARGS="--only gremlin"`. The servers take turns; ratios are taken per round.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ARMILLARY, ECHO, TINKERPOP = "armillary", "bare websocket", "gremlin server"
 POINT: Final = "V by id, 16 connections, requests/s"
 POINT_BOUND: Final = "V by id in a binding, 16 connections, requests/s"
 CONNECTIONS: Final = 16
-DISTINCT: Final = 100  # scripts: all servers keep some of them compiled
+DISTINCT: Final = 100  # scripts: every server caches some compiled ones
 SOME: Final = 50  # vertices that two hops start from
 TIMEOUT_MS: Final = 600_000
 WALK: Final = "g.V('v0','v1','v2').repeat(out()).times(6).limit(10).id()"
@@ -63,8 +64,8 @@ class Walked:
 
     seconds: list[float] = field(default_factory=list)
     result: Any = None
-    edges: int = 0  # that storage gave
-    visits: int = 0  # of partitions: readings times partitions asked
+    edges: int = 0  # read from storage
+    visits: int = 0  # to partitions: reads times partitions
 
 
 @dataclass
@@ -72,19 +73,19 @@ class Figures:
     vertices: int
     edges: int
     rates: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # by contest and contestant
-    # Of the server, for each request: others that use the machine disturb it less than rates.
+    # CPU time of the server for each request: other load on the machine affects it less than rates.
     cpu_us: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     walks: dict[str, dict[str, Walked]] = field(default_factory=dict)  # by script and contestant
     skipped: list[str] = field(default_factory=list)
     walk_grown_mb: float = 0.0
 
     def ratio(self, contest: str, over: str, under: str) -> float | None:
-        """Of what was measured close together: the median of the rounds' own."""
+        """The median of the ratios of each round."""
         table = self.rates.get(contest, {})
         return _median_ratio(table.get(over, []), table.get(under, []))
 
     def cpu_ratio(self, contest: str, over: str, under: str) -> float | None:
-        """The same by processor time."""
+        """The same by CPU time."""
         table = self.cpu_us.get(contest, {})
         return _median_ratio(table.get(under, []), table.get(over, []))
 
@@ -160,7 +161,8 @@ def _median_ratio(over: list[float], under: list[float]) -> float | None:
 
 @contextmanager
 def _awake(name: str, server: Server) -> Iterator[None]:
-    """Java goes on compiling and collecting after its turn, in the time of the others: it sleeps between turns."""
+    """Suspends the Java server between its turns: it would go on compiling and collecting garbage in the turns of
+    others."""
     if name == TINKERPOP:
         server.process.send_signal(signal.SIGCONT)
     try:
@@ -207,7 +209,7 @@ def _traverse(figures: Figures, contestants: dict[str, Server], say: Say) -> Non
 
 
 def _readings(server: Server, script: str) -> tuple[int, int]:
-    """Edges that storage gave, and how many visits to partitions that took, as the profile of the traversal tells."""
+    """Edges read from storage, and visits to partitions, from the profile of the traversal."""
     [profile] = wire.ask(server.port, f"{script}.executionProfile()", evaluationTimeout=TIMEOUT_MS)
     edges = visits = 0
     for metric in profile["metrics"]:

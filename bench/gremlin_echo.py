@@ -1,5 +1,5 @@
-"""The ceiling of the Gremlin door: a server that reads every message as the door does and writes an answer around the
-same vertex, and nothing else. `python -m bench.gremlin_echo`.
+"""Upper bound of the Gremlin API: a server that decodes every message as Armillary does and answers with the same
+vertex. `python -m bench.gremlin_echo`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.gremlin_graph import vertex
 
 
 class _Echo:
-    """In the place of a `GremlinDoor`."""
+    """Replaces the `GremlinDoor`."""
 
     def __init__(self, found: Vertex) -> None:
         self._found = found

@@ -1,6 +1,6 @@
-"""A generated graph: some vertices have very many edges, most have few. It is written through the engine, in bulk,
-into a data directory that a server opens afterwards (`python -m bench.gremlin_graph DIRECTORY VERTICES EDGES`), or as a
-file that TinkerPop's server reads.
+"""Generates a skewed graph: some vertices have very many edges, most have few. It is bulk-loaded through the engine
+into a data directory that a server opens afterwards (`python -m bench.gremlin_graph DIRECTORY VERTICES EDGES`), or
+written as a file for TinkerPop's server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def vertex(number: int) -> Vertex:
 
 
 def edges(vertices: int, count: int) -> Iterator[tuple[int, int]]:
-    """From whom to whom; a tenth of the vertices has about a third of the edges."""
+    """Source and target of each edge; a tenth of the vertices has about a third of the edges."""
     dice = random.Random(SEED)
     for _ in range(count):
         yield int(vertices * dice.random() ** 2), int(vertices * dice.random() ** 2)

@@ -1,5 +1,5 @@
-"""Requests of Gremlin's WebSocket protocol as drivers send them, and clients that send nothing but messages that are
-made beforehand: what they measure is the server, not the driver.
+"""Requests of Gremlin's WebSocket protocol as drivers send them, and clients that send prepared messages only, so that
+the server is measured and not the driver.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RESULT_S: Final = 900.0
 
 
 def frame(content: bytes) -> bytes:
-    """One binary frame of a client. The mask is zero, so that nobody has to apply it twice."""
+    """One binary frame of a client. The mask is zero, so that the client need not apply it."""
     size = len(content)
     if size < 126:
         head = struct.pack("!BB", 0x82, 0x80 | size)
@@ -58,7 +58,7 @@ def _message(operation: str, arguments: dict[str, Any]) -> bytes:
 
 
 def frame_end(received: bytes | bytearray) -> tuple[int, int] | None:
-    """Where the content of the first frame of a server begins and ends; None: more is to come."""
+    """Start and end of the payload of a server's first frame; None: the frame is incomplete."""
     if len(received) < 2:
         return None
     begin, size = 2, received[1] & 0x7F
@@ -70,7 +70,7 @@ def frame_end(received: bytes | bytearray) -> tuple[int, int] | None:
 
 
 class _Client(asyncio.Protocol):
-    """One request under way, the next when its answer has come. Answers are single frames."""
+    """A client with one request in flight. Answers are single frames."""
 
     def __init__(self, messages: Sequence[bytes], first: int) -> None:
         self._messages = messages

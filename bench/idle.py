@@ -1,4 +1,4 @@
-"""What the default server takes when nobody asks it for anything: time to start, memory, processor."""
+"""The cost of an idle server with default settings: time to start, memory, CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Idle:
 
 
 def measure_idle(directory: Path, *, starts: int, seconds: float) -> Idle:
-    """`starts` starts on one data directory (new at first), the last of them watched for `seconds`."""
+    """Start the server `starts` times on one data directory, new at first; observe the last one for `seconds`."""
     taken_s = []
     for turn in range(starts):
         begin_s = time.perf_counter()
@@ -43,7 +43,7 @@ def measure_idle(directory: Path, *, starts: int, seconds: float) -> Idle:
 
 
 def memory_mb(pid: int, which: str = "VmRSS") -> float:
-    """What a process has in memory now, or had at most (VmHWM)."""
+    """Resident memory of a process, current or peak (VmHWM)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{which}:"):
             return int(line.split()[1]) / 1024

@@ -1,6 +1,6 @@
-"""`armillary import` of JSON Lines beside the ceiling of batch inserts: the engine itself, in a process of its own, on
-the same lines as batches of a hundred in one transaction each, several at once, without network and without a client.
-Both parse, validate, index and make durable what they store. In turns; the median of the rounds' ratios counts.
+"""`armillary import` of JSON Lines compared with its upper bound: the engine itself in a separate process, writing the
+same lines in transactions of a hundred, several at once, without network and client. Both parse, validate, index and
+sync what they store. They take turns; the median of the rounds' ratios counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One measurement with wrk: a Lua script is generated for it, run for some seconds, and what came back is read.
+"""One measurement with wrk: generates a Lua script, runs it for some seconds, and parses the result.
 
 The load generator has one thread; on a machine of two cores the server has the other one, less what the kernel takes.
 """
@@ -21,7 +21,7 @@ NUMBERS_PER_RUN = 2_000_000  # more than one measurement can use up
 
 @dataclass(frozen=True)
 class Measured:
-    """What one measurement found. Rates are of items, so that batches compare with single writes."""
+    """The result of one measurement. Rates are items per second, so that batches compare with single writes."""
 
     per_s: float
     requests: int
@@ -42,7 +42,7 @@ def reads(container: str, numbers: range) -> str:
 
 
 def creates(container: str, first: int) -> str:
-    """New items, one after the other, neighbours in different logical partitions."""
+    """New items in sequence; successive items are in different logical partitions."""
     return f"""
 local number = {first - 1}
 local partition = 0
@@ -56,7 +56,7 @@ end
 
 
 def upserts(container: str, numbers: range, revision: int) -> str:
-    """Existing items, each time with another amount. 7919 is prime to the count: all items come in turn."""
+    """Existing items, each time with another amount. 7919 is coprime to the count, so all items are used in turn."""
     return f"""
 local step = 0
 local revision = {revision}
@@ -130,7 +130,7 @@ def cpu_seconds(pid: int) -> float:
 
 def from_table(texts: Iterable[str]) -> str:
     """These requests in turn, in a mixed order."""
-    # 7919 is prime to the number of texts: all come in turn, no two neighbours one after the other.
+    # 7919 is coprime to the number of texts: all are used in turn, and neighbours never in succession.
     rows = ",\n".join(_quoted(text) for text in texts)
     return f"""
 local texts = {{

@@ -1,7 +1,8 @@
-"""The MongoDB door: single documents beside a server that only decodes and encodes, bulk inserts beside the engine
-itself, finds through an index and a grouping pipeline; all of it beside FerretDB (on SQLite) where Go can build it.
+"""The MongoDB API: single documents compared with a server that only decodes and encodes, bulk inserts compared with
+the engine itself, finds through an index, and a grouping pipeline; all of it compared with FerretDB on SQLite if Go can
+build it.
 
-`python -m bench.mongo`, or `make bench ARGS="--only mongo"`. Contestants take turns; ratios are those of each round.
+`python -m bench.mongo`, or `make bench ARGS="--only mongo"`. The servers take turns; ratios are taken per round.
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ class Figures:
         say(f"{contest}: {contestant} {per_s:,.1f}/s")
 
     def ratio(self, contest: str, over: str, under: str) -> float | None:
-        """Of what was measured close together: the median of the rounds' own."""
+        """The median of the ratios of each round."""
         table = self.rates.get(contest, {})
         pairs = zip(table.get(over, []), table.get(under, []), strict=False)
         ratios = [above / below for above, below in pairs if below]
         return statistics.median(ratios) if ratios else None
 
     def cpu_ratio(self, contest: str, mine: str, other: str) -> float | None:
-        """By processor time, which others that use the machine disturb less."""
+        """By CPU time, which other load on the machine affects less."""
         table = self.cpu_us.get(contest, {})
         ratios = [b / a for a, b in zip(table.get(mine, []), table.get(other, []), strict=False) if a]
         return statistics.median(ratios) if ratios else None
@@ -159,7 +160,7 @@ def _client(server: Server) -> MongoClient[dict[str, Any]]:
 
 
 class _Work:
-    """The processor time that a server spends meanwhile."""
+    """Measures the CPU time of a server during a block."""
 
     def __init__(self, server: Server) -> None:
         self._pid = server.pid
@@ -268,7 +269,7 @@ def _new_collection(client: MongoClient[dict[str, Any]], throughput_ru: int | No
 
 
 def _raw_inserts(server: Server, throughput_ru: int, is_ordered: bool, seconds: float) -> tuple[float, int]:
-    """Messages as insert_many makes them, made beforehand: documents a second, and how many they were."""
+    """Prepared messages as insert_many sends them. Returns documents per second, and their number."""
     lsid = wire.session()
     count, spent_s = 0, 0.0
     with _client(server) as client:

@@ -1,7 +1,7 @@
-"""The ceiling of bulk inserts: the same documents given to the engine in this process, a thousand at a time, one
-transaction for each partition. Nothing is received, decoded, metered or answered. Run as a program it prints the
-documents a second, and the processor time for each in microseconds, of three things: making and writing operations,
-writing operations that are made beforehand, and putting the same keys and values into the store alone.
+"""Upper bound of bulk inserts: the same documents written by the engine in this process, a thousand at a time, one
+transaction for each partition; nothing is received, decoded, metered or answered. Run as a program it prints documents
+per second and CPU microseconds per document, for three variants: preparing and writing operations, writing prepared
+operations, and only putting the same keys and values into the store.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from armillary.storage.rocks import RocksEngine
 from bench.mongo_wire import document
 
 BATCH = 1_000
-_SPARE_STORE = 1_000_000  # that nobody else uses
+_SPARE_STORE = 1_000_000  # a store number that is not in use
 
 
 class _Recorder:
-    """A transaction that also notes what is put."""
+    """A transaction that also records what is put."""
 
     def __init__(self, txn: Txn, puts: list[tuple[bytes, bytes]]) -> None:
         self._txn = txn
@@ -113,7 +113,7 @@ async def _noting(partition: Partition, operations: Sequence[Operation], puts: l
 
 
 async def _collection(account: Account, throughput_ru: int) -> Container:
-    """Sharded by region, as the door makes it."""
+    """A collection sharded by region, as the MongoDB API creates it."""
     database = await containers.create_database(account, {"id": "bench"}, None)
     policy = {
         "indexingMode": "consistent",

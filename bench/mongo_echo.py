@@ -1,5 +1,5 @@
-"""The ceiling of the MongoDB door: a server that decodes every message as the door does and encodes an answer around
-the same stored document, and nothing else. `python -m bench.mongo_echo`.
+"""Upper bound of the MongoDB API: a server that decodes every message as Armillary does and answers with the same
+stored document. `python -m bench.mongo_echo`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Messages of MongoDB's protocol as drivers send them, and clients that send nothing but messages that are made
-beforehand: what they measure is the server, not the driver.
+"""Messages of MongoDB's protocol as drivers send them, and clients that send prepared messages only, so that the server
+is measured and not the driver.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIME: Final = {"clusterTime": Timestamp(1, 1), "signature": {"hash": bytes(20),
 
 
 def document(number: int) -> dict[str, Any]:
-    """A kilobyte of what people store."""
+    """A typical document of a kilobyte."""
     return {
         "_id": object_id(number),
         "region": region(number),
@@ -52,7 +52,7 @@ def region(number: int) -> str:
 
 
 def key_of(number: int, *, is_sharded: bool) -> dict[str, Any]:
-    """What finds a document by its key."""
+    """The filter that finds a document by its key."""
     return {"_id": object_id(number), "region": region(number)} if is_sharded else {"_id": object_id(number)}
 
 
@@ -82,7 +82,7 @@ def find_decade(collection: str, decade: int, lsid: dict[str, Any]) -> bytes:
 def insert(
     collection: str, documents: Sequence[bytes], number: int, *, is_ordered: bool, lsid: dict[str, Any]
 ) -> bytes:
-    """As insert_many sends it: numbered, so that it may be sent again."""
+    """As insert_many sends it: a retryable write, with a transaction number."""
     body = {
         "insert": collection,
         "ordered": is_ordered,
@@ -94,7 +94,7 @@ def insert(
 
 
 class _Client(asyncio.Protocol):
-    """One message under way, the next when its answer has come."""
+    """A client with one message in flight."""
 
     def __init__(self, messages: Sequence[bytes], first: int, check: Callable[[bytes], None]) -> None:
         self._messages = messages

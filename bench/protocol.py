@@ -1,7 +1,7 @@
 """Signed requests of the SQL protocol as text, and the few calls that set up a server for a measurement.
 
-Texts may have holes (one character each) that the load generator fills for every request, so that no item is written
-twice; everything that fills a hole has a fixed width, so that Content-Length holds for all of them.
+Texts may have placeholders (one character each) that the load generator replaces in every request, so that no item is
+written twice; replacements have a fixed width, so that Content-Length is the same for all requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbI
 DATABASE: Final = "bench"
 THROUGHPUT_RU: Final = 400
 
-NUMBER, PARTITION, REVISION, DECADE = "#", "@", "^", "~"  # the holes: nine digits, four digits, nine digits, eight
+NUMBER, PARTITION, REVISION, DECADE = "#", "@", "^", "~"  # placeholders: nine digits, four digits, nine digits, eight
 NUMBER_FIRST: Final = 100_000_000
 PARTITION_FIRST, PARTITIONS = 1_000, 1_000
 BATCH_ITEMS: Final = 100
@@ -34,7 +34,7 @@ _PRELOAD_CONNECTIONS = 8
 
 
 def item() -> str:
-    """One item of 1 KB (without system properties), with holes. The default index makes 14 terms of it."""
+    """One item of 1 KB (without system properties), with placeholders. It has 14 terms in the default index."""
     head = {
         "id": f"item-{NUMBER}",
         "key": f"key-{PARTITION}",
@@ -80,7 +80,7 @@ def signed(verb: str, resource_type: str, link: str, headers: dict[str, str] | N
 
 
 def request_text(verb: str, path: str, headers: dict[str, str], body: str = "", *, has_holes: bool = True) -> str:
-    """A whole request, holes and all. Without holes the characters that mark them stand for themselves."""
+    """A whole request, with placeholders. Where there are none, their characters are literal."""
     lines = [f"{verb} {path} HTTP/1.1", "host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body:
         length = len(filled(body, NUMBER_FIRST, PARTITION_FIRST)) if has_holes else len(body)
@@ -104,7 +104,7 @@ def read_texts(container: str, numbers: range) -> Iterator[str]:
 
 
 def create_headers(container: str, extra: dict[str, str] | None = None) -> dict[str, str]:
-    """Of every POST of items to this container: the signature covers the feed, not the item."""
+    """The headers of every POST of items to this container: the signature covers the feed, not the item."""
     headers = partition_header(PARTITION) | {"content-type": "application/json"}
     return signed("POST", "docs", container_link(container), headers | (extra or {}))
 

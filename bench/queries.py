@@ -1,6 +1,6 @@
-"""Queries: the same on containers of several sizes, a range query beside another server, and a scan beside the bare
-loop that it cannot beat. The server has a data directory of its own and is started anew once it is filled, so that what
-it takes in memory is what queries take.
+"""Queries: the same queries on containers of several sizes, a range query compared with another server, and a scan
+compared with a plain loop, its upper bound. The server is restarted after its data directory was filled, so that its
+memory is what queries use.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TEXTS: Final = {
     RANGE: "SELECT * FROM c WHERE c.sequence >= @low AND c.sequence < @high",
     COUNT: "SELECT VALUE COUNT(1) FROM c",
 }
-_VARIANTS: Final = 1000  # of the parameters' values
+_VARIANTS: Final = 1000  # of parameter values
 _OTHER_SIZES: Final = (10_000,)  # the other server has no index, and needs a third of a second for so many
 
 
@@ -52,7 +52,7 @@ class QueryFigures:
         return asdict(self)
 
     def slowdown(self, query: str) -> float | None:
-        """How much longer a query takes in the largest container than in the smallest; of rounds, the median."""
+        """How much longer a query takes in the largest container than in the smallest; the median of the rounds."""
         rates = self.rates[query]
         ratios = [small / large for small, large in zip(rates[self.sizes[0]], rates[self.sizes[-1]], strict=True)]
         return statistics.median(ratios) if len(self.sizes) > 1 else None
@@ -120,13 +120,13 @@ def _other(say: Callable[[str], None]) -> tuple[Server | None, dict[int, str]]:
         return None, {}
     try:
         return other, {size: other.new_container(_numbers(size)) for size in _OTHER_SIZES}
-    except BaseException:
+    except BaseException:  # interruptions too: the process must not outlive the benchmark
         other.stop()
         raise
 
 
 def _rate(server: Server, container: str, query: str, size: int, seconds: float) -> Measured:
-    """With one connection, which shows what a query costs rather than what a server can do."""
+    """Over one connection: measures the cost of a query rather than the capacity of the server."""
     script = load.from_table(query_text(container, query, size, turn) for turn in range(_VARIANTS))
     return run_wrk(server.port, script, connections=1, seconds=seconds, cpu_pid=server.pid)
 

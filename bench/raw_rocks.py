@@ -1,7 +1,7 @@
-"""The storage ceiling: RocksDB given exactly the keys and values that creating items gives it, and as many syncs.
+"""Upper bound of writes: RocksDB with exactly the keys, values and syncs of creating items.
 
-What is written comes from the product's own writer, worked out beforehand and outside the measured time; measured are
-the calls into the database alone, one batch and one sync for each group.
+The keys and values come from Armillary's own writer and are computed outside the measured time; only the calls into
+RocksDB are measured, one batch and one sync for each group.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SYNC_EVERY_S = 0.1  # durability relaxed
 
 class RawRocks:
     def __init__(self, directory: Path, *, is_relaxed: bool) -> None:
-        # The engine's own settings: what is compared is the work around the database, not its tuning.
+        # The engine's own settings: the work around RocksDB is compared, not its tuning.
         self._rdict = rocksdict.Rdict(str(directory), rocks_database._options())
         self._write_options = rocksdict.WriteOptions()
         self._write_options.memtable_insert_hint_per_batch = True
@@ -48,7 +48,7 @@ class RawRocks:
         """Write groups until `seconds` have been spent on writing."""
         spent_s, items = 0.0, 0
         groups_s: list[float] = []
-        deadline_s = time.monotonic() + 6 * seconds  # working out what to write takes longer than writing it
+        deadline_s = time.monotonic() + 6 * seconds  # computing what to write takes longer than writing it
         while spent_s < seconds and time.monotonic() < deadline_s:
             writes = self._source.group(group_items, is_batched)
             begin_s = time.perf_counter()
@@ -84,7 +84,7 @@ class RawRocks:
 
 
 class _Source:
-    """Creates items by the product's writer on a store that only remembers what a writer reads back."""
+    """Creates items with Armillary's writer on a store that keeps only what the writer reads back."""
 
     def __init__(self) -> None:
         key = PartitionKeyDefinition.parse({"paths": ["/key"], "kind": "Hash", "version": 2})
@@ -128,7 +128,7 @@ class _Source:
 
 
 class _Recorder:
-    """A transaction that writes nowhere. Only sizes and path numbers are ever read back."""
+    """A transaction that records writes instead of storing them. Only sizes and path numbers are read back."""
 
     def __init__(self, kept: dict[bytes, bytes]) -> None:
         self._kept = kept

@@ -1,4 +1,4 @@
-"""Figures to tables: rates, ratios, and the aims beside what was reached."""
+"""Formats results as tables: rates, ratios, and targets with the values reached."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COSMIUM = "cosmium"
 
 Results = dict[str, dict[str, dict[int, list[Measured]]]]
 
-# Which rows are divided by which, below the rates.
+# The ratios printed below the rates: numerator and denominator.
 _OTHERS: Final = (VERCEL, VERCEL_ALIVE, COSMIUM)
 _STORED: Final = [*((FULL, other) for other in _OTHERS), *((RELAXED, other) for other in _OTHERS)]
 _RATIOS: Final = {
@@ -114,7 +114,7 @@ def _preface(puts_per_item: float, taken_s: float) -> list[str]:
 
 
 def aims(results: Results, idle: Idle, large: int) -> Iterator[Aim]:
-    """The aims, each with what was reached. Where no number of connections is said, the worst of them counts."""
+    """The targets with the values reached; the worst of all numbers of connections counts unless one is given."""
 
     def worst(title: str, over: str, under: str) -> float | None:
         ratios = [_ratio(results, title, over, under, each) for each in CONNECTIONS]
@@ -209,7 +209,7 @@ def _rate(results: Results, title: str, row: str, connections: int) -> float | N
 
 
 def _ratio(results: Results, title: str, over: str, under: str, connections: int) -> float | None:
-    """The median of the rounds' own ratios: what was measured close together is compared."""
+    """The median of the ratios of each round: only measurements of the same round are compared."""
     table = results.get(title, {})
     dividends, divisors = (table.get(row, {}).get(connections, []) for row in (over, under))
     ratios = [a.per_s / b.per_s for a, b in zip(dividends, divisors, strict=False) if b.per_s]

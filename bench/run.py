@@ -1,7 +1,7 @@
-"""The benchmark: starts all contestants, measures them in turns, prints the tables and keeps the figures.
+"""The benchmark: starts all servers, measures them in turns, prints the tables and stores the figures.
 
-Turns, because other programs of the machine and its disk are not equally busy all the time: in each round every
-contestant is measured once with each number of connections before the next round begins.
+They take turns because the load on the machine and its disk varies: in each round every server is measured once with
+each number of connections before the next round begins.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Benchmark:
         numbers = range(NUMBER_FIRST, NUMBER_FIRST + SMALL)
         rows: list[Row] = [(bare.name, self._wrk(bare, lambda: load.reads("any", numbers)))]
         for server in self.servers:
-            if server.name != report.RELAXED:  # reading has no durability
+            if server.name != report.RELAXED:  # durability does not affect reads
                 script = _reads(server.new_container(numbers), numbers)
                 rows.append((server.name, self._wrk(server, script)))
         self.run(report.READ, rows)
@@ -119,7 +119,7 @@ class Benchmark:
         self.run(report.BATCH, rows)
 
     def large(self) -> None:
-        """Armillary beside itself: the same work on a small and on a large container."""
+        """The same work on a small and on a large container."""
         numbers = range(NUMBER_FIRST, NUMBER_FIRST + self._plan.large)
         reads: list[Row] = []
         creates: list[Row] = []
@@ -146,12 +146,12 @@ class Benchmark:
         )
 
     def splits(self) -> None:
-        # A gigabyte, or what there is time for.
+        # A gigabyte, or as much as fits the time.
         self.split_figures = splits.measure(
             self._directory / "splits", self._plan.large, seconds=self._plan.seconds, say=_say
         )
 
-    # Measurements, one for each number of connections. Scripts are made anew for each: signatures grow old.
+    # Measurements, one for each number of connections. Each has a new script, because signatures expire.
 
     def _wrk(self, server: Server, script: Callable[[], str], items: int = 1) -> Callable[[int], Measured]:
         return lambda connections: run_wrk(
@@ -173,7 +173,7 @@ class Benchmark:
         return measure
 
     def _raw(self, raw: RawRocks, items: int) -> Callable[[int], Measured]:
-        """As if everything that so many connections can have under way were committed together."""
+        """Groups of as many writes as there are connections: the largest group commit possible."""
         return lambda connections: raw.measure(
             group_items=connections * items, is_batched=items > 1, seconds=self._plan.seconds / 2
         )
@@ -188,7 +188,7 @@ class Benchmark:
         return lambda: load.upserts(container, numbers, self._numbers())
 
     def _numbers(self) -> int:
-        """The first of a stretch that nobody has used."""
+        """The first of a range of unused item numbers."""
         first = self._next_number
         self._next_number += NUMBERS_PER_RUN
         return first
@@ -198,7 +198,7 @@ def _reads(container: str, numbers: range) -> Callable[[], str]:
     return lambda: load.reads(container, numbers)
 
 
-# Those that have servers of their own.
+# Sections with servers of their own.
 SECTIONS: dict[str, Measure] = {
     "mongo": mongo.measure,
     "gremlin": gremlin.measure,
@@ -258,7 +258,7 @@ def _keep(text: str, figures: dict[str, Any]) -> None:
 
 
 def _contend(benchmark: Benchmark, contests: list[str], directory: Path, cosmium: Path | None) -> None:
-    """Start everybody, and have the contests that are wanted."""
+    """Start all servers and run the selected measurements."""
     with ExitStack() as opened:
         bare = servers.start_bare()
         opened.callback(bare.stop)

@@ -1,7 +1,6 @@
-"""Stored procedures beside what clients would do without them: a call of an empty one beside a point read, and one that
-creates a hundred items beside a hundred creates, both at durability full. One connection, in turns; of the times of a
-round the median counts, and of the rounds the median of their ratios. Empty calls and reads are counted over sixteen
-connections too.
+"""Stored procedures compared with plain requests: an empty procedure with a point read, and one that creates a hundred
+items with a hundred creates, both at durability full. One connection, in turns; the result is the median over rounds of
+the ratio of median times. Empty calls and reads are also measured over sixteen connections.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class ScriptFigures:
     empty_s: list[float] = field(default_factory=list)
     import_s: list[float] = field(default_factory=list)
     creates_s: list[float] = field(default_factory=list)
-    busy_reads: list[float] = field(default_factory=list)  # each second, over many connections
+    busy_reads: list[float] = field(default_factory=list)  # per second, over many connections
     busy_calls: list[float] = field(default_factory=list)
 
     def lines(self) -> Iterable[str]:
@@ -112,7 +111,7 @@ def _ratio(over: list[float], under: list[float]) -> float:
 
 
 class _Client:
-    """Requests as text over one socket, so that little of what is measured is the client's."""
+    """Requests as text over one socket, to keep the client's share of the time small."""
 
     def __init__(self, port: int, container: str) -> None:
         self._port = port

@@ -1,5 +1,5 @@
-"""What a part of the benchmark gives that has servers and tables of its own: lines to print, aims with what was found,
-and all figures for the record. `run.py` lists them.
+"""The result of a section of the benchmark that has its own servers and tables: lines to print, targets with the values
+reached, and all figures. `run.py` lists the sections.
 """
 
 from __future__ import annotations

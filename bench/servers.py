@@ -1,5 +1,5 @@
-"""The contestants as processes: started on a free port, stopped at the end. Each says on standard output that it is
-ready, or is asked until it answers.
+"""The measured servers as processes: started on a free port, stopped at the end. Each prints that it is ready, or is
+polled until it answers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ GREMLIN_SERVER: Final = "org.apache.tinkerpop:gremlin-server:3.7.3"
 _NODE_MODULES: Final = ROOT / "tests/sdk/js/node_modules"
 _READY_S: Final = 20.0
 _BUILD_S: Final = 900
-_LOAD_S: Final = 300.0  # of a server that reads a large graph first
+_LOAD_S: Final = 300.0  # for a server that loads a large graph at start
 
 
 _GREMLIN_SERVER: Final = """\
@@ -72,7 +72,7 @@ maxContentLength: 10485760
 
 
 class Unavailable(Exception):
-    """A contestant that cannot take part, and why."""
+    """A server cannot be started on this machine; the message says why."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Server:
         return self.process.pid
 
     def new_container(self, items: range) -> str:
-        """A container of its own with these items in it."""
+        """Create a container with these items."""
         if self._containers == 0:
             protocol.create_database(self.port)
         self._containers += 1
@@ -117,7 +117,7 @@ def start_armillary(
 
 
 def start_tables(directory: Path, durability: str, account: str, key: str) -> Server:
-    """The same server, reached through its Table door."""
+    """Armillary, with its Table endpoint."""
     arguments = ["serve", "--data", str(directory), "--sql-port", "0", "--durability", durability, "--account", account]
     return _start_saying(
         f"armillary, {durability}",
@@ -128,7 +128,7 @@ def start_tables(directory: Path, durability: str, account: str, key: str) -> Se
 
 
 def start_mongo(directory: Path, durability: str) -> Server:
-    """The same server, reached through its MongoDB door."""
+    """Armillary, with its MongoDB endpoint."""
     arguments = [
         "serve",
         "--data",
@@ -148,7 +148,7 @@ def start_mongo_echo() -> Server:
 
 
 def start_ferret(directory: Path) -> Server:
-    """MongoDB's protocol on SQLite, which syncs as it does by itself."""
+    """FerretDB on SQLite, with its default durability."""
     program = _build_ferret()
     directory.mkdir()
     port = _free_port()
@@ -156,7 +156,7 @@ def start_ferret(directory: Path) -> Server:
 
 
 def start_gremlin(directory: Path) -> Server:
-    """The same server, reached through its Gremlin door."""
+    """Armillary, with its Gremlin endpoint."""
     arguments = ["serve", "--data", str(directory), "--sql-port", "0"]
     return _start_saying("armillary", [sys.executable, "-m", "armillary", *arguments], door="gremlin")
 
@@ -166,7 +166,7 @@ def start_gremlin_echo() -> Server:
 
 
 def start_gremlin_server(graph: Path) -> Server:
-    """TinkerPop's own, with TinkerGraph: in memory, read from a file when it starts."""
+    """TinkerPop's Gremlin Server with TinkerGraph: in memory, loaded from a file at start."""
     libraries, port = _fetch_gremlin_server(), _free_port()
     directory = graph.parent
     (directory / "graph.properties").write_text(
@@ -184,8 +184,8 @@ def start_bare() -> Server:
 
 
 def start_vercel(*, keeps_alive: bool) -> Server:
-    """In memory. Its command line answers every request with `connection: close`; embedded in a program it can be told
-    not to, and is several times faster. Both are measured."""
+    """Vercel's emulator, in memory. Its command line answers every request with `connection: close`; embedded in a
+    program it can keep connections alive, and is several times faster. Both are measured."""
     node = shutil.which("node")
     if node is None or not (_NODE_MODULES / "@vercel/cosmosdb-server").is_dir():
         raise Unavailable("@vercel/cosmosdb-server is not installed: run make bench, which installs it")
@@ -199,7 +199,7 @@ def start_vercel(*, keeps_alive: bool) -> Server:
 
 
 def start_cosmium(binary: Path | None) -> Server:
-    """In memory, without an index; this version knows no batches."""
+    """Cosmium: in memory, without an index; this version has no batches."""
     program = binary or _build_cosmium()
     port = _free_port()
     arguments = ["-Host", "127.0.0.1", "-Port", str(port), "-DisableTls", "-LogLevel", "silent"]
@@ -209,7 +209,7 @@ def start_cosmium(binary: Path | None) -> Server:
 
 
 def _build_ferret() -> Path:
-    """As it is embedded in programs: its own needs files that are no part of the module."""
+    """Build FerretDB as an embedded library: its own main package needs files that are not part of the module."""
     directory = Path(tempfile.gettempdir()) / f"armillary-bench-ferretdb-{FERRET.rpartition('@')[2]}"
     program = directory / "ferretdb"
     if not program.exists():
@@ -287,7 +287,7 @@ def _free_port() -> int:
 def _start_listening(
     name: str, command: list[str], port: int, environment: dict[str, str] | None = None, *, ready_s: float = _READY_S
 ) -> Server:
-    """A server that says nothing: it is ready when somebody can connect."""
+    """A server that prints nothing: it is ready when it accepts connections."""
     process = _spawn(command, environment or {})
     deadline_s = time.monotonic() + ready_s
     while time.monotonic() < deadline_s and process.poll() is None:
@@ -315,7 +315,7 @@ def _start_saying(
 
 
 def _spawn(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-    # Settings of whoever runs the benchmark must not reach the server that is measured.
+    # The environment's own ARMILLARY settings must not reach the measured server.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ARMILLARY_", "COSMIUM_"))}
     return subprocess.Popen(
         command, cwd=ROOT, env=kept | environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

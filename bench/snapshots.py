@@ -1,5 +1,5 @@
-"""Snapshots in memory for tests: how long it takes to take one of a container with 10,000 items, and to bring it back
-after some of them were written, over the control API of a real server.
+"""In-memory snapshots for tests: the time to take a snapshot of a container with 10,000 items, and to restore it after
+some of them were written, over the control API of a real server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONTROL_KEY: Final = b64encode(b"the operator of this run").decode()
 
 @dataclass
 class SnapshotFigures:
-    """Milliseconds, one figure for each round; by the number of items that were written in between."""
+    """Milliseconds, one figure for each round, by the number of items written between snapshot and restore."""
 
     taken_ms: dict[int, list[float]] = field(default_factory=lambda: {count: [] for count in CHANGES})
     restored_ms: dict[int, list[float]] = field(default_factory=lambda: {count: [] for count in CHANGES})

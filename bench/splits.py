@@ -1,8 +1,8 @@
-"""A partition that splits: how fast it is copied when nothing else goes on, and what clients notice when a lot does.
+"""Partition splits: how fast a partition is copied on an idle server, and how a split affects clients under load.
 
-One server, two containers with as many items. The first is split while nobody asks for anything. The second is read and
-written over several connections for some seconds, then for as long as its split takes, and each answer's time is noted:
-the longest is the longest pause that anybody had.
+One server, two containers of the same size. The first is split without other load. The second is read and written over
+several connections for some seconds, and then during its split; the latency of every request is recorded, and the
+maximum is the longest pause that a client saw.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class _Control:
         return json.loads(content) if content else None
 
     def split(self, container: str) -> None:
-        """Returns when the children serve."""
+        """Split a container; returns when the children serve requests."""
         self._ask("POST", f"{container}/split", {})
         while self._ask("GET", f"{container}/reshapes")["reshapes"]:
             time.sleep(_POLL_S)
@@ -123,7 +123,7 @@ class _Control:
 
 
 class _Load:
-    """Clients that read and write single items, each with one request under way."""
+    """Clients that read and write single items, each with one request in flight."""
 
     def __init__(self, port: int, container: str, numbers: range) -> None:
         self._port = port

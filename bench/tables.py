@@ -1,8 +1,8 @@
-"""Tables, side by side with the table service of Azurite: insert, get, point update, a partition of 1,000 entities, and
-a filter over 10,000. `python -m bench.tables`; `make bench` does not run it, since Azurite brings 360 MB.
+"""The Table API compared with Azurite's table service: insert, get, point update, a partition of 1,000 entities, and a
+filter over 10,000. `python -m bench.tables`; `make bench` does not run it, because Azurite installs 360 MB.
 
-Both speak the same protocol with the same key, so both get the same bytes. Azurite keeps its tables in memory and
-writes them out from time to time; Armillary is measured at both durabilities.
+Both servers accept the same key and get the same requests. Azurite keeps its tables in memory and writes them to disk
+from time to time; Armillary is measured at both durabilities.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Final
 from bench.load import Measured, from_table, run_wrk
 from bench.servers import ROOT, Server, Unavailable, start_tables
 
-ACCOUNT: Final = "devstoreaccount1"  # Azurite's, with the key that everybody knows
+ACCOUNT: Final = "devstoreaccount1"  # Azurite's account, with its published key
 KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _AZURITE: Final = ROOT / "bench/azurite"
 _ENTITIES: Final = 10_000
@@ -38,7 +38,7 @@ _READY_S: Final = 30.0
 
 
 def entity(partition: str, row: str, number: int) -> dict[str, object]:
-    """About 600 bytes: what an application keeps of a customer."""
+    """A customer record of about 600 bytes."""
     return {
         "PartitionKey": partition,
         "RowKey": row,
@@ -72,7 +72,7 @@ def request(method: str, path: str, query: str = "", body: str = "", extra: str 
 
 
 def inserts(first: int) -> str:
-    """New entities, one after the other, over a hundred partitions. Bodies are not signed, so one signature does."""
+    """New entities in sequence over a hundred partitions. Bodies are not signed, so one signature is enough."""
     body = json.dumps(entity("pXXX", "YYYYYYYYYY", 123456789), separators=(",", ":"))
     head, _, rest = request("POST", "/people", body=body, extra="Prefer: return-no-content\r\n").partition("pXXX")
     middle, _, tail = rest.partition("YYYYYYYYYY")
@@ -108,7 +108,7 @@ def scan() -> str:
 
 
 def filtered() -> str:
-    """A hundred of ten thousand, by two properties."""
+    """A filter on two properties that returns a hundred of ten thousand entities."""
     return from_table(
         [request("GET", "/people()", "$filter=Number%20ge%209900%20and%20Number%20lt%2020000%20and%20Score%20gt%201.0")]
     )
@@ -188,7 +188,7 @@ def contests(first: int) -> Iterator[tuple[str, str]]:
     yield "point update", updates()
     yield "partition of 1,000", scan()
     yield "filter over 10,000", filtered()
-    yield "insert", inserts(first)  # the last: it makes the tables larger
+    yield "insert", inserts(first)  # last, because it enlarges the tables
 
 
 def main() -> None:

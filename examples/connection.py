@@ -1,5 +1,5 @@
-"""How the examples reach the server, by the client and by commands, and the picture that they draw of a container's
-partitions.
+"""Shared by the examples: connecting to the server, running `armillary` commands, and printing the sizes of a
+container's partitions as bars.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BAR_CHARACTERS = 40
 
 
 def fresh_database(name: str) -> DatabaseProxy:
-    """A database of this name with nothing in it."""
+    """An empty database of this name; an existing one is deleted."""
     url = os.environ.get("ARMILLARY_URL", "http://127.0.0.1:8081")
     client = CosmosClient(url, os.environ.get("ARMILLARY_KEY", WELL_KNOWN_KEY))
     if any(each["id"] == name for each in client.list_databases()):
@@ -26,7 +26,7 @@ def fresh_database(name: str) -> DatabaseProxy:
 
 
 def armillary(*arguments: str) -> str:
-    """What a command says. It finds the server through its data directory, which ARMILLARY_DATA may name."""
+    """The output of an `armillary` command. It finds the server by its data directory, which ARMILLARY_DATA may set."""
     environment = {name: value for name, value in os.environ.items() if name != "ARMILLARY_URL"}
     command = [sys.executable, "-m", "armillary", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -36,7 +36,7 @@ def armillary(*arguments: str) -> str:
 
 
 def items_by_partition(container: ContainerProxy) -> dict[str, int]:
-    """How many items each physical partition holds, by the id of its range."""
+    """The number of items in each physical partition, by range id."""
     properties: dict[str, Any] = container.read(populate_partition_key_range_statistics=True)
     return {each["id"]: each["documentCount"] for each in properties["statistics"]}
 

@@ -1,5 +1,5 @@
-"""Device telemetry, as the first article on partitioned collections shows it (2016): readings partitioned by their
-device, with every kind of request; and what to do with a collection that was made without a partition key.
+"""Device telemetry, the example of Microsoft's 2016 article on partitioned collections: readings partitioned by device,
+every kind of request, and the migration of a collection that has no partition key.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def reading(device: int, number: int) -> dict[str, Any]:
 
 
 def single_requests(container: ContainerProxy) -> None:
-    """The key of a new item is taken out of the item; whoever reads or deletes says it."""
+    """The server extracts the partition key of a new item from the item; reads and deletes must give it."""
     container.create_item(reading(1, 0) | {"metricValue": 105.0})
     read = container.read_item("XMS-001-FE24C", partition_key="XMS-0001")
     read["metricValue"] = 104.0
@@ -59,18 +59,18 @@ def single_requests(container: ContainerProxy) -> None:
 
 
 def queries(container: ContainerProxy) -> None:
-    # The key in the filter: only the partition that has it is asked.
+    # The filter fixes the partition key: only one partition is queried.
     warm = container.query_items(
         "SELECT VALUE r.id FROM r WHERE r.deviceId = 'XMS-0001' AND r.metricValue > 66", partition_key="XMS-0001"
     )
     print("readings of one device:", sorted(warm))
-    # No key: all partitions are asked, each by its own index.
+    # No partition key: all partitions are queried, each with its own index.
     hot = container.query_items(
         "SELECT VALUE COUNT(1) FROM r WHERE r.metricType = 'Temperature' AND r.metricValue > 100",
         enable_cross_partition_query=True,
     )
     print("above 100 degrees on all devices:", next(hot))
-    # Ordered streams of all partitions, merged as they come: the order is that of a single one.
+    # The ordered results of all partitions are merged into one order.
     hottest = container.query_items(
         "SELECT TOP 3 r.deviceId, r.metricValue FROM r ORDER BY r.metricValue DESC",
         enable_cross_partition_query=True,
@@ -97,7 +97,7 @@ def migration(container: ContainerProxy) -> None:
         state = ("--state", str(Path(directory) / "state"))
         print("import:", armillary("import", str(lines), f"{DATABASE}/single", *state))
         print("export:", armillary("export", f"{DATABASE}/single", str(exported), *state))
-        # As the article advises: at least 100 requests at once, which is the default.
+        # The article advises at least 100 concurrent requests, which is the default.
         print("import:", armillary("import", str(exported), f"{DATABASE}/{container.id}", "--parallel", "100", *state))
     print("import brought:", container.read_item("XMS-007-FE29C", partition_key="XMS-0007")["metricValue"])
     print(armillary("migrate", f"{DATABASE}/single", f"{DATABASE}/new", "--partition-key", "/deviceId"))

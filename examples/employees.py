@@ -1,5 +1,5 @@
-"""Employees by department: an item is identified by partition key and id together, so one id may be there twice. Key
-paths may lead inside an object, or have blanks in them.
+"""Employees by department: an item is identified by partition key and id together, so an id may occur in several
+partitions. Key paths may lead into an object, and may contain spaces.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def main() -> None:
     departments = employees.query_items("SELECT DISTINCT VALUE e.department FROM e", enable_cross_partition_query=True)
     print("departments, from all partitions:", sorted(departments))
 
-    # An employee who changes department is another item: a key does not change. One transaction cannot span both.
+    # Changing the department means a new item: the partition key of an item cannot change, and one transaction cannot
+    # span two keys.
     moved = employees.read_item("0002", partition_key="Marketing") | {"department": "Sales"}
     employees.create_item(moved)
     employees.delete_item("0002", partition_key="Marketing")

@@ -42,7 +42,7 @@ def main() -> None:
     )
     print("abc-7 in 2018, from one partition:", list(one_year))
 
-    # A device over all its years: the keys are known, so only the partitions that hold them are asked.
+    # All years of a device: the keys are known, so only the partitions that hold them are queried.
     keys = [f"abc-7-{year}" for year in YEARS]
     all_years = container.query_items(
         "SELECT VALUE COUNT(1) FROM r WHERE ARRAY_CONTAINS(@keys, r.partitionKey)",
@@ -51,7 +51,7 @@ def main() -> None:
     )
     print("abc-7 in all years:", next(all_years), "readings")
 
-    # Readings that were recorded without a key get theirs on the way in.
+    # Readings without a key get one during the import.
     with tempfile.TemporaryDirectory() as directory:
         lines = Path(directory) / "readings.jsonl"
         lines.write_text("".join(json.dumps({"deviceId": "xyz", "date": 2018, "n": n}) + "\n" for n in range(5)))

@@ -15,15 +15,15 @@ HOSTS, EVENTS = 30, 5
 
 
 def open_month(database: DatabaseProxy, month: str) -> ContainerProxy:
-    """The container that this month's events go to."""
-    # Events older than 90 days vanish by themselves.
+    """Create the container for this month's events."""
+    # Events expire after 90 days (TTL).
     return database.create_container(
         f"events-{month}", PartitionKey("/host"), default_ttl=90 * 86_400, offer_throughput=CURRENT_RU
     )
 
 
 def close_month(container: ContainerProxy) -> None:
-    """A month that nobody writes to any more needs little."""
+    """A past month gets no more writes and needs little throughput."""
     container.replace_throughput(PAST_RU)
 
 
@@ -42,7 +42,7 @@ def main() -> None:
         ru = container.get_throughput().offer_throughput
         picture(f"{month}, {ru} RU/s:", items_by_partition(container))
 
-    # A stretch of time of one host: one partition of each month that the stretch touches.
+    # A time range of one host reads one partition of each month in the range.
     found = [
         event
         for month in MONTHS[1:]

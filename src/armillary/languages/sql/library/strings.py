@@ -5,6 +5,7 @@ character, independent of any locale. Long strings are charged to the work budge
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -135,33 +136,30 @@ def reverse(text: Any) -> Value:
 
 
 def lowered(text: str) -> str:
-    if len(text) > _LONG:
-        make(len(text))
-        if not text.isascii() and len(text) > _PIECE:
-            return "".join([_lowered(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE)])
-    return _lowered(text)
-
-
-def _lowered(text: str) -> str:
-    if text.isascii():
-        return _read(text).lower()
-    spend(len(text))
-    return "".join([one if len(one := character.lower()) == 1 else character for character in text])
+    return _cased(text, str.lower)
 
 
 def raised(text: str) -> str:
+    return _cased(text, str.upper)
+
+
+def _cased(text: str, change: Callable[[str], str]) -> str:
+    """Change the case of a string, in pieces if it is long."""
     if len(text) > _LONG:
         make(len(text))
         if not text.isascii() and len(text) > _PIECE:
-            return "".join([_raised(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE)])
-    return _raised(text)
+            return "".join(
+                [_piece_cased(text[start : start + _PIECE], change) for start in range(0, len(text), _PIECE)]
+            )
+    return _piece_cased(text, change)
 
 
-def _raised(text: str) -> str:
+def _piece_cased(text: str, change: Callable[[str], str]) -> str:
     if text.isascii():
-        return _read(text).upper()
+        return change(_read(text))
     spend(len(text))
-    return "".join([one if len(one := character.upper()) == 1 else character for character in text])
+    # Characters whose counterpart is more than one character are kept.
+    return "".join([one if len(one := change(character)) == 1 else character for character in text])
 
 
 def lower(text: Any) -> Value:
