@@ -179,7 +179,7 @@ def _place(script: Script, line: str) -> str | None:
 
 
 def _failed(script: Script, what: str, sub_status: int | None = None) -> Failure:
-    message = f"The {script.role.value} '{script.name}' failed: {what}. Nothing of it was kept."
+    message = f"The {script.role.value} '{script.name}' failed: {what}. Nothing was written."
     return Failure(Kind.SCRIPT_FAILED, message, details=_sub_status(sub_status))
 
 

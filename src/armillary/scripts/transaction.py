@@ -403,6 +403,6 @@ def _rid_in(payload: bytes | None) -> bytes:
 def _conflict() -> Failure:
     return Failure(
         Kind.RETRY_WITH,
-        "Conflicting request to resource has been attempted: others write to the logical partition that the script "
-        "works in. Retry to avoid conflicts.",
+        "Conflicting request to resource has been attempted: other requests have written to the logical partition of "
+        "the script. Retry to avoid conflicts.",
     )

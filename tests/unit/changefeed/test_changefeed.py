@@ -28,7 +28,7 @@ def test_shares_become_even_and_stay_so(seed: int, number: int) -> None:
         free = {lease.id for lease in leases.values() if lease.owner is None}
         for lease in leases_to_take(list(leases.values()), worker, free):
             leases[lease.id] = replace(lease, owner=worker)
-    for worker in workers * len(leases):  # everybody has his turn, often
+    for worker in workers * len(leases):  # each worker decides several times
         free = {lease.id for lease in leases.values() if lease.owner is None}
         for lease in leases_to_take(list(leases.values()), worker, free):
             leases[lease.id] = replace(lease, owner=worker)

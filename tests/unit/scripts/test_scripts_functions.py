@@ -51,7 +51,7 @@ async def test_a_query_goes_on_when_the_process_was_ended_between_two_of_its_cal
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell what a process has computed")
 async def test_one_that_computes_in_a_step_of_the_engines_is_not_waited_for_as_long_as_one_that_does_not() -> None:
-    """Nothing interrupts sorting with the engine's own order, say, and everybody waits for a function."""
+    """The engine does not interrupt a built-in sort, and other queries wait for the function's process."""
     caller = FunctionProcess()
     await caller.ready()
     source = "function () { const one = 'x'.repeat(1e6); for (;;) one.split('').sort(); }"

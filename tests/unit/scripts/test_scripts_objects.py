@@ -27,7 +27,7 @@ async def house() -> AsyncIterator[House]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def seven(house: House) -> Container:
-    """With seven documents, which nobody changes."""
+    """A house with seven documents, which no test changes."""
     container = await house.container()
     tags = [["x", ["y"]], ["z"], [], ["x"], None, ["q", "r"], ["s"]]
     await house.put(container, *[{"id": str(n), "pk": "a", "n": n, "tags": tags[n]} for n in range(7)])
