@@ -98,7 +98,7 @@ class _Source:
             unique=UniqueKeyPolicy.parse(None),
             rules=Rules(1, indexing, None),
         )
-        self._head = log.Head(0, resources.first_item_number(0), 0, 0, 1)
+        self._head = log.Head(0, resources.first_item_rid(0), 0, 0, 1)
         self._paths: PathPrefixes = {}
         self._coverage: PathCoverage | None = None
         self._template = protocol.item()

@@ -29,7 +29,7 @@ from armillary.model.keys import Key, PartitionKeyDefinition
 from armillary.model.resources import item_rid_text
 from armillary.work import spend
 
-_NUMBER_BYTES = layout.RID_BYTES
+_RID_BYTES = layout.RID_BYTES
 _LOADED_UNIT_BYTES = 5  # of JSON with many short members, the slowest: about 100 ns
 _NO_TERMS = ItemTerms([], 0)
 
@@ -89,7 +89,7 @@ def bson_bytes(stored: bytes) -> bytes:
     """An item as a BSON document, without system properties."""
     if stored[0] == FORMAT_JSON:
         return bson_values.encode(document_of(orjson.loads(payload_of(stored))))
-    return payload_of(stored)[_NUMBER_BYTES:]
+    return payload_of(stored)[_RID_BYTES:]
 
 
 def bson_document(stored: bytes) -> Document:
@@ -100,7 +100,7 @@ def bson_document(stored: bytes) -> Document:
 
 def _decoded(payload: bytes) -> Document:
     try:
-        return bson_values.decode(payload[_NUMBER_BYTES:])
+        return bson_values.decode(payload[_RID_BYTES:])
     except BSONError:
         raise Failure(Kind.CORRUPT, "A stored document cannot be decoded; run `armillary check`.") from None
 
@@ -115,20 +115,20 @@ def etag_of(stored: bytes) -> str:
     if stored[0] == FORMAT_JSON:
         return items.etag_in(payload_of(stored))
     header = unpack_header(stored)
-    return items.etag(_number_of(stored), header.lsn, header.step, header.ts)
+    return items.etag(_rid_of(stored), header.lsn, header.step, header.ts)
 
 
-def _number_of(stored: bytes) -> int:
+def _rid_of(stored: bytes) -> int:
     """The rid of an item that is stored as BSON."""
-    return int.from_bytes(payload_of(stored)[:_NUMBER_BYTES], "big")
+    return int.from_bytes(payload_of(stored)[:_RID_BYTES], "big")
 
 
 def _text_of_bson(stored: bytes, owner: Owner) -> bytes:
-    header, number = unpack_header(stored), _number_of(stored)
-    etag = items.etag(number, header.lsn, header.step, header.ts)
-    rid = item_rid_text(owner.rid, number)
+    header, rid = unpack_header(stored), _rid_of(stored)
+    etag = items.etag(rid, header.lsn, header.step, header.ts)
+    rid_text = item_rid_text(owner.rid, rid)
     text = orjson.dumps(json_of(bson_document(stored)))[:-1]
-    return text + items.close_text(rid, f"{owner.self_link}docs/{rid}/", etag, header.ts)
+    return text + items.close_text(rid_text, f"{owner.self_link}docs/{rid_text}/", etag, header.ts)
 
 
 BSON = Form(False, bson_bytes, bson_values.decode, bson_values.encode)
@@ -142,9 +142,9 @@ def bson_form(names: frozenset[str]) -> Form:
 # Writing.
 
 
-def bson_payload(number: int, encoded: bytes) -> bytes:
+def bson_payload(rid: int, encoded: bytes) -> bytes:
     """The stored payload of a BSON document, after the header."""
-    return number.to_bytes(_NUMBER_BYTES, "big") + encoded
+    return rid.to_bytes(_RID_BYTES, "big") + encoded
 
 
 def rebuilt_bson(item: dict[str, Any], before: bytes) -> tuple[bytes, Document] | None:

@@ -97,18 +97,18 @@ def child_rid(owner: bytes, resource_type: ResourceType, number: int) -> bytes:
     return owner + (number | _CHILD_NIBBLE[resource_type] << 60).to_bytes(8, "little")
 
 
-def item_rid_text(container_rid: bytes, number: int) -> str:
-    return b2a_base64(container_rid + number.to_bytes(8, "little"), newline=False).decode("ascii").replace("/", "-")
+def item_rid_text(container_rid: bytes, rid: int) -> str:
+    return b2a_base64(container_rid + rid.to_bytes(8, "little"), newline=False).decode("ascii").replace("/", "-")
 
 
-def item_number(rid: bytes) -> int | None:
+def item_rid(wire_rid: bytes) -> int | None:
     """The storage rid inside an item's wire rid, or None if it is not an item's."""
-    if len(rid) != 16 or rid[15] & 0xF0:
+    if len(wire_rid) != 16 or wire_rid[15] & 0xF0:
         return None
-    return int.from_bytes(rid[8:], "little")
+    return int.from_bytes(wire_rid[8:], "little")
 
 
-def first_item_number(partition_number: int) -> int:
+def first_item_rid(partition_number: int) -> int:
     """The first rid that a partition gives out, so that rids never collide when partitions split. It is above 0, so
     that every rid has a predecessor."""
     assert partition_number < ITEM_PARTITIONS_MAX

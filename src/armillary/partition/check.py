@@ -13,7 +13,7 @@ from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON, ItemHeader, paylo
 from armillary.model.keys import NO_KEY, to_header
 from armillary.model.layout import unpack_size
 from armillary.model.ranges import KeyRange
-from armillary.model.resources import first_item_number, item_rid_text
+from armillary.model.resources import first_item_rid, item_rid_text
 from armillary.partition.history import log, versions
 from armillary.partition.history.change_stream_events import unpack_event
 from armillary.partition.history.retryable_write_records import unpack_record
@@ -48,7 +48,7 @@ class _Check:
         self._view = view
         self._schema = schema
         self._range = key_range
-        self._head = log.load_head(view, first_item_number(key_range.id), 0)
+        self._head = log.load_head(view, first_item_rid(key_range.id), 0)
         self._coverage = trusted_coverage(view, self._head) or NOTHING
         self._paths: dict[str, int] = {}
         self._counts: Counter[bytes] = Counter()
@@ -61,13 +61,13 @@ class _Check:
         yield from self._check_coverage()
         size_bytes = 0
         for key, stored in self._view.scan(layout.ITEMS, layout.space_end(layout.ITEMS)):
-            number = int.from_bytes(key[1:], "big")
+            rid = int.from_bytes(key[1:], "big")
             try:
                 header, payload = unpack_header(stored), payload_of(stored)
                 document = documents.json_document(stored, self._schema)
-                found = list(self._check_item(number, header, payload, document))
+                found = list(self._check_item(rid, header, payload, document))
             except (Failure, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-                yield f"item {number} cannot be read: {error!r}"
+                yield f"item {rid} cannot be read: {error!r}"
                 continue
             size_bytes += len(payload)
             yield from found
@@ -111,30 +111,28 @@ class _Check:
             found = stored.generation if stored is not None else None
             yield f"the head names generation {named} of the paths that all items have, stored is {found}"
 
-    def _check_item(
-        self, number: int, header: ItemHeader, payload: bytes, document: dict[str, object]
-    ) -> Iterator[str]:
-        what = f"item {number} (id {document.get('id')!r})"
+    def _check_item(self, rid: int, header: ItemHeader, payload: bytes, document: dict[str, object]) -> Iterator[str]:
+        what = f"item {rid} (id {document.get('id')!r})"
         epk = header.epk
         if header.format not in (FORMAT_JSON, FORMAT_BSON):
             yield f"{what} has the unknown format {header.format}"
         if not self._range.low <= epk < self._range.high:
             yield f"{what} lies outside the partition's range"
-        if number >= self._head.next_number:
-            yield f"{what} has a number that is yet to be given"
+        if rid >= self._head.next_rid:
+            yield f"{what} has a rid that is not allocated yet"
         if header.lsn > self._head.lsn:
             yield f"{what} has lsn {header.lsn}, the partition is at {self._head.lsn}"
         yield from self._check_key(what, epk, document)
-        yield from self._check_system_properties(what, number, header, document)
-        if self._view.get(layout.id_key(epk, str(document["id"]))) != number.to_bytes(8, "big"):
+        yield from self._check_system_properties(what, rid, header, document)
+        if self._view.get(layout.id_key(epk, str(document["id"]))) != rid.to_bytes(8, "big"):
             yield f"{what} is not found by its id"
-        if self._view.get(layout.member_key(epk, number)) is None:
+        if self._view.get(layout.member_key(epk, rid)) is None:
             yield f"{what} is not a member of its logical partition"
-        if self._view.get(layout.change_key(header.lsn, header.step, number)) != log.WRITTEN:
+        if self._view.get(layout.change_key(header.lsn, header.step, rid)) != log.WRITTEN:
             yield f"{what} has no change entry at its lsn {header.lsn}"
         self._expected[layout.IDS] += 1
         self._expected[layout.MEMBERS] += 1
-        yield from self._check_index(what, number, header, payload)
+        yield from self._check_index(what, rid, header, payload)
         count, size, text = self._sizes.get(epk, (0, 0, self._key_text(document)))
         self._sizes[epk] = (count + 1, size + len(payload), text)
 
@@ -152,24 +150,24 @@ class _Check:
         return to_header(self._schema.key.extract(document) if self._schema.key is not None else NO_KEY)
 
     def _check_system_properties(
-        self, what: str, number: int, header: ItemHeader, document: dict[str, object]
+        self, what: str, rid: int, header: ItemHeader, document: dict[str, object]
     ) -> Iterator[str]:
         wanted = {
-            "_rid": item_rid_text(self._schema.rid, number),
-            "_etag": items.etag(number, header.lsn, header.step, header.ts),
+            "_rid": item_rid_text(self._schema.rid, rid),
+            "_etag": items.etag(rid, header.lsn, header.step, header.ts),
             "_ts": header.ts,
         }
         for name, value in wanted.items():
             if document.get(name) != value:
                 yield f"{what} has {name} {document.get(name)!r} instead of {value!r}"
 
-    def _check_index(self, what: str, number: int, header: ItemHeader, payload: bytes) -> Iterator[str]:
+    def _check_index(self, what: str, rid: int, header: ItemHeader, payload: bytes) -> Iterator[str]:
         rules = self._schema.rules_of(header)
         terms = documents.item_terms(rules.indexing, header, payload).terms
         self._expected[layout.TERMS] += len(terms)
         for path, term in terms:
             path_number = self._paths.get(path)
-            if path_number is None or self._view.get(layout.term_key(path_number, term, number)) is None:
+            if path_number is None or self._view.get(layout.term_key(path_number, term, rid)) is None:
                 yield f"{what} lacks its index term for {path}"
         if header.policy == self._coverage.rules_number:
             lacking = self._coverage.paths.difference([path for path, _ in terms])
@@ -178,12 +176,12 @@ class _Check:
         entries = documents.stored_unique_entries(self._schema.unique, rules.indexing, header.format, payload)
         for constraint, values in entries:
             self._expected[layout.UNIQUE] += 1
-            if self._view.get(layout.unique_key(header.epk, constraint, values)) != number.to_bytes(8, "big"):
+            if self._view.get(layout.unique_key(header.epk, constraint, values)) != rid.to_bytes(8, "big"):
                 yield f"{what} does not hold its values of unique key {constraint}"
         when = expires_s(header, rules.default_ttl)
         if when is not None:
             self._expected[layout.EXPIRY] += 1
-            if self._view.get(layout.expiry_key(when, number)) is None:
+            if self._view.get(layout.expiry_key(when, rid)) is None:
                 yield f"{what} has no expiry entry at {when}"
 
     def _check_changes(self) -> Iterator[str]:
@@ -192,13 +190,13 @@ class _Check:
             lsn, change = log.change_lsn(key), log.unpack_change(key, value)
             if lsn > self._head.lsn:
                 yield f"change {lsn} lies beyond the partition's lsn {self._head.lsn}"
-            stored = self._view.get(layout.item_key(change.number))
+            stored = self._view.get(layout.item_key(change.rid))
             if change.kind == log.ITEM_WRITTEN:
                 written += 1
-                if stored is None or layout.change_key(*_place(stored), change.number) != key:
-                    yield f"change {lsn} names item {change.number}, which was not last written there"
+                if stored is None or layout.change_key(*_place(stored), change.rid) != key:
+                    yield f"change {lsn} names item {change.rid}, which was not last written there"
             elif stored is not None:
-                yield f"change {lsn} is the tombstone of item {change.number}, which exists"
+                yield f"change {lsn} is the tombstone of item {change.rid}, which exists"
         if written != self._counts[layout.ITEMS]:
             yield f"there are {written} change entries for {self._counts[layout.ITEMS]} items"
 

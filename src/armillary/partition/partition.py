@@ -18,7 +18,7 @@ from armillary.model import layout
 from armillary.model.encoding import unpack_header
 from armillary.model.layout import unpack_size
 from armillary.model.ranges import KeyRange
-from armillary.model.resources import first_item_number
+from armillary.model.resources import first_item_rid
 from armillary.partition.history import change_stream_events, log, versions
 from armillary.partition.history.log import LogTimes
 from armillary.partition.history.retryable_write_records import Record, Records, check_new, put_record
@@ -52,10 +52,10 @@ class Partition:
         self._schema = schema
         self.clock = self._clock = clock
         self._paths: PathPrefixes = {}
-        self._first_number = first_item_number(key_range.id)
+        self._first_rid = first_item_rid(key_range.id)
         self._first_lsn = first_lsn
         self.range = key_range
-        self.head = log.new_head(self._first_number, first_lsn)  # as last acknowledged
+        self.head = log.new_head(self._first_rid, first_lsn)  # as last acknowledged
         self.reached_lsn = first_lsn  # the highest lsn of any transaction that has run, acknowledged or not
         self.times = LogTimes()
         self.records = Records()
@@ -73,7 +73,7 @@ class Partition:
         self.meter = Meter(clock)
 
     async def open(self) -> None:
-        self.head = await self._store.read(lambda view: log.load_head(view, self._first_number, self._first_lsn))
+        self.head = await self._store.read(lambda view: log.load_head(view, self._first_rid, self._first_lsn))
         self.reached_lsn = self.head.lsn
         self._coverage = await self._store.read(lambda view: trusted_coverage(view, self.head_in(view)))
         await self._store.evaluate(self.records.load)
@@ -107,7 +107,7 @@ class Partition:
     def item_count(self, view: View, epk: bytes | None) -> int:
         """The number of items, in all or in one logical partition."""
         if not epk:
-            return log.load_head(view, self._first_number, self._first_lsn).item_count
+            return log.load_head(view, self._first_rid, self._first_lsn).item_count
         stored = view.get(layout.size_key(epk))
         return unpack_size(stored).item_count if stored is not None else 0
 
@@ -143,10 +143,10 @@ class Partition:
         return self._store.at_hand()
 
     def item_in(self, view: View, epk: bytes, item_id: str) -> bytes | None:
-        number = view.get(layout.IDS + epk + item_id.encode())
-        if number is None:
+        rid = view.get(layout.IDS + epk + item_id.encode())
+        if rid is None:
             return None
-        stored = view.get(layout.ITEMS + number)
+        stored = view.get(layout.ITEMS + rid)
         assert stored is not None, "an id without its item"
         if self._schema.rules.default_ttl is None:
             return stored
@@ -247,7 +247,7 @@ class Partition:
 
     def head_in(self, view: View) -> log.Head:
         """The head in a snapshot."""
-        return log.load_head(view, self._first_number, self._first_lsn)
+        return log.load_head(view, self._first_rid, self._first_lsn)
 
     def _run_one(self, operation: Operation, txn: Txn) -> tuple[Outcome, Writer]:
         writer = self._writer(txn)
@@ -275,7 +275,7 @@ class Partition:
 
     def _writer(self, txn: Txn, kind: type[Writer] | None = None) -> Writer:
         self._check_open()
-        head = log.load_head(txn, self._first_number, self._first_lsn)
+        head = log.load_head(txn, self._first_rid, self._first_lsn)
         if head.lsn >= self.reached_lsn:
             self.reached_lsn = head.lsn + 1
         schema = self._schema.as_it_is()

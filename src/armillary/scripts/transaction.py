@@ -189,7 +189,7 @@ class ScriptTransaction:
             return given[len(by_name) :]
         if not given.startswith(by_rid):
             raise bad_request(f"The link '{link[:200]}' is not of a document of this container.")
-        number = resources.item_number(resources.rid_bytes(given[len(by_rid) :]) or b"")
+        number = resources.item_rid(resources.rid_bytes(given[len(by_rid) :]) or b"")
         stored = None
         if number is not None:
             stored = await self._look(lambda txn: txn.get(layout.item_key(number)))
@@ -302,13 +302,13 @@ class ScriptTransaction:
         if self._checked_lsn is None:
             apart = Head(
                 head.lsn + _LSN_APART,
-                head.next_number + _NUMBER_APART,
+                head.next_rid + _NUMBER_APART,
                 head.item_count,
                 head.size_bytes,
                 head.next_path + _PATH_APART,
                 head.coverage_generation,
             )
-            self._first_apart = apart.next_number
+            self._first_apart = apart.next_rid
             self._layer.writes[layout.HEAD_KEY] = apart.pack()
             self._checked_lsn = head.lsn
         elif head.lsn != self._checked_lsn:
@@ -328,7 +328,7 @@ class ScriptTransaction:
         for key, value in islice(view.scan(low, high), limits.SCRIPT_CHANGES_MAX):
             count += 1
             change = unpack_change(key, value)
-            if change.number in self._numbers or self._was_seen(view, change):
+            if change.rid in self._numbers or self._was_seen(view, change):
                 raise _conflict()
         if count == limits.SCRIPT_CHANGES_MAX or self.home.schema.rules.number != self._rules_number:
             raise _conflict()
@@ -336,7 +336,7 @@ class ScriptTransaction:
     def _was_seen(self, view: View, change: Change) -> bool:
         stored = None
         if change.kind == ITEM_WRITTEN:
-            stored = view.get(layout.item_key(change.number))
+            stored = view.get(layout.item_key(change.rid))
             assert stored is not None, "a change without its item"
         if (change.epk if stored is None else epk_of(stored)) != self.home.epk:
             return False

@@ -53,7 +53,7 @@ def boundary_in_the_wrong_child(patch: pytest.MonkeyPatch) -> None:
 
 def numbers_given_twice(patch: pytest.MonkeyPatch) -> None:
     """Children go on counting items where their parents began."""
-    patch.setattr(transfers, "first_item_number", lambda range_id: 1)
+    patch.setattr(transfers, "first_item_rid", lambda range_id: 1)
 
 
 def copied_over_a_half_copy(patch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def everything(view: View) -> list[tuple[bytes, Any]]:
     for key, value in view.scan(b"\x00", b"\xff"):
         if key[:1] == layout.CHANGES and value != log.WRITTEN:
             change = log.unpack_change(key, value)
-            found.append((key, (change.number, change.epk, change.item_id)))
+            found.append((key, (change.rid, change.epk, change.item_id)))
         else:
             found.append((key, value))
     return found

@@ -237,7 +237,7 @@ async def present_etag(container: Container, item_id: str, key: Key) -> str | No
 
 async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
     """The id of the item that a rid link names. A rid does not tell the partition key, so that must be given."""
-    number = resources.item_number(resources.rid_bytes(rid) or b"")
+    number = resources.item_rid(resources.rid_bytes(rid) or b"")
     if key is None:
         raise bad_request(KEY_MISSING)
     epk = container.effective_key(key)

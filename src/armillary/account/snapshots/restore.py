@@ -22,7 +22,7 @@ from armillary.account.snapshots.snapshots import Snapshot, copied, records_of
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.ranges import KeyRange, PartitionMap
-from armillary.model.resources import ResourceType, first_item_number
+from armillary.model.resources import ResourceType, first_item_rid
 from armillary.partition.history import log
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping.item_moves import TooMuch
@@ -187,7 +187,7 @@ def _founding(view: View, range_id: int, lsn: int) -> Callable[[Txn], None]:
     head = log.load_head(view, 0, 0)
 
     def run(txn: Txn) -> None:
-        head.lsn, head.next_number = max(head.lsn, lsn), first_item_number(range_id)
+        head.lsn, head.next_rid = max(head.lsn, lsn), first_item_rid(range_id)
         txn.put(layout.HEAD_KEY, head.pack())
 
     return run

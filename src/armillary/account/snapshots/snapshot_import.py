@@ -293,7 +293,7 @@ class SnapshotImport:
         assert moving is not None
         moving.loader.finish()
         ranges = {each.store: each for each in moving.becomes.container_state.ranges}
-        first = resources.first_item_number(ranges[moving.store].id)
+        first = resources.first_item_rid(ranges[moving.store].id)
         head = moving.head or log.new_head(first, 0)
         head.lsn = max(head.lsn, self._account.highest_lsn)
         self.item_count += head.item_count

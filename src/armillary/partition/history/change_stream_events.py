@@ -75,8 +75,8 @@ def noted(
     }
 
 
-def put_event(txn: Txn, lsn: int, step: int, number: int, event: dict[str, Any]) -> None:
-    key = layout.event_key(lsn, step, number)
+def put_event(txn: Txn, lsn: int, step: int, rid: int, event: dict[str, Any]) -> None:
+    key = layout.event_key(lsn, step, rid)
     txn.put(key, encode({name: value for name, value in event.items() if value is not None}))
 
 

@@ -31,7 +31,7 @@ WRITTEN = bytes([ITEM_WRITTEN])  # the entry of an existing item: everything els
 @dataclass(slots=True)
 class Head:
     lsn: int
-    next_number: int  # the rid of the next new item
+    next_rid: int  # the rid of the next new item
     item_count: int
     size_bytes: int
     next_path: int
@@ -39,19 +39,19 @@ class Head:
 
     def pack(self) -> bytes:
         return _HEAD.pack(
-            self.lsn, self.next_number, self.item_count, self.size_bytes, self.next_path, self.coverage_generation
+            self.lsn, self.next_rid, self.item_count, self.size_bytes, self.next_path, self.coverage_generation
         )
 
 
-def new_head(first_number: int, first_lsn: int) -> Head:
+def new_head(first_rid: int, first_lsn: int) -> Head:
     """The head of an empty partition."""
-    return Head(first_lsn, first_number, 0, 0, 1)
+    return Head(first_lsn, first_rid, 0, 0, 1)
 
 
-def load_head(view: View, first_number: int, first_lsn: int) -> Head:
+def load_head(view: View, first_rid: int, first_lsn: int) -> Head:
     stored = view.get(layout.HEAD_KEY)
     if stored is None:
-        return new_head(first_number, first_lsn)
+        return new_head(first_rid, first_lsn)
     return unpack_head(stored)
 
 
@@ -60,7 +60,7 @@ def unpack_head(stored: bytes) -> Head:
 
 
 class Change(NamedTuple):
-    number: int  # rid of the item
+    rid: int
     kind: int
     deleted_s: int
     epk: bytes
@@ -72,12 +72,12 @@ def pack_tombstone(kind: int, deleted_s: int, epk: bytes, item_id: bytes) -> byt
 
 
 def unpack_change(key: bytes, value: bytes) -> Change:
-    number = int.from_bytes(key[-layout.RID_BYTES :], "big")
+    rid = int.from_bytes(key[-layout.RID_BYTES :], "big")
     if value[0] == ITEM_WRITTEN:
-        return Change(number, ITEM_WRITTEN, 0, b"", "")
+        return Change(rid, ITEM_WRITTEN, 0, b"", "")
     kind, deleted_s, epk_bytes = _TOMBSTONE.unpack_from(value)
     start = _TOMBSTONE.size
-    return Change(number, kind, deleted_s, value[start : start + epk_bytes], value[start + epk_bytes :].decode())
+    return Change(rid, kind, deleted_s, value[start : start + epk_bytes], value[start + epk_bytes :].decode())
 
 
 def change_lsn(key: bytes) -> int:

@@ -87,13 +87,13 @@ def put_version(
     txn: Txn, kind: int, changed_s: int, place: tuple[int, int, int], epk: bytes, stored: bytes | None
 ) -> None:
     """Store the version entry of a change at a place; `stored` is the item before it."""
-    lsn, step, number = place
+    lsn, step, rid = place
     before_lsn = before_step = 0
     if stored is not None:
         before = unpack_header(stored)
         before_lsn, before_step = before.lsn, before.step
-        txn.put(layout.IMAGES + layout.version_key(before_lsn, before_step, number)[1:], stored)
-    txn.put(layout.version_key(lsn, step, number), _ENTRY.pack(kind, changed_s, before_lsn, before_step) + epk)
+        txn.put(layout.IMAGES + layout.version_key(before_lsn, before_step, rid)[1:], stored)
+    txn.put(layout.version_key(lsn, step, rid), _ENTRY.pack(kind, changed_s, before_lsn, before_step) + epk)
 
 
 def begin(txn: Txn, number: int, lsn: int) -> None:

@@ -22,7 +22,7 @@ from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import FIXED_HEADER_BYTES, epk_of
 from armillary.model.ranges import KeyRange
-from armillary.model.resources import first_item_number
+from armillary.model.resources import first_item_rid
 from armillary.partition.history import change_stream_events, log, versions
 from armillary.partition.history.retryable_write_records import stored_records
 from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Partition
@@ -36,10 +36,10 @@ from armillary.storage.engine import Kept, Loader, Store, Txn, View
 Rest = Callable[[], Awaitable[None]]
 
 _BY_KEY = (layout.IDS, layout.MEMBERS, layout.SIZES, layout.UNIQUE)  # spaces in the order of effective keys
-_BY_NUMBER = (layout.CHANGES, layout.EXPIRY)  # spaces whose keys end in the item's rid
+_BY_RID = (layout.CHANGES, layout.EXPIRY)  # spaces whose keys end in the item's rid
 _KEPT_VERSIONS = (layout.VERSIONS, layout.IMAGES)  # spaces whose entries contain their effective key
 _REST = (layout.TERMS, layout.META, layout.RECORDS, layout.EVENTS)
-COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_NUMBER, *_KEPT_VERSIONS, *_REST)
+COPIED_SPACES = (layout.ITEMS, *_BY_KEY, *_BY_RID, *_KEPT_VERSIONS, *_REST)
 _PATHS = layout.path_key("")
 _NO_OWNER = 255
 
@@ -120,8 +120,8 @@ class Transfer:
         numbers: dict[str, int] = {}
         for each in kept:
             yield from self._copy_items(each, loaders)
-            for space in _BY_NUMBER:
-                yield from self._copy_by_number(each, space, loaders)
+            for space in _BY_RID:
+                yield from self._copy_by_rid(each, space, loaders)
             for space in _BY_KEY:
                 yield from self._copy_by_key(each, space, loaders)
             for space in _KEPT_VERSIONS:
@@ -130,7 +130,7 @@ class Transfer:
                 yield from self._copy_alike(each, _PATHS, loaders)
                 for target in self.targets:
                     target.head.next_path = log.load_head(each, 0, 0).next_path
-                yield from self._copy_by_number(each, layout.TERMS, loaders)
+                yield from self._copy_by_rid(each, layout.TERMS, loaders)
             else:
                 yield from self._copy_terms(each, numbers, loaders[0])
         if numbers:
@@ -163,7 +163,7 @@ class Transfer:
             progress.items_copied += len(portion)
             yield
 
-    def _copy_by_number(self, kept: Kept, space: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
+    def _copy_by_rid(self, kept: Kept, space: bytes, loaders: Sequence[Loader]) -> Iterator[None]:
         """Entries go to the child of their item; tombstones contain their effective key."""
         is_divided = len(loaders) > 1
         owners, lows = self._owners, self._lows
@@ -410,7 +410,7 @@ class Transfer:
 
             def run(txn: Txn, range_id: int = range_id, target: Target = target) -> log.Head:
                 head = log.load_head(txn, 0, 0)
-                head.lsn, head.next_number = lsn, first_item_number(range_id)
+                head.lsn, head.next_rid = lsn, first_item_rid(range_id)
                 txn.put(layout.HEAD_KEY, head.pack())
                 for key, value in records:
                     txn.put(key, value)

@@ -38,11 +38,11 @@ from armillary.storage.engine import Txn, View
 class Adopter(Writer):
     """A Writer for items that already have their system properties."""
 
-    def adopt(self, number: int, stored: bytes) -> None:
+    def adopt(self, rid: int, stored: bytes) -> None:
         txn, header, payload = self._txn, unpack_header(stored), payload_of(stored)
         document = documents.plain_json(stored)
-        rid = number.to_bytes(8, "big")
-        present = txn.get(layout.ITEMS + rid)
+        packed_rid = rid.to_bytes(8, "big")
+        present = txn.get(layout.ITEMS + packed_rid)
         before_terms = NO_TERMS
         bytes_added, items_added = len(payload), 1
         if present is not None:
@@ -51,21 +51,21 @@ class Adopter(Writer):
                 raise Failure(Kind.INTERNAL, "A copied item would leave its logical partition.")
             before_terms = self._terms_of(before, before_payload)
             bytes_added, items_added = len(payload) - len(before_payload), 0
-            self._give_up_names(rid, present)
-            self._delete_expiry(before, number)
-            txn.delete(layout.change_key(before.lsn, before.step, number))
+            self._give_up_names(packed_rid, present)
+            self._delete_expiry(before, rid)
+            txn.delete(layout.change_key(before.lsn, before.step, rid))
         terms = self._terms_of(header, payload)
-        self._move_terms(number, before_terms, terms)
+        self._move_terms(rid, before_terms, terms)
         self._note_paths(terms, is_first=self.head.item_count == 0)
-        txn.put(layout.ITEMS + rid, stored)
-        txn.put(layout.id_key(header.epk, document["id"]), rid)
-        txn.put(layout.member_key(header.epk, number), b"")
-        txn.put(layout.change_key(header.lsn, header.step, number), log.WRITTEN)
+        txn.put(layout.ITEMS + packed_rid, stored)
+        txn.put(layout.id_key(header.epk, document["id"]), packed_rid)
+        txn.put(layout.member_key(header.epk, rid), b"")
+        txn.put(layout.change_key(header.lsn, header.step, rid), log.WRITTEN)
         for constraint, values in entries_in(self._schema, header, payload):
-            txn.put(layout.unique_key(header.epk, constraint, values), rid)
+            txn.put(layout.unique_key(header.epk, constraint, values), packed_rid)
         when = expires_s(header, self._schema.rules_of(header).default_ttl)
         if when is not None:
-            txn.put(layout.expiry_key(when, number), b"")
+            txn.put(layout.expiry_key(when, rid), b"")
         self._count(header, document, items_added, bytes_added)
         self.head.lsn = max(self.head.lsn, header.lsn)
 
@@ -75,32 +75,32 @@ class Adopter(Writer):
         self._txn.put(key, value)
         self.head.lsn = max(self.head.lsn, log.change_lsn(key))
 
-    def take_out(self, rid: bytes) -> None:
+    def take_out(self, packed_rid: bytes) -> None:
         """Delete an item without a tombstone, if it is here."""
-        txn, number = self._txn, int.from_bytes(rid, "big")
-        present = txn.get(layout.ITEMS + rid)
+        txn, rid = self._txn, int.from_bytes(packed_rid, "big")
+        present = txn.get(layout.ITEMS + packed_rid)
         if present is None:
             return
         header, payload = unpack_header(present), payload_of(present)
-        self._move_terms(number, self._terms_of(header, payload), NO_TERMS)
-        self._give_up_names(rid, present)
-        self._delete_expiry(header, number)
-        txn.delete(layout.ITEMS + rid)
-        txn.delete(layout.member_key(header.epk, number))
-        txn.delete(layout.change_key(header.lsn, header.step, number))
+        self._move_terms(rid, self._terms_of(header, payload), NO_TERMS)
+        self._give_up_names(packed_rid, present)
+        self._delete_expiry(header, rid)
+        txn.delete(layout.ITEMS + packed_rid)
+        txn.delete(layout.member_key(header.epk, rid))
+        txn.delete(layout.change_key(header.lsn, header.step, rid))
         self._resize_stored(header.epk, -1, -len(payload))
 
     def finish(self) -> None:
         self._txn.put(layout.HEAD_KEY, self.head.pack())
 
-    def _give_up_names(self, rid: bytes, stored: bytes) -> None:
+    def _give_up_names(self, packed_rid: bytes, stored: bytes) -> None:
         """Delete the id and unique entries of an item, except those that point to another item by now."""
         txn, header = self._txn, unpack_header(stored)
         names = [layout.id_key(header.epk, documents.item_id(stored))]
         values = entries_in(self._schema, header, payload_of(stored))
         names += [layout.unique_key(header.epk, constraint, each) for constraint, each in values]
         for name in names:
-            if txn.get(name) == rid:
+            if txn.get(name) == packed_rid:
                 txn.delete(name)
 
     def _count(self, header: ItemHeader, document: Document, items_added: int, bytes_added: int) -> None:
@@ -113,16 +113,16 @@ class Adopter(Writer):
 
 
 class Extractor(Adopter):
-    def extract(self, number: int) -> None:
-        txn, rid = self._txn, number.to_bytes(layout.RID_BYTES, "big")
-        stored = txn.get(layout.ITEMS + rid)
+    def extract(self, rid: int) -> None:
+        txn, packed_rid = self._txn, rid.to_bytes(layout.RID_BYTES, "big")
+        stored = txn.get(layout.ITEMS + packed_rid)
         if stored is None:
             return
         size_key = layout.size_key(unpack_header(stored).epk)
         if txn.get(size_key) is None:
             txn.put(size_key, pack_size(LogicalSize(1, len(payload_of(stored)), "[]")))  # deleted with the item
-        self.take_out(rid)
-        _drop(txn, [entry for entry in _versions(txn) if entry.place.endswith(rid)])
+        self.take_out(packed_rid)
+        _drop(txn, [entry for entry in _versions(txn) if entry.place.endswith(packed_rid)])
 
 
 def has_stray_versions(view: View, key_range: KeyRange) -> bool:
@@ -166,12 +166,12 @@ class Rewinder(Adopter):
             if value != log.WRITTEN:
                 txn.delete(key)
         for key, _ in since:
-            rid = key[-layout.RID_BYTES :]
-            stored = past.get(layout.ITEMS + rid)
+            packed_rid = key[-layout.RID_BYTES :]
+            stored = past.get(layout.ITEMS + packed_rid)
             if stored is not None:
-                self.adopt(int.from_bytes(rid, "big"), stored)
+                self.adopt(int.from_bytes(packed_rid, "big"), stored)
             else:
-                self.take_out(rid)
+                self.take_out(packed_rid)
         # A delete whose tombstone was dropped cannot be undone.
         if (self.head.item_count, self.head.size_bytes) != (past_head.item_count, past_head.size_bytes):
             raise TooMuch

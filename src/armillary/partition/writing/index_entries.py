@@ -51,8 +51,8 @@ def move_entries(
 ) -> None:
     """Replace the unique values of an item (effective key and rid). `is_released` is asked whether the present holder
     of a value has expired, and removes it if so."""
-    epk, number = item
-    rid = number.to_bytes(layout.RID_BYTES, "big")
+    epk, rid = item
+    packed_rid = rid.to_bytes(layout.RID_BYTES, "big")
     before, after = set(old), set(new)
     for portion in work.portions(new, 30):
         for entry in portion:
@@ -60,9 +60,9 @@ def move_entries(
                 continue
             key = layout.unique_key(epk, *entry)
             holder = txn.get(key)
-            if holder is not None and holder != rid and not is_released(epk, int.from_bytes(holder, "big")):
+            if holder is not None and holder != packed_rid and not is_released(epk, int.from_bytes(holder, "big")):
                 raise _taken(schema, entry[0])
-            txn.put(key, rid)
+            txn.put(key, packed_rid)
     for portion in work.portions(old):
         for entry in portion:
             if entry not in after:
@@ -85,18 +85,18 @@ def _taken(schema: Schema, constraint: int) -> Failure:
 # Index terms.
 
 
-def put_terms(txn: Txn, known: Mapping[str, bytes], prefix_of: PrefixOf, terms: Terms, number: int) -> None:
+def put_terms(txn: Txn, known: Mapping[str, bytes], prefix_of: PrefixOf, terms: Terms, rid: int) -> None:
     """`known`: prefixes already known, which is nearly all of them."""
-    prefix, rid = known.get, number.to_bytes(8, "big")
+    prefix, packed_rid = known.get, rid.to_bytes(8, "big")
     for portion in _portions(terms):
-        txn.put_keys([(prefix(path) or prefix_of(path)) + term + rid for path, term in portion])
+        txn.put_keys([(prefix(path) or prefix_of(path)) + term + packed_rid for path, term in portion])
 
 
-def delete_terms(txn: Txn, prefix_of: PrefixOf, terms: Terms, number: int) -> None:
-    delete, rid = txn.delete, number.to_bytes(8, "big")
+def delete_terms(txn: Txn, prefix_of: PrefixOf, terms: Terms, rid: int) -> None:
+    delete, packed_rid = txn.delete, rid.to_bytes(8, "big")
     for portion in _portions(terms):
         for path, term in portion:
-            delete(prefix_of(path) + term + rid)
+            delete(prefix_of(path) + term + packed_rid)
 
 
 def differences(before: Terms, after: Terms) -> tuple[Terms, Terms]:

@@ -131,30 +131,30 @@ class Writer:
         if found is None:
             # The service creates the item even when If-Match names an etag.
             return self._insert(operation, made)
-        number, stored = found
+        rid, stored = found
         if operation.if_none_match == "*":
             raise precondition_failed(charges.failed_write_ru(len(stored)))
-        return self._overwrite(operation, number, stored, made)
+        return self._overwrite(operation, rid, stored, made)
 
     def _replace(self, operation: Operation) -> Outcome:
-        number, stored = self._existing(operation)
-        self._check_etag(operation, number, stored)
+        rid, stored = self._existing(operation)
+        self._check_etag(operation, rid, stored)
         made = self._current_draft(operation)
         if made.item_id != operation.item_id:
-            self._rename(operation, made.item_id, number)
-        return self._overwrite(operation, number, stored, made)
+            self._rename(operation, made.item_id, rid)
+        return self._overwrite(operation, rid, stored, made)
 
-    def _rename(self, operation: Operation, item_id: str, number: int) -> None:
+    def _rename(self, operation: Operation, item_id: str, rid: int) -> None:
         """Give an item another id in its logical partition; it keeps its rid."""
         if self._find(replace(operation, item_id=item_id), removing_expired=True) is not None:
             raise taken(item_id, charges.failed_write_ru())
         self._txn.delete(layout.id_key(operation.epk, operation.item_id))
-        self._txn.put(layout.id_key(operation.epk, item_id), number.to_bytes(8, "big"))
+        self._txn.put(layout.id_key(operation.epk, item_id), rid.to_bytes(8, "big"))
 
     def _patch(self, operation: Operation) -> Outcome:
         assert operation.patch is not None
-        number, stored = self._existing(operation)
-        self._check_etag(operation, number, stored)
+        rid, stored = self._existing(operation)
+        self._check_etag(operation, rid, stored)
         document = documents.json_document(stored, self._schema)
         if operation.condition is not None and not operation.condition(document):
             raise precondition_failed(charges.failed_write_ru(len(stored)))
@@ -162,7 +162,7 @@ class Writer:
         patched = operation.patch.apply(document, key.steps if key is not None else ())
         check_key(self._schema, operation, patched)
         made = draft(self._schema, patched, int(self._now_s), operation.directive)
-        outcome = self._overwrite(operation, number, stored, made)
+        outcome = self._overwrite(operation, rid, stored, made)
         outcome.patch_operations = len(operation.patch.operations)
         outcome.charge_ru += charges.PATCH_OPERATION_RU * outcome.patch_operations
         return outcome
@@ -173,17 +173,17 @@ class Writer:
         if operation.if_match is None and self._find(operation, removing_expired=True) is None:
             return self._insert(operation, self._current_draft(operation))
         assert operation.draft is not None
-        number, stored = self._existing(operation)
-        self._check_etag(operation, number, stored)
+        rid, stored = self._existing(operation)
+        self._check_etag(operation, rid, stored)
         merged = {**documents.json_document(stored, self._schema), **operation.draft.document}
         check_key(self._schema, operation, merged)
         made = draft(self._schema, merged, int(self._now_s), operation.directive)
-        return self._overwrite(operation, number, stored, made)
+        return self._overwrite(operation, rid, stored, made)
 
     def _change(self, operation: Operation) -> Outcome:
         """Compute a document's new state inside the transaction, so that no other write can come between."""
         assert operation.change is not None
-        number, stored = self._existing(operation)
+        rid, stored = self._existing(operation)
         before, document = documents.bson_bytes(stored), documents.bson_document(stored)
         becomes = operation.change(document)
         if becomes is None:
@@ -193,27 +193,27 @@ class Writer:
         made = bson_draft(self._schema, becomes, encode(becomes), int(self._now_s), operation.directive)
         if made.item_id != operation.item_id:
             raise Failure(Kind.INTERNAL, "The change of a document would give it another id.")
-        outcome = self._overwrite(operation, number, stored, made, document)
+        outcome = self._overwrite(operation, rid, stored, made, document)
         outcome.before = before
         return outcome
 
     def _delete(self, operation: Operation) -> Outcome:
-        number, stored = self._existing(operation)
-        self._check_etag(operation, number, stored)
+        rid, stored = self._existing(operation)
+        self._check_etag(operation, rid, stored)
         before = None
         if operation.matches is not None:
             before = documents.bson_bytes(stored)
             if not operation.matches(documents.bson_document(stored)):
                 return Outcome(Result.NOT_MODIFIED, None, None, lsn_of(stored), charges.failed_write_ru(len(stored)))
-        charged = self._remove(operation.epk, operation.item_id, number, stored, log.ITEM_DELETED)
+        charged = self._remove(operation.epk, operation.item_id, rid, stored, log.ITEM_DELETED)
         old_bytes = len(payload_of(stored))
         charge_ru = charges.delete_ru(old_bytes, charged)
         return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru, old_bytes, charged, before=before)
 
     def _read(self, operation: Operation) -> Outcome:
-        number, stored = self._existing(operation)
+        rid, stored = self._existing(operation)
         header = unpack_header(stored)
-        etag = items.etag(number, header.lsn, header.step, header.ts)
+        etag = items.etag(rid, header.lsn, header.step, header.ts)
         payload = documents.json_text(stored, self._schema)
         charge_ru = charges.read_ru(len(payload))
         if operation.if_none_match is not None and operation.if_none_match in ("*", etag):
@@ -226,15 +226,15 @@ class Writer:
         found = self._txn.get(layout.id_key(operation.epk, operation.item_id))
         if found is None:
             return None
-        number = int.from_bytes(found, "big")
-        stored = self._txn.get(layout.item_key(number))
+        rid = int.from_bytes(found, "big")
+        stored = self._txn.get(layout.item_key(rid))
         assert stored is not None, "an id without its item"
         is_live = self._schema.is_live(unpack_header(stored), self._now_s)
         if not is_live and not operation.is_any:
             if removing_expired:
-                self._remove(operation.epk, operation.item_id, number, stored, log.ITEM_EXPIRED)
+                self._remove(operation.epk, operation.item_id, rid, stored, log.ITEM_EXPIRED)
             return None
-        return number, stored
+        return rid, stored
 
     def _existing(self, operation: Operation) -> tuple[int, bytes]:
         found = self._find(operation)
@@ -242,12 +242,12 @@ class Writer:
             raise missing(operation.item_id)
         return found
 
-    def _check_etag(self, operation: Operation, number: int, stored: bytes) -> None:
+    def _check_etag(self, operation: Operation, rid: int, stored: bytes) -> None:
         wanted = operation.if_match
         if wanted is None or wanted == "*":
             return
         header = unpack_header(stored)
-        if wanted != items.etag(number, header.lsn, header.step, header.ts):
+        if wanted != items.etag(rid, header.lsn, header.step, header.ts):
             raise precondition_failed(charges.failed_write_ru(len(stored)))
 
     def _current_draft(self, operation: Operation) -> Draft:
@@ -276,33 +276,33 @@ class Writer:
 
     def _insert(self, operation: Operation, made: Draft) -> Outcome:
         head, txn, epk, item_terms = self.head, self._txn, operation.epk, made.terms
-        number = head.next_number
-        head.next_number += 1
+        rid = head.next_rid
+        head.next_rid += 1
         if has_unique(self._schema):
-            self._move_unique(epk, number, [], entries_of(self._schema, made))
-        header, payload, etag = self._seal(made, epk, number)
+            self._move_unique(epk, rid, [], entries_of(self._schema, made))
+        header, payload, etag = self._seal(made, epk, rid)
         self._note_paths(item_terms, is_first=head.item_count == 0)
         self._resize_stored(epk, 1, len(payload), operation)
-        rid = number.to_bytes(layout.RID_BYTES, "big")
-        txn.put(layout.ITEMS + rid, pack_item(header, payload))
-        txn.put(layout.id_key(epk, made.item_id), rid)
-        txn.put(layout.MEMBERS + epk + rid, b"")
-        put_terms(txn, self._paths, self._term_prefix, item_terms.terms, number)
-        self._put_expiry(header, number)
+        packed_rid = rid.to_bytes(layout.RID_BYTES, "big")
+        txn.put(layout.ITEMS + packed_rid, pack_item(header, payload))
+        txn.put(layout.id_key(epk, made.item_id), packed_rid)
+        txn.put(layout.MEMBERS + epk + packed_rid, b"")
+        put_terms(txn, self._paths, self._term_prefix, item_terms.terms, rid)
+        self._put_expiry(header, rid)
         if self._schema.keeps_events:
-            self._note_event(change_stream_events.INSERT, epk, number, None, made.bson())
+            self._note_event(change_stream_events.INSERT, epk, rid, None, made.bson())
         if self._schema.versions_number:
-            self._note_version(versions.CREATED, epk, number, None)
+            self._note_version(versions.CREATED, epk, rid, None)
         terms = item_terms.charged + len(self._schema.unique.paths)
         charge_ru = charges.create_ru(len(payload), terms)
         answered = payload if made.format == FORMAT_JSON else made.text
         return Outcome(Result.CREATED, answered, etag, header.lsn, charge_ru, 0, terms)
 
     def _overwrite(
-        self, operation: Operation, number: int, stored: bytes, made: Draft, document: Document | None = None
+        self, operation: Operation, rid: int, stored: bytes, made: Draft, document: Document | None = None
     ) -> Outcome:
         """`document`: the stored document, if it was decoded already."""
-        self._check_etag(operation, number, stored)
+        self._check_etag(operation, rid, stored)
         txn, epk = self._txn, operation.epk
         before, before_payload = unpack_header(stored), payload_of(stored)
         if document is None or before.format == FORMAT_JSON:
@@ -314,23 +314,23 @@ class Writer:
             made = self._as_stored(operation, stored, made)
         if has_unique(self._schema):
             self._move_unique(
-                epk, number, entries_in(self._schema, before, before_payload), entries_of(self._schema, made)
+                epk, rid, entries_in(self._schema, before, before_payload), entries_of(self._schema, made)
             )
-        txn.delete(layout.change_key(before.lsn, before.step, number))
-        header, payload, etag = self._seal(made, epk, number)
+        txn.delete(layout.change_key(before.lsn, before.step, rid))
+        header, payload, etag = self._seal(made, epk, rid)
         self._resize_stored(epk, 0, len(payload) - len(before_payload), operation)
         becomes = pack_item(header, payload)
-        txn.put(layout.item_key(number), becomes)
-        changed = self._move_terms(number, before_terms, made.terms)
+        txn.put(layout.item_key(rid), becomes)
+        changed = self._move_terms(rid, before_terms, made.terms)
         self._note_paths(made.terms)
-        self._delete_expiry(before, number)
-        self._put_expiry(header, number)
+        self._delete_expiry(before, rid)
+        self._put_expiry(header, rid)
         if self._schema.keeps_events:
             self._note_event(
-                change_stream_events.kind_of(operation), epk, number, documents.bson_document(stored), made.bson()
+                change_stream_events.kind_of(operation), epk, rid, documents.bson_document(stored), made.bson()
             )
         if self._schema.versions_number:
-            self._note_version(versions.REPLACED, epk, number, stored)
+            self._note_version(versions.REPLACED, epk, rid, stored)
         charge_ru = charges.replace_ru(len(before_payload), len(payload), changed)
         answered = payload
         if made.format != FORMAT_JSON:
@@ -338,41 +338,41 @@ class Writer:
             etag = items.etag_in(answered) if is_answered_as_json else ""
         return Outcome(Result.REPLACED, answered, etag, header.lsn, charge_ru, len(before_payload), changed)
 
-    def _remove(self, epk: bytes, item_id: str, number: int, stored: bytes, kind: int) -> int:
+    def _remove(self, epk: bytes, item_id: str, rid: int, stored: bytes, kind: int) -> int:
         """Remove an item from every key space, leaving a tombstone. Returns the number of charged terms."""
         work.spend(_OPERATION_UNITS)
         header, payload = unpack_header(stored), payload_of(stored)
         terms = self._terms_of(header, payload)
-        delete_terms(self._txn, self._term_prefix, terms.terms, number)
+        delete_terms(self._txn, self._term_prefix, terms.terms, rid)
         for constraint, values in entries_in(self._schema, header, payload):
             work.spend(10)
             self._txn.delete(layout.unique_key(epk, constraint, values))
-        self._take_out(header, item_id, number.to_bytes(layout.RID_BYTES, "big"), stored, kind, [])
+        self._take_out(header, item_id, rid.to_bytes(layout.RID_BYTES, "big"), stored, kind, [])
         return terms.charged + self._schema.unique.count
 
     def _take_out(
-        self, header: ItemHeader, item_id: str, rid: bytes, stored: bytes, kind: int, keys: list[bytes]
+        self, header: ItemHeader, item_id: str, packed_rid: bytes, stored: bytes, kind: int, keys: list[bytes]
     ) -> None:
         """Remove an item from the key spaces that all items are in, and write its tombstone; `keys`: what else to
         delete."""
         txn, epk, name = self._txn, header.epk, item_id.encode()
-        place = layout.CHANGES + place_of(stored) + rid
-        keys += (layout.ITEMS + rid, layout.IDS + epk + name, layout.MEMBERS + epk + rid, place)
+        place = layout.CHANGES + place_of(stored) + packed_rid
+        keys += (layout.ITEMS + packed_rid, layout.IDS + epk + name, layout.MEMBERS + epk + packed_rid, place)
         when = expires_s(header, self._schema.rules_of(header).default_ttl)
         if when is not None:
-            keys.append(layout.EXPIRY + when.to_bytes(8, "big") + rid)
+            keys.append(layout.EXPIRY + when.to_bytes(8, "big") + packed_rid)
         txn.delete_many(keys)
-        number = int.from_bytes(rid, "big")
+        rid = int.from_bytes(packed_rid, "big")
         tombstone = log.pack_tombstone(kind, int(self._now_s), epk, name)
-        txn.put(layout.change_key(self._lsn, self._next_step(), number), tombstone)
+        txn.put(layout.change_key(self._lsn, self._next_step(), rid), tombstone)
         self._resize_stored(epk, -1, FIXED_HEADER_BYTES + len(epk) - len(stored))
         if self._schema.keeps_events:
-            self._note_event(change_stream_events.DELETE, epk, number, documents.bson_document(stored), None)
+            self._note_event(change_stream_events.DELETE, epk, rid, documents.bson_document(stored), None)
         if self._schema.versions_number:
             deleted = versions.EXPIRED if kind == log.ITEM_EXPIRED else versions.DELETED
-            self._note_version(deleted, epk, number, stored)
+            self._note_version(deleted, epk, rid, stored)
 
-    def _seal(self, made: Draft, epk: bytes, number: int) -> tuple[ItemHeader, bytes, str]:
+    def _seal(self, made: Draft, epk: bytes, rid: int) -> tuple[ItemHeader, bytes, str]:
         """Give a draft its lsn, etag and system properties, and write its change entry."""
         if not self._range.contains(epk):
             raise misplaced(made.item_id, self._range)
@@ -380,26 +380,26 @@ class Writer:
         etag = ""
         schema = self._schema
         if made.format == FORMAT_JSON:
-            etag = items.etag(number, lsn, step, made.ts)
-            rid = item_rid_text(schema.rid, number)
-            payload = made.text + items.close_text(rid, f"{schema.self_link}docs/{rid}/", etag, made.ts)
+            etag = items.etag(rid, lsn, step, made.ts)
+            rid_text = item_rid_text(schema.rid, rid)
+            payload = made.text + items.close_text(rid_text, f"{schema.self_link}docs/{rid_text}/", etag, made.ts)
             items.check_size(len(payload))
         else:
-            payload = documents.bson_payload(number, made.text)
+            payload = documents.bson_payload(rid, made.text)
         flags = FLAG_INDEXED if made.is_indexed else 0
         header = ItemHeader(made.format, flags, made.rules.number, lsn, made.ts, made.ttl, epk, step)
-        self._txn.put(layout.change_key(lsn, step, number), log.WRITTEN)
+        self._txn.put(layout.change_key(lsn, step, rid), log.WRITTEN)
         return header, payload, etag
 
-    def _note_event(self, kind: str, epk: bytes, number: int, before: Document | None, after: Document | None) -> None:
+    def _note_event(self, kind: str, epk: bytes, rid: int, before: Document | None, after: Document | None) -> None:
         """Note a change stream event at the place of the last change entry."""
         noted = change_stream_events.noted(self._schema, kind, epk, before, after, self._now_s)
-        change_stream_events.put_event(self._txn, self._lsn, self._steps - 1, number, noted)
+        change_stream_events.put_event(self._txn, self._lsn, self._steps - 1, rid, noted)
         self.event_count += 1
 
-    def _note_version(self, kind: int, epk: bytes, number: int, stored: bytes | None) -> None:
+    def _note_version(self, kind: int, epk: bytes, rid: int, stored: bytes | None) -> None:
         """Note a version entry where all versions are kept; `stored` is the item before the change."""
-        place = (self._lsn, self._steps - 1, number)
+        place = (self._lsn, self._steps - 1, rid)
         versions.put_version(self._txn, kind, int(self._now_s), place, epk, stored)
 
     def _next_step(self) -> int:
@@ -414,11 +414,11 @@ class Writer:
     def _terms_of(self, header: ItemHeader, payload: bytes) -> ItemTerms:
         return documents.item_terms(self._schema.rules_of(header).indexing, header, payload)
 
-    def _move_terms(self, number: int, before: ItemTerms, after: ItemTerms) -> int:
+    def _move_terms(self, rid: int, before: ItemTerms, after: ItemTerms) -> int:
         """Replace one set of terms by another. Returns the number of charged terms removed or added."""
         removed, added = differences(before.terms, after.terms)
-        delete_terms(self._txn, self._term_prefix, removed, number)
-        put_terms(self._txn, self._paths, self._term_prefix, added, number)
+        delete_terms(self._txn, self._term_prefix, removed, rid)
+        put_terms(self._txn, self._paths, self._term_prefix, added, rid)
         return count_charged(removed) + count_charged(added)
 
     def _term_prefix(self, path: str) -> bytes:
@@ -447,29 +447,29 @@ class Writer:
         if becomes is not None:
             self._coverage = self.new_coverage = becomes
 
-    def _move_unique(self, epk: bytes, number: int, old: Entries, new: Entries) -> None:
-        move_entries(self._txn, self._schema, (epk, number), old, new, self._release_if_expired)
+    def _move_unique(self, epk: bytes, rid: int, old: Entries, new: Entries) -> None:
+        move_entries(self._txn, self._schema, (epk, rid), old, new, self._release_if_expired)
 
-    def _release_if_expired(self, epk: bytes, number: int) -> bool:
+    def _release_if_expired(self, epk: bytes, rid: int) -> bool:
         """An expired item no longer holds its unique values, even if it has not been swept yet."""
-        stored = self._txn.get(layout.item_key(number))
+        stored = self._txn.get(layout.item_key(rid))
         assert stored is not None, "a unique value without its item"
         if self._schema.is_live(unpack_header(stored), self._now_s):
             return False
         item_id = documents.item_id(stored)
-        self._remove(epk, item_id, number, stored, log.ITEM_EXPIRED)
+        self._remove(epk, item_id, rid, stored, log.ITEM_EXPIRED)
         return True
 
-    def _put_expiry(self, header: ItemHeader, number: int) -> None:
+    def _put_expiry(self, header: ItemHeader, rid: int) -> None:
         default_ttl = self._schema.rules.default_ttl
         when = None if default_ttl is None else expires_s(header, default_ttl)
         if when is not None:
-            self._txn.put(layout.expiry_key(when, number), b"")
+            self._txn.put(layout.expiry_key(when, rid), b"")
 
-    def _delete_expiry(self, header: ItemHeader, number: int) -> None:
+    def _delete_expiry(self, header: ItemHeader, rid: int) -> None:
         when = expires_s(header, self._schema.rules_of(header).default_ttl)
         if when is not None:
-            self._txn.delete(layout.expiry_key(when, number))
+            self._txn.delete(layout.expiry_key(when, rid))
 
     def _resize_stored(self, epk: bytes, items_added: int, bytes_added: int, writing: Operation | None = None) -> None:
         key = layout.size_key(epk)

@@ -16,7 +16,7 @@ import orjson
 from armillary import limits
 from armillary.languages.sql.library.dates import parse_ticks
 from armillary.languages.sql.library.numbers import INT64_MAX, INT64_MIN, NUMBERS, number_text, whole
-from armillary.model.resources import item_number, rid_bytes
+from armillary.model.resources import item_rid, rid_bytes
 from armillary.model.values import UNDEFINED, Value, as_double, weight
 from armillary.work import make, spend
 
@@ -167,5 +167,5 @@ def document_id(item: Any) -> Value:
     if text.__class__ is not str:
         return UNDEFINED
     rid = rid_bytes(text)
-    number = item_number(rid) if rid is not None else None
+    number = item_rid(rid) if rid is not None else None
     return UNDEFINED if number is None else number
