@@ -186,7 +186,7 @@ def _make(names: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
         .not_valid_before(now - timedelta(days=1))  # clients whose clock is behind ours
         .not_valid_after(now + timedelta(days=limits.CERTIFICATE_DAYS - 1))
         .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
-        # Not an authority: whoever trusts it trusts this server, and nothing that it could sign.
+        # Not a certificate authority: trusting it means trusting this server, not certificates that it signs.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

@@ -1,9 +1,9 @@
-"""All connections of the server, over all doors, from the moment they are accepted: how many there are, and which of
-them are strangers, who have not yet shown a key.
+"""Limits on the connections of the server, over all doors, from the moment they are accepted. A connection that has not
+authenticated yet is called a stranger.
 
-Strangers cost little: they are bounded in number for each address and in the bytes of what they have begun and not
-ended. Where there is no room one of them goes, so that whoever comes next can show a key. Whoever has shown one is
-counted, and otherwise left alone: on loopback and behind a proxy all clients have one address.
+Strangers are limited in number for each address and in the bytes of their unfinished requests. At the limit a stranger
+is evicted, so that a new connection can authenticate. Authenticated connections are counted and never evicted: on
+loopback and behind a proxy all clients have one address.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Guest:
         self.held_bytes = 0
         self.is_known = False
         self.is_gone = False
-        self.is_shed = is_shed  # there was no room: it is only told so
+        self.is_shed = is_shed  # over the limit: it only gets a refusal
 
     @property
     def _is_stranger(self) -> bool:
@@ -64,7 +64,7 @@ class Guest:
 
 
 class _Strangers:
-    """Some of them, in the order in which they will have to go."""
+    """Strangers in the order of eviction."""
 
     __slots__ = ("silent", "spoken")
 
@@ -82,8 +82,8 @@ class _Strangers:
         (self.spoken if guest.has_spoken else self.silent).pop(guest, None)
 
     def next_to_go(self, now_s: float) -> Guest | None:
-        """Whoever has come and says nothing; then whoever was quiet for longest, as MongoDB's monitors, which never
-        show a key, are not; and those that have just come only if there is nobody else."""
+        """The stranger to evict: first one that has sent nothing, then the one that was quiet for longest (MongoDB's
+        monitors never authenticate but send regularly), and new ones only if there is no other."""
         first = next(iter(self.silent), None)
         if first is not None and now_s - first.came_s >= limits.STRANGER_SILENT_SECONDS:
             return first
@@ -119,7 +119,7 @@ class Crowd:
         return len(self._strangers)
 
     def enter(self, address: str, evict: Callable[[], object]) -> Guest | None:
-        """Somebody comes. None: there is no room, not even to say so."""
+        """Count a new connection. None: there is no room, not even to send a refusal."""
         group = group_of(address)
         neighbours = self._by_group.get(group)
         if neighbours is not None and len(neighbours) >= self._per_address_max:
@@ -154,7 +154,7 @@ class Crowd:
         guest.leave()
         evict()
 
-    # What guests report.
+    # Called by guests.
 
     def join_strangers(self, guest: Guest, group: str) -> None:
         self._strangers.add(guest)
@@ -194,7 +194,7 @@ class Crowd:
 
 
 def group_of(address: str) -> str:
-    """Whoever has one address of IPv6 has a network of them."""
+    """The address that limits apply to: of IPv6 the network, since a client has all addresses of one."""
     if ":" not in address:
         return address
     try:

@@ -1,7 +1,7 @@
 """Which host names are this server's, and which pages may send requests to it.
 
-A browser can be led here by a page of another site, or by a name whose owner made it point to this machine. Where the
-account's key is known to everybody, as on loopback, only the Host and Origin headers tell such requests from others.
+Against cross-site requests and DNS rebinding: where the account's key is the well-known one, as on loopback, only the
+Host and Origin headers tell such requests from others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
-# Names of the host machine as containers see it; `internal` is a domain that is never given to anybody.
+# Names of the host machine as containers see it; `internal` is a domain that is never registered.
 _OF_CONTAINERS: Final = frozenset(("host.docker.internal", "gateway.docker.internal", "host.containers.internal"))
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
 # What forms and scripts of a page may send to another site without asking it first; no client of ours sends these.
@@ -29,7 +29,7 @@ class HostNames:
 
     `names`: further ones that its operator gave, without ports. On loopback nothing else is taken but names of this
     machine. A server for other machines is reached under names that it cannot know: with a secret key it takes all of
-    them; with a key that everybody knows, those that cannot belong to a stranger on the internet.
+    them; with the well-known key it takes those that cannot be a name on the internet.
     """
 
     def __init__(self, names: Iterable[str] = (), *, is_public: bool = False, is_key_known: bool = True) -> None:

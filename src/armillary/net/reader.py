@@ -108,7 +108,7 @@ class Reader:
             self.refusal = (400, "The extensions or the trailer of the request's chunks are too long.")
 
     def screen(self) -> None:
-        """Before more of a body is read than strangers may send: the head tells who it is from."""
+        """Have the door authenticate the head before more of a body is read than strangers may send."""
         read = self._head
         assert read is not None, "a body comes after its head"
         self.is_screened = True

@@ -1,8 +1,8 @@
-"""What all connections of one port share: the limits, the time of day, and one look a second at everybody; where HTTP
-is spoken, also the door's handler.
+"""What all connections of one port share: the limits, the time of day, a check of all deadlines once a second and, for
+HTTP, the door's handler.
 
 Deadlines are not timers: a timer per request would cost more than the request. Connections note when something began,
-in time that is exact to a second, and `sweep` cuts off whoever has had his time. Accepting sockets is `listen.py`'s.
+to the second, and `sweep` closes those whose time is over. Accepting sockets is left to `listen.py`.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ class Roster:
         return len(self._connections)
 
     def sweep(self) -> None:
-        """Take over the time and cut off whoever has used up his."""
+        """Update the time and close the connections whose time is over."""
         self.now_s = now_s = self._clock.monotonic_s()
         for connection in list(self._connections):
             try:
                 connection.sweep(now_s)
             except Exception:
-                # One broken connection must not end the watch over all others.
+                # A fault in one connection must not end the checks of all others.
                 log.exception("a connection could not be looked after")
                 connection.abort()
 

@@ -184,7 +184,7 @@ class BackupDirectory:
                 yield f"{entry.path} is not what was backed up: its digest is another one"
 
     def restore(self, backup: Backup, target: Path, permissions: Permissions = "private") -> None:
-        """A data directory that nobody had before."""
+        """Write a backup to a new data directory."""
         is_there = target.exists()
         if is_there and (not target.is_dir() or any(target.iterdir())):
             raise bad_request(f"{target} is not empty. Name a new directory.")
@@ -199,7 +199,7 @@ class BackupDirectory:
             raise
 
     def _restore(self, backup: Backup, target: Path) -> None:
-        # What makes it a data directory comes last: nobody is to serve a part of one.
+        # FORMAT, which makes it a data directory, comes last: an incomplete one cannot be served.
         for entry in sorted(backup.entries, key=lambda each: each.path == _FORMAT):
             file = _place(target, entry)
             if self._copy(entry, file) != entry.digest:
@@ -220,7 +220,7 @@ class BackupDirectory:
 
     @contextmanager
     def opened(self, backup: Backup) -> Iterator[Path]:
-        """A data directory for a while, to look into: tables are links, since nobody changes them."""
+        """A data directory for a while, for verification: tables are hard links, since they are never changed."""
         with tempfile.TemporaryDirectory(dir=self.path, prefix=".verify-") as name:
             for entry in backup.entries:
                 file = _place(Path(name), entry)

@@ -35,7 +35,7 @@ def check(directory: Path, permissions: Permissions = "private", *, is_repairing
 
 
 def refuse_missing(directory: Path) -> None:
-    """Opening a directory makes it, which is not what somebody who mistyped its name wants."""
+    """Opening a directory creates it, so a mistyped name must be refused before."""
     try:
         is_there = directory.is_dir() and any(directory.iterdir())
     except OSError as error:

@@ -68,7 +68,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Failure as failure:
         print(f"armillary: {printable(failure.message)}", file=sys.stderr)
         return REFUSED
-    except BrokenPipeError:  # whoever read our output has seen enough; nothing more may be written at the exit either
+    except BrokenPipeError:  # the reader of our output has closed it; the exit must not write to it either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except KeyboardInterrupt:  # before the server listens to signals

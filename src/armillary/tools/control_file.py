@@ -22,7 +22,7 @@ _END: Final = "-----END CERTIFICATE-----"
 
 class Control(NamedTuple):
     url: str | None
-    key: str | None  # None: whoever started the server gave it one, and knows it
+    key: str | None  # None: the server was started with a key from its settings
     certificate: Path | None = None  # the file with the certificate that the server shows
 
 

@@ -34,7 +34,7 @@ class Option(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A value as somebody gave it, and where."""
+    """A value as given, and its source."""
 
     source: str  # names the place to the reader: --sql-port, ARMILLARY_SQL_PORT, sql-port in armillary.toml
     origin: str  # command line, environment or file

@@ -37,7 +37,7 @@ class Screen:
         print(json.dumps(content, indent=2, ensure_ascii=False))
 
     def say(self, text: str) -> None:
-        # Lines are not cut for whoever searches them: a terminal wraps by itself.
+        # Not wrapped, so that lines can be searched; a terminal wraps by itself.
         self._console.print(escape(printable(text)), soft_wrap=True)
 
     def heading(self, text: str) -> None:
@@ -64,8 +64,8 @@ class Screen:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Any]:
-        """A bar that is told how far something has come: `update(share, text)`. Where nobody sees it move it is a line
-        now and then."""
+        """A bar that is told how far something has come: `update(share, text)`. Without a terminal it prints
+        a line now and then."""
         if not self._progress_console.is_terminal:
             yield self._lines()
             return

@@ -208,7 +208,7 @@ async def _open_doors(
         kept = Control(url, None if settings.control_key is not None else control_key, tls.certificate_file)
         try:
             write_control(settings.directory, kept)
-        except Failure as failure:  # a full disk must not keep anybody from reading and deleting
+        except Failure as failure:  # a full disk must not prevent reads and deletes
             log.warning("%s Commands such as `armillary partitions` will not find this server.", failure.message)
     return listener
 
@@ -216,7 +216,7 @@ async def _open_doors(
 async def _open_table_door(
     settings: Settings, account: Account, machine: Clock, credentials: Credentials, tls: DoorTls, crowd: Crowd
 ) -> Listener | None:
-    """None: nobody asked for its usual port, and that is taken."""
+    """None: the default port is taken, and no port was configured."""
     keys = TableKeys(credentials.owners, credentials.readers)
     credentials.on_change.append(lambda: keys.use(credentials.owners, credentials.readers))
     options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
@@ -348,7 +348,7 @@ def host_names(settings: Settings) -> HostNames:
 
 
 def _announce(settings: Settings, **doors: str) -> None:
-    """The one line on standard output: whoever started us waits for it."""
+    """The one line on standard output: the program that started the server waits for it."""
     if settings.has_exposed_key:
         log.warning(
             "ANYBODY WHO REACHES %s OWNS THIS DATABASE: it is served to other machines with the emulator's well-known "

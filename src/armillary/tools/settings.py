@@ -1,7 +1,7 @@
 """Every setting of the server, in one table: the fields of `Settings`.
 
 The command line, the ARMILLARY_* variables, the configuration file and docs/settings.md are all made from it, so they
-cannot differ. What a setting does is left to those who read it; here it is only found, checked and named.
+cannot differ. Settings are only found, checked and named here; other modules act on them.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ class Settings:
 
     @property
     def has_exposed_key(self) -> bool:
-        """Whether other machines may reach the doors with a key that everybody knows."""
+        """Whether other machines may reach the doors with the well-known key."""
         keys = (self.key, self.secondary_key, self.read_only_key, self.secondary_read_only_key)
         return self.is_public and WELL_KNOWN_KEY in keys
 
@@ -420,7 +420,7 @@ class Settings:
         return [name for name in dict.fromkeys(names) if name.lower() not in ("localhost", "127.0.0.1", "::1")]
 
     def check_exposure(self) -> None:
-        """Refuse to open doors to other machines with a key that everybody knows."""
+        """Refuse to open doors to other machines with the well-known key."""
         if self.has_exposed_key and not self.allows_well_known_key:
             raise bad_request(
                 f"The host {self.host} can be reached from other machines, and the emulator's well-known key is known "

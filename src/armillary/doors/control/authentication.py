@@ -1,8 +1,7 @@
-"""Who may use the control door: whoever has its key, from a page or program that means this server.
+"""Authentication of the control API: the control key as a bearer token, and the Host and Origin headers.
 
-The key of the control door opens nothing else, and the account's keys do not open it. A browser can be led here by a
-page of another site, or by a name that was made to point to this machine, so requests with a foreign Origin are
-refused, and on a loopback address those for a foreign Host.
+The control key is not valid at other doors, and the account's keys are not valid here. Against cross-site requests and
+DNS rebinding, requests with a foreign Origin are refused, and on a loopback address those for a foreign Host.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ _SCHEME = b"bearer "
 
 class ControlGuard:
     def __init__(self, key: str | None, hosts: HostNames, *, needs_certificate: bool = False) -> None:
-        """`key` None: nothing but the health of the server is to be had. `needs_certificate`: the key is not enough."""
+        """`key` None: only the server's health is served. `needs_certificate`: clients need a certificate beside the
+        key."""
         self._needs_certificate = needs_certificate
         self._key = key.encode() if key is not None else None
         self._hosts = hosts

@@ -1,5 +1,5 @@
-"""The change feed of a container over the control API, for people who look at it: in pages, in either mode and from any
-start. All versions can be had from the beginning too, as far as they are kept, which the protocols refuse.
+"""The change feed of a container over the control API, in pages, in either mode and from any start. Unlike the SQL
+protocol it also reads all versions from the beginning, as far as they are kept.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 protocols: containers and their partitions, throughput, splits and merges, snapshots, faults, the clock, metrics.
 
 It has its own key (`authentication.py`) and answers under `/_armillary/`. Like every door it translates and does
-nothing else; only the server's health is told to anybody.
+nothing else; only the server's health needs no key.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ControlDoor:
             return error_response(failure)
 
     def screen(self, request: Request) -> Response | None:
-        """Whether a long body is to be read at all: the head tells who sends it."""
+        """Authenticate a request by its head, before its long body is read; the refusal, or None."""
         try:
             self._check(request)
         except Failure as failure:
@@ -122,7 +122,7 @@ async def _ready(call: Call) -> Response:
     return call.answer({"status": "ready"})
 
 
-# What anybody may ask: neither says anything about the account.
+# Open without a key: neither reveals anything about the account.
 _OPEN = {"health": _health, "ready": _ready}
 
 _ACTIONS: tuple[tuple[str, str, Action], ...] = (

@@ -1,6 +1,4 @@
-"""What the control door answers when something goes wrong: a total table from Kind to HTTP status, and one form of
-body, `{"error": {"code", "message"}}`. The words are for people and programs that operate a server.
-"""
+"""Errors of the control API: the HTTP status of every Kind, and the body `{"error": {"code", "message"}}`."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ STATUSES: dict[Kind, int] = {
     Kind.INTERNAL: 500,
 }
 
-# Nothing here is for a browser's page to keep, to guess about or to be put into a frame.
+# Browsers must not cache answers or guess their type.
 HEADERS: Headers = (
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),

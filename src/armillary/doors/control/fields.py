@@ -1,5 +1,5 @@
-"""The JSON object in the body of a control request, read field by field: each has a form, and what nobody asked for is
-refused by name. What the values mean is left to whoever reads them.
+"""The JSON object in the body of a control request, read field by field with the type that each must have. Unknown
+fields are refused by name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from armillary.model.json_members import shown
 
 
 class Fields:
-    """Take what there may be, then `end`."""
+    """Take each known field, then call `end`, which refuses the rest."""
 
     def __init__(self, body: bytes, what: str) -> None:
         content = parse_json(body) if body else {}
@@ -23,7 +23,7 @@ class Fields:
         self._taken: set[str] = set()
 
     def take(self, name: str, default: Any = None) -> Any:
-        """Anything at all."""
+        """A field of any type."""
         self._taken.add(name)
         value = self._content.get(name)
         return default if value is None else value

@@ -21,11 +21,11 @@ class Keys:
     """The account's keys, and what each is good for."""
 
     def __init__(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
-        self.number = 0  # of changes: whoever came with a token is looked at anew after one
+        self.number = 0  # of key changes: after each, tokens of open connections are verified again
         self.use(owners, readers)
 
     def use(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
-        """From now on these are the account's keys. Whoever came with another one has to come again."""
+        """Replace the account's keys. Connections that used another key must authenticate again."""
         self._keys = [(key.encode(), False) for key in owners if key] + [(key.encode(), True) for key in readers if key]
         self._known = frozenset([key for key, _ in self._keys])
         self.number += 1
@@ -63,14 +63,14 @@ class Claims(Protocol):
 
 
 class Tokens(Protocol):
-    """Whoever issues the tokens of permissions."""
+    """The issuer of resource tokens."""
 
     def verify(self, text: str) -> Claims: ...
 
 
 def authenticate(arguments: dict[Any, Any], keys: Keys, tokens: Tokens | None = None) -> Principal:
-    """Who the arguments of an `authentication` request say it is. Clients spell the name of the one that counts as they
-    like."""
+    """The principal that the arguments of an `authentication` request name. Clients spell the name of the one that
+    counts as they like."""
     mechanism = arguments.get("saslMechanism", "PLAIN")
     if mechanism not in ("PLAIN", "", None):
         raise Failure(Kind.UNAUTHORIZED, f"{_INVALID}: the mechanism {mechanism!r} is not offered; PLAIN is.")
@@ -95,7 +95,7 @@ def authenticate(arguments: dict[Any, Any], keys: Keys, tokens: Tokens | None = 
 
 
 def is_sealed(tokens: Tokens | None, principal: Principal) -> bool:
-    """Whether the token that somebody came with would be taken now."""
+    """Whether the token of an open connection is still valid."""
     try:
         return tokens is not None and bool(_verified(tokens, principal.came_with))
     except Failure:

@@ -1,4 +1,5 @@
-"""Who is on the line: the graph and the rights that its credentials gave it, and the requests that wait for them."""
+"""The client of one connection: the graph and the rights that its credentials gave it, and the requests that wait for
+its authentication."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ from armillary.net.service import Roster, log
 if TYPE_CHECKING:
     from armillary.doors.gremlin.door import GremlinDoor
 
-_QUIET: Final = logging.getLogger("armillary.websockets")  # that somebody connects is no event of ours
+_QUIET: Final = logging.getLogger("armillary.websockets")  # connections are not worth a log line
 _QUIET.setLevel(logging.WARNING)
-# Drivers say who they are since TinkerPop 3.5.5: "NotAvailable Gremlin-Python.3.6.8 …".
+# Drivers name themselves since TinkerPop 3.5.5: "NotAvailable Gremlin-Python.3.6.8 …".
 _OLD_DRIVER: Final = re.compile(r"\bGremlin-\w+\.3\.[0-6]\.")
 _HEAD_END: Final = b"\r\n\r\n"
 _WSS_ONLY: Final = b"This server takes TLS only: use wss."

@@ -100,7 +100,7 @@ class GremlinDoor:
         if failure.kind is Kind.UNAUTHORIZED:
             client.line.close(CloseCode.POLICY_VIOLATION)
 
-    # Who it is.
+    # Authentication.
 
     def _principal(self, client: Client) -> Principal | None:
         """None: of a stranger, or of one whose key was changed."""
@@ -109,7 +109,7 @@ class GremlinDoor:
 
     def _meet(self, client: Client, message: bytes, is_text: bool, out: Responder) -> Principal | None:
         """A message of a stranger is looked at for credentials and for the id of what it asks, and for nothing else.
-        Returns who it is, once that is told."""
+        Returns the principal, once the client has authenticated."""
         request = read_request(message, is_text, out, is_known=False, reads_properties=client.reads_properties)
         if request.operation == AUTHENTICATION:
             return self._authenticate(client, request)

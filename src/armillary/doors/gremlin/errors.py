@@ -22,7 +22,7 @@ ROWS: Final[dict[Kind, Row]] = {
     Kind.BAD_REQUEST: Row(499, 1004),
     Kind.KEY_MISMATCH: Row(500, 400),
     Kind.CROSS_PARTITION: Row(500, 400),
-    Kind.STALE_CONTAINER: Row(500, 449),  # it has been moved to another key: whoever tries again finds it
+    Kind.STALE_CONTAINER: Row(500, 449),  # it was migrated to another partition key: a retry finds it
     Kind.TOO_LARGE: Row(500, 413, "Request size is too large."),
     Kind.UNSUPPORTED: Row(597, 1004),
     Kind.UNSUPPORTED_MEDIA: Row(497, 1004),

@@ -30,7 +30,7 @@ class Request:
 
 
 class Spending(Protocol):
-    """Whoever counts what a request costs."""
+    """Counts the charge of a request."""
 
     charge_ru: float
 

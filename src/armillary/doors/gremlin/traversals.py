@@ -1,5 +1,5 @@
 """Requests that run traversals: scripts (`eval`) and bytecode. Results go out in parts while the traversal goes on;
-who sends slowly taken results waits with it. What traversals mean is `languages/gremlin`'s part.
+a client that reads results slowly slows down its own traversal. What traversals mean is `languages/gremlin`'s part.
 """
 
 from __future__ import annotations
@@ -219,6 +219,9 @@ _RANDOM_BITS = (1 << 62) - 1
 
 
 class OrderedIds:
+    """Ids of new elements and properties: UUIDs of version 7, which sort in the order of creation. Properties ordered
+    by id therefore come in the order in which they were added, as on TinkerPop's own graphs."""
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last = 0  # milliseconds, and a count within them

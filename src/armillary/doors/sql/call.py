@@ -1,4 +1,5 @@
-"""One request on its way through the SQL door, and the answers that all its kinds share."""
+"""One request of the SQL protocol: its container, session and consistency, and the answers that several actions
+make."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Call(ChargedCall):
         return parse_document(self.body)
 
     def owner_container(self) -> Container:
-        """The container whose items the request is about, refused if the client means an earlier one of that name."""
+        """The container of the request's items. Refused if the client names the rid of an earlier container of that
+        name."""
         segments = self.route.segments
         container = self.account.owner_container(segments[0], segments[1])
         self.ask = h.throughput_ask(self.headers)
@@ -56,7 +58,8 @@ class Call(ChargedCall):
         return container
 
     def read_factor(self) -> int:
-        """What a read costs at the consistency level of this request; a level that is too strong is refused."""
+        """The factor of a read's charge at the request's consistency level. A stronger level than the account's is
+        refused."""
         level = h.consistency(self.headers, self.account.settings.consistency)
         return consistency_factor(level)
 

@@ -1,7 +1,7 @@
 """The SQL door: a request is routed, authenticated, authorised and handed to the one function that answers it.
 
-Its table of actions is the table of routes of the protocol. The door translates and nothing else: what is done is in
-`account/`. Here is the only place that catches everything, so that no client waits for an answer that never comes.
+The tables at the end map each route to its function. The door only translates between the protocol and `account/`;
+it turns every failure into an answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SqlDoor:
     def __init__(
         self, account: Account, keys: AccountKeys, *, accepts_aad: bool, signing_clock: Clock | None = None
     ) -> None:
-        """`signing_clock`: what the dates of signatures are held against, where the account's own time can be moved."""
+        """`signing_clock`: the time that dates of signatures are compared with, if the account's clock can be moved."""
         self.account = account
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self.advertised: str | None = None  # HOST:PORT that clients are told to use, if not the one they came to
@@ -57,7 +57,7 @@ class SqlDoor:
         self._sign_in_log = SignInLog("sql")
 
     def use_keys(self, keys: AccountKeys) -> None:
-        """From now on these are the account's keys."""
+        """Replace the account's keys."""
         self.tokens.use(keys.token_secret(), keys.secondary_token_secret())
         self._authenticator = Authenticator(keys, self.tokens, self._signing_clock, accepts_aad=self._accepts_aad)
 
@@ -80,7 +80,7 @@ class SqlDoor:
             return self._refuse(failure, activity_id, explains=explains_refusal(request.headers))
 
     def screen(self, request: Request) -> Response | None:
-        """Whether a long body is to be read at all: the head tells who sends it."""
+        """Authenticate a request by its head, before its long body is read; the refusal, or None."""
         method = request.method
         try:
             route = resolve("GET" if method == "HEAD" else method, request.target)
@@ -96,7 +96,7 @@ class SqlDoor:
         return None
 
     def _admit(self, request: Request, activity_id: str) -> tuple[Action, Call]:
-        """What a request asks for, once it is clear that it may: routed, authenticated, authorised."""
+        """Route, authenticate and authorise a request; the function that answers it, and its call."""
         method = request.method
         route = resolve("GET" if method == "HEAD" else method, request.target)
         try:
@@ -146,13 +146,14 @@ class SqlDoor:
         return Response(status, headers, body)
 
     def refuse(self, status: int, message: str) -> Response:
-        """The answer to what never became a request, in this protocol's form."""
+        """The answer to bytes that are not a valid request, in this protocol's form."""
         failure = Failure(KIND_OF_STATUS.get(status, Kind.BAD_REQUEST), message)
         _, headers, body = error_response(failure, self._activities.guid())
         return Response(status, headers, body)
 
     def on_crash(self, request: Request, exception: BaseException) -> Response:
-        """The answer to a request on which we broke. The log has the reason, the client the id to look for."""
+        """The answer to a request that raised an unexpected exception: the log has the traceback under the activity
+        id."""
         activity_id = h.activity_id(request.headers, self._activities)
         log.error("activity %s failed", activity_id, exc_info=exception)
         message = f"The server failed to answer this request; its log tells why under the activity id {activity_id}."
@@ -160,7 +161,7 @@ class SqlDoor:
 
 
 def _check_permission(account: Account, claims: Claims) -> None:
-    """A token ends with its permission, and when that allows less."""
+    """Refuse a token whose permission was deleted, or allows less than when the token was issued."""
     if not permissions.is_in_force(account, claims.permission_rid, claims.mode, claims.partition_key, claims.grant):
         raise Failure(
             Kind.UNAUTHORIZED,
@@ -221,9 +222,9 @@ for _type in CONTROL_TYPES:
 for _type in ("dbs", "colls", "offers", "conflicts", *CONTROL_TYPES):
     _POSTS[(_type, PostMeaning.QUERY)] = lists.query_resources
 
-# What is about anything but items, and so charged to the account.
-# What compiles queries: these give way to others while they do.
+# Actions that compile queries: with a long body they run in steps, so that other requests are served meanwhile.
 _DRIVEN = frozenset([documents.patch_item, batches.run_batch, feeds.plan_query, feeds.query_items])
+# Actions on resources other than items: their charge is counted for the account, not for a partition.
 _METADATA = frozenset(
     action
     for action in (*_ACTIONS.values(), *_POSTS.values())

@@ -1,5 +1,6 @@
 """What the SQL door answers when something goes wrong: a total table from Kind to HTTP status, sub-status and code
-name, and the one function that turns a Failure into a response. Which Kind a situation is belongs to whoever raises it.
+name, and the one function that turns a Failure into a response. The code that raises a
+Failure chooses its Kind.
 
 What a Failure's `details` may carry for this door:
 

@@ -1,6 +1,7 @@
 """The headers of the SQL door: typed access to what a request says, and the rendering of what every response says.
 A header that is absent has its default; one that is present and wrong is refused by name. Headers that this door does
-not know are ignored, as the service does. What a value means for an operation is left to whoever carries it out.
+not know are ignored, as the service does. What a value means for an operation is left to `items/`
+and `resources/`.
 """
 
 from __future__ import annotations
@@ -420,7 +421,7 @@ SCRIPT_LOGGING = b"x-ms-documentdb-script-enable-logging"
 
 
 def with_log(response: Response, log: str) -> Response:
-    """The log is cut where clients would not read on."""
+    """Add the log of a script as a header, cut to the size that clients accept."""
     encoded = quote(log)[: limits.SCRIPT_LOG_HEADER_BYTES_MAX]
     if "%" in encoded[-2:]:
         encoded = encoded[: encoded.rindex("%")]

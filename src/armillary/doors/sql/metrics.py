@@ -1,5 +1,5 @@
-"""What a query took, in the headers that clients ask for and parse: query metrics, index metrics and query advice; with
-the query metrics also a header of our own, which says what the charge is made of.
+"""Query metrics, index metrics and query advice: the headers that clients ask for and parse. Query metrics come with
+`x-armillary-charge-details`, the parts of the charge, which only Armillary sends.
 """
 
 from __future__ import annotations

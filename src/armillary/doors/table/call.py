@@ -1,5 +1,5 @@
-"""One request on its way through the Table door, and what all its kinds share: what the client wants to see of an
-answer, where a table is, and the headers of answers."""
+"""One request of the Table protocol: its table, the level of metadata and the preference that it asks for, and its
+answer. Also the settings of the door."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class Call(ChargedCall):
         self.level = level_of(request.headers.get(b"accept"), address.query.get("$format"))
 
     def table(self, action: Action, name: str | None = None) -> Container:
-        """The table that the request is about, once it is clear that it may."""
+        """The table of the request, after a check that the grant allows the action."""
         name = self.table_name(name)
         self.grant.check(action, name)
         return find_table(self.account, name, is_storage=self.is_storage)
 
     def table_name(self, given: str | None = None) -> str:
-        """The name of the addressed table, if it can be one's."""
+        """The name of the addressed table; refused if it is not a valid name."""
         name = self.address.table if given is None else given
         if self.is_storage:
             storage_rules.check_table(name)
@@ -141,7 +141,7 @@ def find_table(account: Account, name: str, *, is_storage: bool) -> Container:
         if folded is None:
             raise Failure(Kind.OWNER_NOT_FOUND, f"There is no table '{name[:64]}'.", charge_ru=1.0) from failure
         container = folded
-    # A rid is found too, and what the SQL door made with another key is no table.
+    # The account also finds rids; and a container with another partition key is not a table.
     if (container.name != name and not is_storage) or not is_table(container):
         raise Failure(Kind.OWNER_NOT_FOUND, f"There is no table '{name[:64]}'.", charge_ru=1.0)
     return container
@@ -152,7 +152,7 @@ def is_table(container: Container) -> bool:
 
 
 def _folded(account: Account, name: str) -> Container | None:
-    """In the storage flavour names are the same whatever their case."""
+    """A table by its name in any case: Azure Storage ignores case."""
     lowered = name.lower()
     return next(
         (
@@ -217,7 +217,7 @@ class Preference(Enum):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Said only to whoever asked: the Python client tells by it what its caller gets."""
+        """Sent only if the request has `Prefer`: the Python client decides by it what it returns."""
         return [(b"preference-applied", self.value)] if self.value else []
 
 

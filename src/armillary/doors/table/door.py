@@ -1,7 +1,7 @@
 """The Table door: a request is routed, authenticated and handed to the one function that answers it.
 
-Its table of actions is the table of routes of the protocol. The door translates and nothing else: what is done is in
-`account/`. Here is the only place that catches everything, so that no client waits for an answer that never comes.
+The table at the end maps each route to its function. The door only translates between the protocol and `account/`;
+it turns every failure into an answer.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class TableDoor:
         return response
 
     def screen(self, request: Request) -> Response | None:
-        """Whether a long body is to be read at all: the head tells who sends it."""
+        """Authenticate a request by its head, before its long body is read; the refusal, or None."""
         try:
             address = addresses.parse(request.target, self.accounts_of(request.headers))
             self._verify(request, address)
@@ -111,7 +111,7 @@ class TableDoor:
         return grant
 
     async def answer_for(self, request: Request, address: Address, grant: Grant, request_id: str) -> Response:
-        """The answer to a request whose sender is known."""
+        """The answer to an authenticated request."""
         action = _action(request, address)
         addresses.check_parameters(address, request.method)
         if self.settings.is_storage and request.method not in _READING and is_secondary(request.headers):
@@ -164,7 +164,7 @@ class TableDoor:
         version = request.headers if failure.details.get("table_code") != "InvalidHeaderValue" else {}
         response = self._refusal(failure, request_id, version, is_xml=is_xml)
         if failure.retry_after_ms is not None and request.method in _NOT_REPEATED:
-            # To others its whole seconds are too many, so they are told the milliseconds alone.
+            # Only for these: whole seconds are too long for requests that clients repeat by x-ms-retry-after-ms.
             response.headers = [*response.headers, (b"retry-after", b"%d" % -(-failure.retry_after_ms // 1000))]
         if explains_refusal(request.headers):
             response.headers = [*response.headers, charge_header(explain_failure(failure, failure.charge_ru))]
@@ -178,14 +178,15 @@ class TableDoor:
         return Response(refusal.status, said, refusal.xml() if is_xml else refusal.json())
 
     def refuse(self, status: int, message: str) -> Response:
-        """The answer to what never became a request, in this protocol's form."""
+        """The answer to bytes that are not a valid request, in this protocol's form."""
         kind = KIND_OF_STATUS.get(status, Kind.BAD_REQUEST)
         response = self._refusal(Failure(kind, message), self._request_ids.guid(), {})
         response.status = status
         return response
 
     def on_crash(self, request: Request, exception: BaseException) -> Response:
-        """The answer to a request on which we broke. The log has the reason, the client the id to look for."""
+        """The answer to a request that raised an unexpected exception: the log has the traceback under the request
+        id."""
         request_id = self._request_ids.guid()
         log.error("request %s failed", request_id, exc_info=exception)
         message = f"The server failed to answer this request; its log tells why under the request id {request_id}."

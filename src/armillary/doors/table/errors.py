@@ -1,5 +1,6 @@
 """What the Table door answers when something goes wrong: a total table from Kind to status, code and text, and the one
-function that turns a Failure into a response, in JSON or XML. Which Kind a situation is belongs to whoever raises it.
+function that turns a Failure into a response, in JSON or XML. The code that raises a Failure
+chooses its Kind; the Table protocol's own codes are given by `refused`.
 
 What a Failure's `details` may carry for this door:
 
@@ -67,7 +68,7 @@ ROWS: dict[Kind, Row] = {
         "The update condition specified in the request was not satisfied.",
     ),
     Kind.FAILED_DEPENDENCY: Row(424, "FailedDependency"),
-    # A partition that splits is nothing that clients of tables know of: they come again.
+    # Table clients know no partitions: after a split or merge they retry.
     Kind.RANGE_GONE: Row(503, "ServerBusy", "The server is busy."),
     Kind.RANGE_BUSY: Row(503, "ServerBusy", "The server is busy."),
     Kind.NAME_STALE: Row(404, "ResourceNotFound", "The specified resource does not exist."),
@@ -92,7 +93,7 @@ _XML: Final = (
     '<?xml version="1.0" encoding="utf-8"?><error xmlns="http://schemas.microsoft.com/ado/2007/08/dataservices/metadata">'
     '<code>{}</code><message xml:lang="en-us">{}</message></error>'
 )
-# Where clients with tokens of Azure AD would get one. There is no such place: the zero tenant says so.
+# Where clients with Azure AD tokens would get one. Not offered here, hence the zero tenant.
 _CHALLENGE: Final = (
     b"Bearer authorization_uri=https://login.microsoftonline.com/00000000-0000-0000-0000-000000000000/oauth2/authorize "
     b"resource_id=https://cosmos.azure.com"

@@ -1,4 +1,4 @@
-"""How far a run has got, in a small file: whoever starts the same command again goes on from there. It is written when
+"""The progress of a run in a small file: the same command, started again, resumes from it. It is written when
 everything before a place has been acknowledged, so a place that is remembered is never ahead of what was done.
 """
 

@@ -159,7 +159,7 @@ class Pipeline:
 
 
 async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
-    """Readers end what they have begun, also when nobody reads on."""
+    """Close the reader at the end, also if the run stops early."""
     try:
         async for page in pages:
             yield page

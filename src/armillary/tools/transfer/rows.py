@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import orjson
 
-Position: TypeAlias = Any  # JSON; what it means is the business of whoever gave it
+Position: TypeAlias = Any  # JSON; only the source that gave it interprets it
 Document: TypeAlias = dict[str, Any]
 
 EXCERPT_CHARACTERS = 2000
@@ -59,7 +59,7 @@ class Sink(Protocol):
     is_ordered: bool
     # Whether a run can go on where it stopped; a form that has to be written in one go cannot.
     is_resumable: bool
-    # Of pages that are not complete yet, what is done already: for whoever watches.
+    # Of pages that are not complete yet, what is done already, for the display of progress.
     rows_ahead: int
 
     async def open(self, position: Position | None) -> None: ...

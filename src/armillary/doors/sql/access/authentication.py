@@ -1,6 +1,6 @@
-"""Who sends a request: the `authorization` header checked against the account's keys, its resource tokens and the
-emulator's AAD form. What that one may do is in `authorization.py`. Everything wrong is UNAUTHORIZED, in the service's
-words, and comparisons with secrets take the same time whatever they find.
+"""Authentication: the `authorization` header checked against the account's keys, its resource tokens and the emulator's
+form of AAD tokens. What the principal may do is in `authorization.py`. Every failure is UNAUTHORIZED with the service's
+text, and secrets are compared in constant time.
 """
 
 from __future__ import annotations

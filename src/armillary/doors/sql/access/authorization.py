@@ -1,5 +1,5 @@
-"""Who a request comes from and what that one may do: pure decisions on a Principal and a Route. Who it is was settled
-by `authentication.py`; whether the thing exists is the account's to say.
+"""Authorization: what a principal may do on a route. The principal comes from `authentication.py`; whether the resource
+exists is checked later, by the account.
 
 Keys: the read-write keys may do everything; read-only keys GET, query and plan, permissions excepted, whose answers
 contain tokens that may write. Resource tokens reach the permission's resource and all below it; one that is for a

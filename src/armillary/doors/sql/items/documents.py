@@ -115,7 +115,7 @@ async def _triggered(call: Call, container: Container, member: Member) -> Respon
     return with_log(response, done.log) if h.flag(call.headers, SCRIPT_LOGGING) else response
 
 
-# What requests say.
+# Reading requests.
 
 
 def names_triggers(call: Call) -> bool:
@@ -153,7 +153,7 @@ async def addressed_id(call: Call, container: Container, key: Key | None) -> str
 def _write_options(call: Call, container: Container, document: Document | None = None) -> ItemOptions:
     headers = call.headers
     if h.PREFER in headers:
-        # Looked at again when the answer is made; what is wrong with it must be said before anything is stored.
+        # Checked here because a wrong value must be refused before anything is stored; the answer reads it again.
         h.prefers_minimal(headers)
     if h.CONSISTENCY in headers:
         h.consistency(headers, call.account.settings.consistency)
@@ -173,7 +173,7 @@ def _written(call: Call) -> tuple[Container, Document, ItemOptions]:
     return container, document, _write_options(call, container, document)
 
 
-# What they are answered.
+# Answers.
 
 
 def answer_item(call: Call, container: Container, answer: Answer, read_factor: int = 1) -> Response:

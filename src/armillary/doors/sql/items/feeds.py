@@ -53,7 +53,7 @@ async def read_feed(call: Call) -> Response:
 
 
 def _bound_to(call: Call, query: BoundQuery) -> bytes:
-    """What continuations are good for: the query with its parameters."""
+    """What a continuation is bound to: the query with its parameters."""
     if query.text_without_filter is None:
         return call.body
     given = {name: value for name, value in query.parameters.items() if value is not UNDEFINED}
@@ -105,7 +105,7 @@ async def plan_query(call: Call) -> Response:
 
 
 def _functions(call: Call, container: Container) -> UserFunctions | None:
-    """The functions that a query may call. Most do not say the word, and pay nothing for it."""
+    """The user-defined functions that a query may call; None if its text cannot contain a call."""
     find = call.body.find
     is_possible = find(b"udf") >= 0 or find(b"\\u") >= 0  # which may be escaped
     return query_functions(call.account, container) if is_possible else None

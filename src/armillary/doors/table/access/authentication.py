@@ -1,4 +1,4 @@
-"""Who sends a request: the `Authorization` header, or the signature in the address, checked against the account's keys.
+"""Authentication: the `Authorization` header, or the signature in the address, checked against the account's keys.
 What that one may do is in `grants.py`. Comparisons with secrets take the same time whatever they find.
 """
 

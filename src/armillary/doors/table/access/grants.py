@@ -1,5 +1,5 @@
-"""What whoever sends a request may do: everything with a key, reading with a read-only one, and with a shared access
-signature what it says. Who that is, is `authentication.py`'s to find out."""
+"""Grants: what the credentials of a request allow. A key allows everything, a read-only key reading, a shared access
+signature what it names. `authentication.py` verifies the credentials."""
 
 from __future__ import annotations
 

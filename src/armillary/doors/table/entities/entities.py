@@ -293,7 +293,8 @@ _ENTRY_BYTES: Final = 200  # what keeping one takes beside its texts
 
 
 class Rendered:
-    """Bounded by bytes; the oldest go first."""
+    """A cache of entities as JSON text: pages and points are often read again, and rendering takes longer than reading.
+    Keyed by the end of the item, which has its etag. Bounded by bytes; the oldest are evicted first."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, bytes], bytes] = {}

@@ -1,5 +1,5 @@
 """The service itself: its properties (logging, metrics, CORS rules), kept in the record of the tables' database, and
-its statistics. Rules of CORS are obeyed; what is said about logging and metrics is kept for whoever asks, and changes
+its statistics. Rules of CORS are obeyed; what is said about logging and metrics is stored and returned, and changes
 nothing: logs and metrics of this server are its operator's."""
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class CosmosSink:
         self._ranges: list[Range] = []
         self._lows: list[bytes] = []
         self.rows_ahead = 0
-        self._busy: dict[_Item, asyncio.Event] = {}  # until whoever came last is done with it
+        self._busy: dict[_Item, asyncio.Event] = {}  # set when the last write of the item is done
 
     async def open(self, position: Position | None) -> None:
         self._key = await self._endpoint.key_definition(self._place)

@@ -172,6 +172,6 @@ class MongoSink:
 
 def _refusal(error: PyMongoError) -> Failure:
     details = error.details if isinstance(error, OperationFailure) else None
-    # Without what the driver adds for whoever looks after it.
+    # Without the details that the driver adds for debugging.
     reason = str((details or {}).get("errmsg") or str(error).partition(" (configured timeouts")[0])
     return Failure(Kind.UNAVAILABLE, f"The MongoDB server does not do it: {reason.removesuffix('.')}.")

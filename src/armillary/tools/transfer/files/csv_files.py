@@ -68,7 +68,7 @@ class CsvSource:
                 continue
             value = cell if self._is_text else _value(cell)
             if path == _ID and not isinstance(value, str):
-                value = cell  # an id is a text, also where it is a number to everybody else
+                value = cell  # an id is always a string, also if it looks like a number
             try:
                 put(document, path, value)
             except ValueError as error:

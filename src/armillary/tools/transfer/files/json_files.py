@@ -209,7 +209,7 @@ class FileWriting:
 
     def _failed(self, error: OSError) -> Failure:
         if isinstance(error, BrokenPipeError):
-            raise error  # whoever reads standard output has seen enough
+            raise error  # the reader of standard output has closed it
         return bad_request(f"{self.path or 'Standard output'} cannot be written: {error.strerror}.")
 
     def synced_bytes(self) -> int:
