@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from armillary import limits
 from armillary.net.answers import CLOSES, CONTINUE, HungUp
-from armillary.net.crowd import Guest
+from armillary.net.connection_limits import Guest
 from armillary.net.eager import resume
 from armillary.net.head import Refusal
 from armillary.net.http import Request, Response

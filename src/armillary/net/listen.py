@@ -19,7 +19,7 @@ from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.net.connection import Connection
-from armillary.net.crowd import Crowd, Guest
+from armillary.net.connection_limits import Crowd, Guest
 from armillary.net.hosts import ANY_HOST, HostNames
 from armillary.net.http import (
     AllowsOrigin,

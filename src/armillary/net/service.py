@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from armillary.clock import Clock, SystemClock
 from armillary.net.answers import Answers
-from armillary.net.crowd import Crowd, Guest
+from armillary.net.connection_limits import Crowd, Guest
 from armillary.net.hosts import ANY_HOST, HostNames
 from armillary.net.http import (
     AllowsOrigin,

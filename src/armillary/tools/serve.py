@@ -36,7 +36,7 @@ from armillary.doors.table.access.authentication import Keys as TableKeys
 from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure
-from armillary.net.crowd import Crowd
+from armillary.net.connection_limits import Crowd
 from armillary.net.hosts import HostNames
 from armillary.net.http import DoorsByPrefix, Patience
 from armillary.net.listen import Listener, listen, listen_for_frames

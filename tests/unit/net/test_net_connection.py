@@ -15,7 +15,7 @@ import uvloop
 from support.waiting import PATIENCE_S, until
 
 from armillary import limits
-from armillary.net.crowd import Crowd
+from armillary.net.connection_limits import Crowd
 from armillary.net.http import HANG_UP, Patience, Request, Response
 from armillary.net.listen import Listener, listen
 

@@ -19,7 +19,7 @@ from support.waiting import PATIENCE_S, until
 
 from armillary.errors import Failure, Kind
 from armillary.net.certificate import development_context, ensure_certificate
-from armillary.net.crowd import Crowd
+from armillary.net.connection_limits import Crowd
 from armillary.net.http import Patience, Request, Response
 from armillary.net.listen import Listener, listen
 

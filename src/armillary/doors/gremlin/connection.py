@@ -23,7 +23,7 @@ from websockets.server import ServerProtocol
 
 from armillary import limits
 from armillary.doors.gremlin.client import Client
-from armillary.net.crowd import Guest
+from armillary.net.connection_limits import Guest
 from armillary.net.eager import resume
 from armillary.net.hosts import ANY_HOST, FOREIGN_HOST, FOREIGN_ORIGIN, HostNames
 from armillary.net.service import Roster, log

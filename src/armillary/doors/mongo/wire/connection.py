@@ -16,7 +16,7 @@ from armillary import limits
 from armillary.doors.mongo.client import Client, Line
 from armillary.doors.mongo.wire.messages import HEADER_BYTES, Envelope, open_frame
 from armillary.doors.mongo.wire.refusals import Hopeless
-from armillary.net.crowd import Guest
+from armillary.net.connection_limits import Guest
 from armillary.net.eager import resume
 from armillary.net.service import Roster, log
 

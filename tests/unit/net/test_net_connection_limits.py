@@ -23,7 +23,7 @@ from armillary.doors.mongo.wire.connection import Connection as MongoConnection
 from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
 from armillary.net.connection import Connection
-from armillary.net.crowd import Crowd, Guest, group_of
+from armillary.net.connection_limits import Crowd, Guest, group_of
 from armillary.net.service import Roster, Service
 from armillary.storage.memory import MemoryEngine
 
