@@ -63,7 +63,7 @@ def read_settings(source: list[Instruction]) -> Settings:
         arguments = Arguments(instruction.name, instruction.arguments)
         reader = _READERS.get(instruction.name)
         if reader is None:
-            raise compilation(f"{instruction.name}() is nothing to run a traversal with.")
+            raise compilation(f"{instruction.name}() is not a method of a traversal source.")
         reader(settings, arguments)
         arguments.end()
     return settings
@@ -72,7 +72,7 @@ def read_settings(source: list[Instruction]) -> Settings:
 def _with_sack(settings: Settings, arguments: Arguments) -> None:
     settings.sack = arguments.take()
     if len(arguments) > 1:
-        raise unsupported("withSack() with a way to split sacks is not supported: only lambdas could say it.")
+        raise unsupported("withSack() with a split operator is not supported: it needs a lambda.")
     if len(arguments):
         settings.sack_merge = arguments.token(Operator)
 

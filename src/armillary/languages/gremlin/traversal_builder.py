@@ -65,7 +65,6 @@ from armillary.languages.gremlin.values.predicates import P
 from armillary.work import spend
 
 STARTS: Final = frozenset("V E addV addE mergeV mergeE inject union call io".split())
-_LAST: Final = frozenset("profile executionProfile explain".split())  # reports of a program, not steps
 
 
 class TraversalBuilder:

@@ -126,7 +126,7 @@ class GroupStep(Step):
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         if self.key is not None:
-            return self._passing(source, run, self.key)
+            return _passing(self, source, run, self.key)
 
         async def make() -> Batch:
             groups = Groups(self)
@@ -136,18 +136,6 @@ class GroupStep(Step):
             return [run.start(await groups.finish(run))]
 
         return after(make)
-
-    def _passing(self, source: Flow, run: Run, key: str) -> Flow:
-        self.register(run)
-        known: Groups = run.side_effects.values[key]
-
-        async def pull() -> Batch:
-            batch = await source()
-            if batch:
-                await self.add(known, batch, run)
-            return batch
-
-        return pull
 
 
 @builds("group")
@@ -181,7 +169,7 @@ class GroupCountStep(OneBy, Step):
 
     def flow(self, source: Flow, run: Run, scope: Scope) -> Flow:
         if self.key is not None:
-            return self._passing(source, run, self.key)
+            return _passing(self, source, run, self.key)
 
         async def make() -> Batch:
             counts: dict[Any, Any] = {}
@@ -192,19 +180,21 @@ class GroupCountStep(OneBy, Step):
 
         return after(make)
 
-    def _passing(self, source: Flow, run: Run, key: str) -> Flow:
-        self.register(run)
-        counts = run.side_effects.values[key]
-
-        async def pull() -> Batch:
-            batch = await source()
-            if batch:
-                await self.add(counts, batch, run)
-            return batch
-
-        return pull
-
 
 @builds("groupCount")
 def _group_count(builder: Builder, arguments: Arguments) -> Step:
     return GroupCountStep(arguments.text() if len(arguments) else None)
+
+
+def _passing(step: GroupStep | GroupCountStep, source: Flow, run: Run, key: str) -> Flow:
+    """The step as a side effect: groups every batch and passes it on."""
+    step.register(run)
+    grouped: Any = run.side_effects.values[key]
+
+    async def pull() -> Batch:
+        batch = await source()
+        if batch:
+            await step.add(grouped, batch, run)
+        return batch
+
+    return pull

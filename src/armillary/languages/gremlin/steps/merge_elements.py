@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from armillary.languages.gremlin.errors import compilation, execution
@@ -81,7 +81,7 @@ class MergeStep(WaitingStep):
         elif isinstance(given, Pipeline):
             first = await given.first(traverser, run)
             if first is None:
-                raise execution(f"{what} of {self.name}() came to no map.")
+                raise execution(f"{what} of {self.name}() gave no result, but a map is needed.")
             value = first.value
         else:
             value = given
@@ -140,6 +140,20 @@ class MergeStep(WaitingStep):
         self.check(changes, Merge.onMatch)
         return self.resolved(changes, Merge.onMatch)
 
+    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
+        found: Batch = []
+        for each in batch:
+            if self.given is _INCOMING and each.value is VOID:
+                raise compilation(f"{self.name}() without arguments needs a map as the incoming value.")
+            merge = {**await self.map_of(self.given, each, run, "The argument"), **self.extra}
+            self.check(merge, None)
+            found.extend(each.to(element) for element in await self.merged(merge, each, run))
+        return found
+
+    async def merged(self, merge: Map, traverser: Traverser, run: Run) -> Sequence[Vertex | Edge]:
+        """The elements that match the map, or the one created from it."""
+        raise NotImplementedError
+
     def resolved(self, entries: Map, merge: Merge | None) -> list[Resolved]:
         found = []
         cardinality = self.cardinalities.get(merge) if merge is not None else None
@@ -189,18 +203,7 @@ async def found_vertices(entries: Map, run: Run) -> list[Vertex]:
 
 
 class MergeVertexStep(MergeStep):
-    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
-        found: Batch = []
-        for each in batch:
-            if self.given is _INCOMING and each.value is VOID:
-                raise compilation("mergeV() without a map needs one to come in.")
-            merge = {**await self.map_of(self.given, each, run, "The argument"), **self.extra}
-            self.check(merge, None)
-            for vertex in await self._merged(merge, each, run):
-                found.append(each.to(vertex))
-        return found
-
-    async def _merged(self, merge: Map, traverser: Traverser, run: Run) -> list[Vertex]:
+    async def merged(self, merge: Map, traverser: Traverser, run: Run) -> list[Vertex]:
         matches = await found_vertices(merge, run)
         if not matches:
             entries = await self.created(merge, traverser, run)
@@ -218,17 +221,6 @@ class MergeVertexStep(MergeStep):
 
 
 class MergeEdgeStep(MergeStep):
-    async def process(self, batch: Batch, run: Run, scope: Scope) -> Batch:
-        found: Batch = []
-        for each in batch:
-            if self.given is _INCOMING and each.value is VOID:
-                raise compilation("mergeE() without a map needs one to come in.")
-            merge = {**await self.map_of(self.given, each, run, "The argument"), **self.extra}
-            self.check(merge, None)
-            for edge in await self._merged(merge, each, run):
-                found.append(each.to(edge))
-        return found
-
     async def _end(self, value: Any, direction: Direction, traverser: Traverser, run: Run, is_needed: bool) -> Any:
         """The vertex that a map gives for one end: an id, a vertex or option(Merge.outV). None if it does not exist."""
         if value is Merge.outV or value is Merge.inV:
@@ -261,7 +253,7 @@ class MergeEdgeStep(MergeStep):
             )
         return await stored_vertex(value, "mergeE()", run) if value is not None else None
 
-    async def _merged(self, merge: Map, traverser: Traverser, run: Run) -> list[Edge]:
+    async def merged(self, merge: Map, traverser: Traverser, run: Run) -> list[Edge]:
         ends: dict[Direction, Any] = {}
         for direction in (Direction.OUT, Direction.IN):
             if direction in merge:

@@ -333,7 +333,7 @@ async def stored_vertex(value: Any, what: str, run: Run) -> Vertex:
             return found[0]  # type: ignore[no-any-return]
         raise execution(f"{what}: the vertex {value.id!r} does not exist.")
     if value is VOID:
-        raise execution(f"{what} is missing, and there is no vertex before the step that could be meant.")
+        raise execution(f"{what} is missing, and the step before gives no vertex to use instead.")
     raise execution(f"{what} needs a vertex, not {kind_of(value)} {shown(value):.60}.")
 
 

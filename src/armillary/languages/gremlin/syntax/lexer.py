@@ -171,7 +171,7 @@ CALLED: Final = frozenset({"datetime", "DateTime", "UUID"})
 def called(name: str, arguments: list[Any]) -> datetime | Uuid:
     """The value of a call of one of CALLED."""
     if not arguments:
-        raise compilation(f"{name}() without a text has no value here: name it.")
+        raise compilation(f"{name}() without arguments is not supported: give its value as a text.")
     if len(arguments) != 1 or not isinstance(arguments[0], str):
         raise compilation(f"{name}() takes a text.")
     if name != "UUID":

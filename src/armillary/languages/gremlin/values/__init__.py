@@ -1,0 +1,1 @@
+"""The values of traversals: elements, typed values, numbers, dates, comparison and predicates."""

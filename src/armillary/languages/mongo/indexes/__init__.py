@@ -1,0 +1,1 @@
+"""Index definitions, and the part of a filter that an index can serve."""

@@ -119,14 +119,21 @@ class Granularity:
         return scale
 
 
+def _check_options(
+    name: str, spec: Document, known: tuple[str, str, str, str], unknown_code: int, missing_code: int
+) -> None:
+    """The first two known options are required."""
+    for each in spec:
+        if each not in known:
+            raise refusal(unknown_code, f"Unrecognized option to {name}: {each}.")
+    if known[0] not in spec or known[1] not in spec:
+        raise refusal(missing_code, f"{name} requires '{known[0]}' and '{known[1]}' to be specified.")
+
+
 def bucket_auto(name: str, spec: Any, context: Context) -> Stage:
     if type(spec) is not dict:
         raise refusal(40240, f"The argument to $bucketAuto must be an object, but found type: {type_name(spec)}.")
-    for each in spec:
-        if each not in ("groupBy", "buckets", "output", "granularity"):
-            raise refusal(40245, f"Unrecognized option to $bucketAuto: {each}.")
-    if "groupBy" not in spec or "buckets" not in spec:
-        raise refusal(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.")
+    _check_options(name, spec, ("groupBy", "buckets", "output", "granularity"), 40245, 40246)
     check_group_by(spec["groupBy"], 40239, "The $bucketAuto 'groupBy' field")
     given = spec["buckets"]
     if type(given) not in RANKS:
@@ -255,11 +262,7 @@ class _Dividing(Waiting):
 def bucket(name: str, spec: Any, context: Context) -> Stage:
     if type(spec) is not dict:
         raise refusal(40201, f"Argument to $bucket stage must be an object, but found: {shell_text(spec)}")
-    for each in spec:
-        if each not in ("groupBy", "boundaries", "default", "output"):
-            raise refusal(40197, f"Unrecognized option to $bucket: {each}.")
-    if "groupBy" not in spec or "boundaries" not in spec:
-        raise refusal(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
+    _check_options(name, spec, ("groupBy", "boundaries", "default", "output"), 40197, 40198)
     check_group_by(spec["groupBy"], 40202, "The $bucket 'groupBy' field")
     boundaries = _boundaries(spec["boundaries"], context)
     default = _default(spec, boundaries, context)

@@ -1,0 +1,1 @@
+"""Validators of collections: `$jsonSchema`, and the error details of documents that fail."""
