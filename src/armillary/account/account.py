@@ -90,7 +90,11 @@ class Account:
             try:
                 await account.budgets.make_room(offer)
             except Failure as failure:  # on a full disk, reads and deletes must go on
-                log.warning("what %s needs is not provided: %s", offer.body["resource"], failure.message)
+                log.warning(
+                    "the partitions that the throughput of %s needs cannot be made: %s",
+                    offer.body["resource"],
+                    failure.message,
+                )
         account._upkeep = [asyncio.create_task(each) for each in (account._keep_up(), account._keep_partitions_up())]
         for task in account._upkeep:
             task.add_done_callback(_report)
@@ -162,7 +166,7 @@ class Account:
         return record
 
     def owner(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record | None:
-        """What a resource type's list hangs on: None for databases and offers."""
+        """The owner of the resources of a type: None for databases and offers."""
         if resource_type is ResourceType.OFFER and self.settings.is_serverless:
             raise bad_request("Reading or replacing offers is not supported for serverless accounts.")
         owner: Record | None = None
@@ -199,7 +203,7 @@ class Account:
         database = self.catalog.get(ResourceType.DATABASE, record.owner)
         if database is None:
             raise _missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile, with its database
-        # One key lies in one partition, which stores so much.
+        # A logical partition cannot be larger than the physical partition that stores it.
         maximum = min(self.settings.logical_partition_bytes_max, self.settings.partition_storage_bytes)
         if "partitionKey" not in record.body:
             maximum = min(maximum, limits.FIXED_CONTAINER_BYTES_MAX)

@@ -1,6 +1,6 @@
-"""Items that lie in another partition than their key says, and moving them to where they belong. Batches of versions
-that compared true with 1, and 0 with -0.0, could store such items: point reads and queries for their key do not find
-them. `armillary check --repair` calls this on a data directory that no server uses.
+"""Repair of misplaced items: finds items that are stored in another partition than their key says, and moves them.
+Batches of versions that compared true with 1, and 0 with -0.0, could store such items: point reads and queries for
+their key do not find them. `armillary check --repair` calls this on a data directory that no server uses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Misplaced:
     epk: bytes  # where that belongs
 
     def to_json(self) -> dict[str, Any]:
-        """As it is set aside."""
+        """The form in which it is set aside."""
         return {
             "database": self.container.database.name,
             "container": self.container.name,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+import armillary
 from armillary.account.catalog.container_state import (
     CollectionState,
     ContainerState,
@@ -107,3 +110,15 @@ def test_an_offer_keeps_unknown_fields() -> None:
     parsed = OfferState.parse(stored)
     assert parsed.to_json(stored) == stored
     assert replace(parsed, before={"content": 1}).to_json(stored) == {**stored, "before": {"content": 1}}
+
+
+def test_other_modules_use_the_typed_state() -> None:
+    """The stored names of fields are known to `container_state.py` alone, but for the validation of snapshot files."""
+    account = Path(armillary.__file__).parent / "account"
+    found = [
+        f"{path.relative_to(account)}: {match[0]}"
+        for path in sorted(account.rglob("*.py"))
+        for match in re.finditer(r"""\.state(\[|\.get\()["'].*""", path.read_text("utf-8"))
+        if path.name != "import_checks.py"
+    ]
+    assert found == []

@@ -81,7 +81,7 @@ class Migration:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Leave both containers as they are."""
+        """Stop, and leave both containers as they are."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -259,8 +259,8 @@ class Migration:
             await account.renew(source)
 
     async def _begin_keeping(self, body: Body, state: ContainerState) -> ContainerState:
-        """What the source kept beside items the target keeps from the switch on; answers to writes that may come again
-        are taken over."""
+        """Have the target keep events and versions as the source does, from the switch on, and take over the answers of
+        retryable writes. Returns the target's state."""
         source, target = self._source, self._target
         await self._copier.carry_records()
         if source.schema.keeps_events:
@@ -277,7 +277,7 @@ class Migration:
         return state
 
     def _compare_counts(self) -> None:
-        """Once more; what has expired is swept at either's own time."""
+        """Compare the numbers of items again. With a TTL they may differ, as each container sweeps at its own time."""
         counts = [sum(each.head.item_count for each in one.partitions.values()) for one in (self._source, self._target)]
         if counts[0] != counts[1] and self._source.schema.rules.default_ttl is None:
             raise Failure(

@@ -1,6 +1,5 @@
-"""The container that a migration leads to: made like the one that is moved, but for its key, or found as an earlier
-attempt left it. Collections of MongoDB keep their options, and their indexes are declared again.
-"""
+"""The target container of a migration: made like the source but for its key, or found as an earlier attempt left it.
+Collections of MongoDB keep their options, and their indexes are declared again."""
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ def _key_body(paths: tuple[str, ...]) -> Body:
 
 
 def definition_of(container: Container) -> Body:
-    """What a migration carries over of a container beside its items, to see whether that changes."""
+    """The policies and indexes that a migration carries over, to detect changes of them."""
     body = {name: value for name, value in container.record.body.items() if name not in _OWN}
     return {"body": body, "indexes": index_list(container.state.indexes) or None}
 

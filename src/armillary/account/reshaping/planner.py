@@ -107,12 +107,12 @@ class Reshaper:
             await asyncio.wait([reshape.task])
 
     async def cancel(self, reshape: Reshape) -> None:
-        """Take back what has not been switched: the parents go on as if nothing had been. If that cannot be recorded,
+        """Cancel a reshape that has not switched: the parents go on serving. If the cancellation cannot be recorded,
         the reshape goes on."""
         if reshape.task is None or reshape.is_switching or reshape.is_done:
             raise Failure(Kind.CONFLICT, "The reshape is past the point where it could be taken back.")
         reshape.task.cancel()
-        # A client that disconnects now leaves neither a reshape that does not run nor ranges that stay reserved.
+        # Shielded: if the client disconnects, the cancellation still ends, and no range stays reserved.
         cancelling = asyncio.create_task(self._cancel(reshape))
         self._tasks.add(cancelling)
         cancelling.add_done_callback(self._tasks.discard)
@@ -142,15 +142,16 @@ class Reshaper:
         await self._account.catalog.collect_garbage()
 
     def _resume(self, reshape: Reshape) -> None:
-        """It is still down in the container's record, so its ranges are reserved: have it go on, unless the container
-        is gone."""
+        """Restart a reshape whose cancellation failed: the container's record still lists it. Nothing is done if the
+        container was deleted."""
         container = reshape.container
         entry = container.state.reshape(reshape.number)
         if entry is not None and not container.is_retired:
             self._start(container, entry, is_fresh=False)
 
     async def hold_still(self, container: Container) -> _Reservation:
-        """Keep a container's ranges as they are until what is returned is left. What goes on is taken back."""
+        """Keep a container's ranges as they are until the returned reservation is left. Running reshapes are
+        cancelled."""
         while True:
             for reshape in [each for each in self.running(container) if not each.is_done]:
                 if reshape.is_switching:
@@ -246,7 +247,7 @@ class Reshaper:
                 await self._merge_by_policy(container)
 
     async def _merge_by_policy(self, container: Container) -> None:
-        """Neighbours that are small together, where each has little to spend anyway."""
+        """Merge two neighbours that are small together, if the share of throughput of each partition is small too."""
         if container.is_restating or self.is_growing(container) or self.running(container):
             return
         count = len(container.map.ranges)
@@ -335,7 +336,7 @@ class Reshaper:
         definition, key_range = container.key, partition.range
         assert definition is not None
         size_bytes = partition.head.size_bytes
-        # What little there is says nothing about what is to come: the hashes will be even.
+        # A small sample does not predict the distribution of keys; hashes of many keys are even.
         is_tiny = size_bytes < min(limits.TINY_PARTITION_BYTES, self._account.settings.partition_storage_bytes // 8)
         if reason == STORAGE or not is_tiny:
             cut = await split_point.middle(partition, definition, self._throttle.rest)
@@ -472,7 +473,7 @@ class _Reservation:
 
 
 def _width(partition: Partition) -> int:
-    """Of two partitions with as much in them, the one with more of the hashes will have more."""
+    """How much of the hash space a partition has: of two with equal sizes, the wider one will grow faster."""
     low, high = (bound[:16].ljust(16, b"\x00") for bound in (partition.range.low, partition.range.high))
     return int.from_bytes(high, "big") - int.from_bytes(low, "big")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Where a reshape can be stopped, in order. Everything before `switched` can be taken back.
+# Where a reshape can be stopped, in order. Before `switched` it can be cancelled.
 BEGUN = "begun"  # the intention is recorded, nothing is copied
 COPYING = "copying"  # a part is copied
 COPIED = "copied"  # all of a snapshot is, changes are missing
@@ -62,7 +62,7 @@ class Reshape:
         self.reason = entry.reason
         self.point = ""  # that was passed last
         self.waits_for: str | None = None  # why it does not go on
-        self.is_switching = False  # too late to take it back
+        self.is_switching = False  # it cannot be cancelled any more
         self.is_done = False
         self.task: asyncio.Task[None] | None = None
         self._account = account
@@ -134,7 +134,7 @@ class Reshape:
         await self._throttle.rest()
 
     async def _renew(self) -> None:
-        """Leave what was copied so far, and begin with empty stores."""
+        """Discard what was copied so far, and begin with empty stores."""
         present = self._entry()
         garbage = present.stores if present is not None else []
 

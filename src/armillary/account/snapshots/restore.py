@@ -1,5 +1,5 @@
-"""Bringing a snapshot back in the place that it was taken of, while clients go on. Resources and items have their rids,
-etags and times again; what was made since is gone.
+"""Restore of a snapshot in place, while clients go on. Resources and items have their rids, etags and times again;
+resources and items that were created since are gone.
 
 Where little was written since, that is undone (`partition/reshaping/item_moves.py`). Elsewhere the snapshot is copied
 to new stores, and one transaction of the catalog puts them in the place of the present ones, as at the end of a split:
@@ -79,7 +79,7 @@ def _refuse_migrating(account: Account, snapshot: Snapshot) -> None:
 
 
 def _present(account: Account, snapshot: Snapshot) -> list[Record]:
-    """What there is now in the place of a snapshot, whatever its rids: all of it goes, or is taken back."""
+    """The present resources with the rids or names of the snapshot's: all of them are removed or restored."""
     catalog = account.catalog
     if not snapshot.scope:
         return records_of(account, ())
@@ -97,7 +97,7 @@ def _named(account: Account, root: Record) -> Record | None:
     return next((each for each in account.catalog.children(root.type, root.owner) if each.name == root.name), None)
 
 
-# Undoing.
+# Undoing what was written since.
 
 
 async def _rewind(account: Account, snapshot: Snapshot, past: Record) -> bool:
@@ -183,7 +183,7 @@ async def copy_store(view: View, store: Store) -> None:
 
 
 def _founding(view: View, range_id: int, lsn: int) -> Callable[[Txn], None]:
-    """What makes a copy a partition: no lsn that was given out is given again, and it numbers its own items."""
+    """Give a copy a head of its own: lsns that were given out are not given again, and it numbers its own items."""
     head = log.load_head(view, 0, 0)
 
     def run(txn: Txn) -> None:
@@ -254,7 +254,7 @@ def _are_alike(present: Sequence[Record], added: Sequence[Record]) -> bool:
 
 
 def _restored(past: Record, present: Record | None, copy: _Copy | None, until_s: float) -> Record:
-    """A record as it was, with the ranges that it has now, and what only grows."""
+    """A record as it was, with the present ranges or those of the copy, and with counters that never go back."""
     record = copied(past)
     if past.type is not ResourceType.CONTAINER:
         return record
@@ -302,7 +302,7 @@ def _raise_lsn(txn: Txn, lsn: int) -> None:
 
 
 def _keep(snapshot: Snapshot, added: list[Record], copies: list[_Copy]) -> None:
-    """The snapshot is of what was copied from now on: the next time there is less to do."""
+    """Have the snapshot show the copies from now on, so that the next restore can undo changes instead of copying."""
     for copy in copies:
         for each in copy.past.container_state.ranges:
             snapshot.views.pop(each.store).release()

@@ -52,10 +52,10 @@ class Snapshot:
 
 
 async def take(account: Account, scope: tuple[str, ...], name: str = "") -> Snapshot:
-    """What is durable of a scope at this moment."""
+    """A snapshot of what is durable in a scope now."""
     snapshot = Snapshot(name, scope, account.clock.now_s(), [copied(record) for record in records_of(account, scope)])
     try:
-        # Nothing is waited for where storage is well, so all partitions are shown as they were at one moment.
+        # Pinning does not wait unless storage fails, so all partitions are pinned at one moment.
         for record in snapshot.containers:
             for each in record.container_state.ranges:
                 snapshot.views[each.store] = await account.engine.store(each.store).pin()
@@ -84,7 +84,7 @@ def copied(record: Record) -> Record:
 
 
 class Snapshots:
-    """Those that have names."""
+    """The named snapshots of an account. They are in memory only."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
