@@ -1,10 +1,9 @@
 """Fault injection for tests of applications: rules that make chosen requests fail, wait or lose their connection.
 
 A rule says which requests it is about (operation, container, key, range) and which of those it hits (every so many, so
-many in all, by a seeded chance). `account/items/items.py`, `account/queries/item_pages.py` and
-`account/queries/merged_queries.py` ask before they do anything else, and only where there are rules: without one a
-container's `faults` is None. Rules live in memory. The control door decides which clients may make them, and each door
-how a `Kind` looks to its clients.
+many in all, by a seeded chance). `account/visits` and `account/queries/merged_queries.py` ask before they do anything
+else, and only where there are rules: without one a container's `faults` is None. Rules live in memory. The control door
+decides which clients may make them; the door that a request came through says how a `Kind` looks to its client.
 """
 
 from __future__ import annotations

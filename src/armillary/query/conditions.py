@@ -4,7 +4,7 @@
 A condition is *necessary*: every item that the filter keeps satisfies it, while an item that satisfies it may still be
 dropped. So a language may leave out whatever it cannot say here, and the filter itself always has the last word.
 
-    Condition = All | Nothing | Equal | In | Range | Defined | Touching | Together | Keyed | And | Or
+    Condition = All | Nothing | Equal | In | Range | Defined | Touching | SameElement | Keyed | And | Or
 
 Paths are written as in the index: `/a/b`, `/tags/[]` for the elements of an array. Keyed alone is about the indexes of
 collections, whose fields are written `a.b`.
@@ -73,7 +73,7 @@ class Touching:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class SameElement:
     """Equalities on paths through an array that one and the same element meets."""
 
     parts: tuple[Equal, ...]
@@ -116,7 +116,7 @@ class Or:
     parts: tuple[Condition, ...]
 
 
-Condition: TypeAlias = All | Nothing | Equal | In | Range | Defined | Touching | Together | Keyed | And | Or
+Condition: TypeAlias = All | Nothing | Equal | In | Range | Defined | Touching | SameElement | Keyed | And | Or
 
 ALL, NOTHING = All(), Nothing()
 

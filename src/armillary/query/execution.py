@@ -1,10 +1,10 @@
-"""A query at work in one partition: candidates are loaded, filtered and made into rows, a slice of time after the
-other, each on a fresh snapshot. Nothing is kept between slices but a position, unless the query must see all rows
-before it can give one (groups, DISTINCT) or sorts without an index.
+"""The execution of a query in one partition: candidates are loaded, filtered and projected, in slices of time, each on
+a new snapshot. Only a position is kept between slices, unless the query must see all rows before it can give one
+(groups, DISTINCT) or sorts without an index.
 
-A position is the last item that was looked at: its rid, and with ORDER BY its place in the order. It holds on other
-snapshots, after restarts, and whatever way to the items `query/access/access_path.py` chooses then. Where one item
-gives many rows (JOIN) it also says how many of them were given.
+A position is the last item that was looked at: its rid, and with ORDER BY its place in the order. It is valid on other
+snapshots, after restarts, and whichever access path `query/access/access_path.py` chooses then. Where one item gives
+many rows (JOIN) it has the number of rows that were given.
 """
 
 from __future__ import annotations

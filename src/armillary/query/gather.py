@@ -1,9 +1,9 @@
 """One query over many partitions, answered in its final form: each partition runs what `partial` makes of the query,
-and `Gather` puts their rows together. Rows in order are merged (`ordered_merge.py`), groups are merged as states, and
-DISTINCT, OFFSET and LIMIT are applied to the whole.
+and `Gather` combines their rows. Ordered rows are merged (`ordered_merge.py`), groups are merged by their states, and
+DISTINCT, OFFSET and LIMIT are applied to all rows.
 
-The result is that of the same items in one partition, except where nothing says what comes first: then it is the order
-of the ranges, and inside each that of its items. How a partition is read is its Source's part.
+The result is that of the same items in one partition. Without ORDER BY rows come in the order of the partitions'
+ranges. A Source reads one partition; `account/queries/merged_queries.py` makes them.
 """
 
 from __future__ import annotations

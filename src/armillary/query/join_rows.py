@@ -1,5 +1,5 @@
-"""An item that is being joined, which may give any number of rows: kept between the steps of an execution, so that its
-rows are not made again for each.
+"""The rows that JOIN makes of one item, of which there may be any number. They are kept between the slices of an
+execution, so that a page that ends inside an item does not make them again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A query at work on values, as a chain of small steps: FROM, JOIN and WHERE (`expanded`), GROUP BY (`grouped`), ORDER
-BY (`in_order`), DISTINCT (`distinct`), OFFSET and LIMIT (`counted`); SELECT is what stages make of their values. What
-is wanted comes in as a Selection from any language.
+"""The operators of a query as a chain: FROM, JOIN and WHERE (`expanded`), GROUP BY (`grouped`), ORDER BY (`in_order`),
+DISTINCT (`distinct`), OFFSET and LIMIT (`counted`); the projection of SELECT is part of each stage. Every language
+describes its query as a Selection (`selection.py`).
 
-`evaluate` runs the chain over documents at hand. `Collector` is the same chain for rows that arrive little by little,
-for queries that must see all rows before they can give one. Reading items in pages is `execution.py`'s part.
+`evaluate` runs the chain over documents in memory. `Collector` is the same chain for rows that arrive in parts, for
+queries that must see all rows before they can give one. `execution.py` reads the items of a partition in pages.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Rows as JSON text. One row may hold a long value many times over, so rows that may be large are weighed before they
-are written, and written piece by piece.
+"""Rows as JSON text. One row may contain a long value many times, so the size of a row that may be large is estimated
+before it is written, and it is written in pieces.
 """
 
 from __future__ import annotations

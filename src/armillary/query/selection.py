@@ -1,8 +1,8 @@
-"""What a query wants, in the terms that all languages share: compiled functions over documents, in stages, and what is
-done with their rows. Languages make a Selection; `operators.py` runs it.
+"""A compiled query in the form that all languages share: functions over documents, in stages, with the ordering,
+OFFSET and LIMIT of their rows. Languages make a Selection; `execution.py` and `operators.py` run it.
 
-A stage takes values and gives rows. The first takes items; another takes the rows of the one before it, where a query
-stands in the FROM of a query and cannot be told row by row (SELECT … FROM (SELECT DISTINCT … FROM c)).
+A stage takes values and gives rows. The first takes items; each other one takes the rows of the stage before it: a
+subquery in FROM that must see all its rows first (SELECT … FROM (SELECT DISTINCT … FROM c)).
 """
 
 from __future__ import annotations

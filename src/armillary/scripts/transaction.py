@@ -38,9 +38,9 @@ from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
 from armillary.partition.writing.index_entries import has_unique
 from armillary.partition.writing.writer import PathPrefixes, Writer
-from armillary.query import cursor as cursors
+from armillary.query import continuation_token
 from armillary.query.access.access_path import Index, Scope
-from armillary.query.cursor import Cursor
+from armillary.query.continuation_token import Cursor
 from armillary.query.execution import Execution
 from armillary.query.ordering import check_order
 from armillary.query.page import Page as ExecutionPage
@@ -227,10 +227,10 @@ class ScriptTransaction:
         self, selection: Selection, text: bytes, page_items: int, continuation: str | None, work: QueryWork
     ) -> Page:
         home, schema = self.home, self.home.schema
-        fingerprint = cursors.fingerprint_of([b"script", text, home.epk])
+        fingerprint = continuation_token.fingerprint_of([b"script", text, home.epk])
         progress = Progress(skip=selection.skip, take=selection.take)
         if continuation is not None:
-            progress = self._progress(cursors.decode(continuation, home.secret, schema.rid, fingerprint))
+            progress = self._progress(continuation_token.decode(continuation, home.secret, schema.rid, fingerprint))
         now_s = self._clock.now_s()
         execution = Execution(
             selection,
@@ -276,7 +276,7 @@ class ScriptTransaction:
 
     def _token(self, progress: Progress, execution: Execution, fingerprint: bytes) -> str:
         at = progress.position
-        place = cursors.Position(b"", b"\xff", at.rid, at.order, at.given)
+        place = continuation_token.Position(b"", b"\xff", at.rid, at.order, at.given)
         state = encode_value(execution.state) if execution.state is not UNDEFINED else b""
         cursor = Cursor((place,), None, 1, progress.skip, progress.take, state)
         return cursor.encode(self.home.secret, self.home.schema.rid, fingerprint)

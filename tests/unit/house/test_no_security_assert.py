@@ -26,7 +26,7 @@ BORDERS = [
     "account/security/credentials.py",
     "account/snapshots/snapshot_import.py",
     "account/snapshots/snapshot_files.py",
-    "query/cursor.py",
+    "query/continuation_token.py",
 ]
 
 
@@ -84,7 +84,7 @@ from armillary.doors.sql.access.resource_tokens import TokenAuthority
 from armillary.doors.table.access.shared_access import _check_form
 from armillary.net.answers import Answers
 from armillary.net.http import Response
-from armillary.query.cursor import _Reader
+from armillary.query.continuation_token import _Reader
 from armillary.scripts.jail import check_ready
 from armillary.storage.directory import DataDirectory as Directory
 from armillary.tools.backup_directory import Entry

@@ -30,10 +30,10 @@ from armillary.model.keys import NO_KEY, Key
 from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED
 from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT
-from armillary.query import cursor as cursors
+from armillary.query import continuation_token
 from armillary.query.access.access_path import Index, Scope
 from armillary.query.conditions import Condition, pinned_keys, pinned_points
-from armillary.query.cursor import Cursor
+from armillary.query.continuation_token import Cursor
 from armillary.query.execution import Execution
 from armillary.query.operators import evaluate
 from armillary.query.ordering import check_order
@@ -190,11 +190,11 @@ class _ItemWalk(PageWalk[Slice]):
 
     def _go_on(self, continuation: str) -> None:
         container, range_id = self._container, self._options.range_id
-        fingerprint = cursors.fingerprint_of(self._bound)
-        cursor = cursors.decode(continuation, self._account.secret, container.record.rid, fingerprint)
+        fingerprint = continuation_token.fingerprint_of(self._bound)
+        cursor = continuation_token.decode(continuation, self._account.secret, container.record.rid, fingerprint)
         low, high = max(self._low, cursor.low), min(self._high, cursor.high)
         if low >= high:
-            raise cursors.bad_token()
+            raise continuation_token.bad_token()
         if range_id is not None and not container.has_lineage(range_id, low, high):
             container.partition_by_id(range_id)
         if low > cursor.low:
@@ -330,7 +330,7 @@ class _ItemWalk(PageWalk[Slice]):
             await asyncio.sleep(0)
 
     def _stop_in_order(self, merge: SplitMerge, skip: int, take: int | None) -> None:
-        positions = tuple(cursors.Position(each.low, each.high, *each.position) for each in merge.rest())
+        positions = tuple(continuation_token.Position(each.low, each.high, *each.position) for each in merge.rest())
         self._end_page(Cursor(positions, None, self._cursor.page + 1, skip, take))
 
     def _is_late(self, part: Slice, seconds: float) -> bool:
@@ -405,7 +405,7 @@ class _ItemWalk(PageWalk[Slice]):
         """The continuation has the positions of the slices begun, then everything behind them."""
         rest = self._parts[index:]
         positions = tuple(
-            cursors.Position(each.low, each.high, *each.position) for each in rest if each.position.rid >= 0
+            continuation_token.Position(each.low, each.high, *each.position) for each in rest if each.position.rid >= 0
         )
         tail = next((each.low for each in rest if each.position.rid < 0), None)
         progress = rest[0].execution.progress
@@ -414,7 +414,7 @@ class _ItemWalk(PageWalk[Slice]):
 
     def _end_page(self, cursor: Cursor) -> None:
         cursor = cursor._replace(low=self._low, high=self._high)
-        fingerprint = cursors.fingerprint_of(self._bound)
+        fingerprint = continuation_token.fingerprint_of(self._bound)
         self._continuation = cursor.encode(self._account.secret, self._container.record.rid, fingerprint)
 
     def _cost_ru(self) -> float:

@@ -92,7 +92,7 @@ async def rows_of_values(bound: BoundQuery, values: Sequence[Any], clock: Clock)
 
 
 def count_work(done: QueryWork, counters: Counters) -> None:
-    """Add what was done for a page, but for loading and returning."""
+    """Add the work of a page, without that of loading items and returning rows."""
     done.seeks += counters.seeks
     done.precise_scans += counters.precise_scans
     done.joined_tuples += counters.joined_tuples

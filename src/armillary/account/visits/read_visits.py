@@ -1,5 +1,5 @@
-"""Visits that read single items by their key and id, or count what a partition holds. What a read costs is worked out
-here, from what was found.
+"""Visits that read single items by their key and id, or count what a partition holds. The charge
+is computed here, from what was found.
 """
 
 from __future__ import annotations

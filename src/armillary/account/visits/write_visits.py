@@ -1,5 +1,5 @@
 """Visits that write: one operation, a batch of one logical partition, or many operations of one physical partition as
-one transaction. What a write costs the partition's writer says.
+one transaction. The partition's writer computes the charge of each.
 """
 
 from __future__ import annotations

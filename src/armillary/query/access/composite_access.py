@@ -3,7 +3,7 @@ terms. The terms of such an index begin with those of its first path; so equalit
 or the keys of ORDER BY, make one stretch of it.
 
 A filter is served when it speaks of every path of the index, as in the service. Paths through an array may differ in
-the element that they mean, unless the filter is known to mean one and the same (`Together`).
+the element that they mean, unless the filter is known to mean one and the same (`SameElement`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from armillary.model.indexes.composites import CompositeIndex
 from armillary.model.indexes.indexing import NONE, IndexingPolicy
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access.term_ranges import inverted, inverted_bounds, term_bounds
-from armillary.query.conditions import And, Condition, Defined, Equal, Range, Together
+from armillary.query.conditions import And, Condition, Defined, Equal, Range, SameElement
 from armillary.query.selection import Ordering
 
 _ALL = (b"", b"\xff")
@@ -75,7 +75,7 @@ def _equalities(parts: Sequence[Condition], index: CompositeIndex) -> Iterator[_
         return
     outside = {path: pin for path, pin in pins.items() if "/[]" not in path}
     for part in parts:
-        if isinstance(part, Together):
+        if isinstance(part, SameElement):
             inside = {each.path: (each.value, id(part)) for each in part.parts if _is_scalar(each.value)}
             yield outside | inside
 

@@ -1,6 +1,6 @@
 """Which index of a collection serves a filter, and which of its keys. Keys of an index begin with those of its first
-field; so values of the first fields, then stretches of one more, make stretches of the index. Where they are read is
-for `access_path.py` to say.
+field; so values of the first fields, then stretches of one more, make stretches of the index.
+`access_path.py` reads them.
 
 Where a document has several keys, two conditions on one field may be met by two of them, and so may conditions on two
 fields inside the same array: then only one of them is used.

@@ -2,8 +2,8 @@
 the one that holds the least or greatest value. For DISTINCT of a path the index names one item for each value.
 
 COUNT of everything is a counter. COUNT with a filter that the index tells exactly counts keys. MIN and MAX of a path
-are its first and last term. Items that have expired and were not swept away yet do not count; there are few of them.
-Whatever does not fit is left to the ordinary way over the items.
+are its first and last term. Items that have expired and were not deleted yet do not count; there are few of them. All
+other aggregates are computed from the items.
 """
 
 from __future__ import annotations

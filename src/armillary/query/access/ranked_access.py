@@ -1,6 +1,6 @@
-"""Items by their scores, for queries that rank. Keeps a measure of each item that is an answer, with what stands for
-it, its rid or its rows, and of those no more than can be given: where a score is known at once the best so far, and of
-items with equal measures the first. What is left of that has a limit (QUERY_SORTED_MAX).
+"""Items in the order of their scores, for ORDER BY RANK. Keeps a measure of each item that passes the filter, with its
+rid or its rows. Where scores are known at once and the query has a limit, only the best items are kept, among equals
+the first ones. No more than QUERY_SORTED_MAX are kept in any case.
 """
 
 from __future__ import annotations

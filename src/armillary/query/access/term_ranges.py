@@ -1,5 +1,5 @@
-"""The terms of an index that may satisfy a condition on one path, as bounds: from the first to before the second. Where
-they are looked up is for `access_path.py`, `ordered_access.py` and `index_only.py` to say.
+"""The terms of an index that may satisfy a condition on one path, as bounds: from the first to before the second.
+`access_path.py`, `ordered_access.py` and `index_only.py` look them up.
 """
 
 from __future__ import annotations

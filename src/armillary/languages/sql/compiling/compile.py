@@ -214,7 +214,7 @@ def _text_without_filter(text: str, query: tree.Query) -> str | None:
     """The text of a query that a client sends to one partition of an ordered query, without its WHERE; None for any
     other query. Such queries select order keys and payload (`planning/partition_queries.py`). A client that resumes
     from its own continuation sends another filter in the same query, so the partition's continuations are bound to the
-    text without the filter (`query/cursor.py`): a position in the order does not depend on the filter."""
+    text without the filter (`query/continuation_token.py`): a position in the order does not depend on the filter."""
     if query.where is None or not query.order_by or tuple(item.alias for item in query.select.items) != _ENVELOPE:
         return None
     return text[: query.where.start].rstrip("( ") + " " + text[query.order_by[0].start :]

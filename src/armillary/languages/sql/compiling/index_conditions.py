@@ -28,7 +28,7 @@ from armillary.query.conditions import (
     Equal,
     In,
     Range,
-    Together,
+    SameElement,
     Touching,
     both,
     either,
@@ -272,7 +272,7 @@ class FilterReader:
         inner = FilterReader(self._parameters, scope_of(query, self._scope, is_outermost=False), self._is_planar)
         return inner.condition(query.where)
 
-    def _together(self, operands: Sequence[tree.Expression], parts: Sequence[Condition]) -> list[Together]:
+    def _together(self, operands: Sequence[tree.Expression], parts: Sequence[Condition]) -> list[SameElement]:
         """Equalities that must hold for the same array element: those that use the same alias of JOIN or a subquery."""
         found: dict[str, list[Equal]] = {}
         for operand, part in zip(operands, parts, strict=True):
@@ -281,7 +281,7 @@ class FilterReader:
                 for alias, steps in filter(None, map(rooted_path, sides)):
                     if None in (self._scope.get(alias) or ()) and all(isinstance(step, str) for step in steps):
                         found.setdefault(alias, []).append(part)
-        return [Together(tuple(each)) for each in found.values() if len(each) > 1]
+        return [SameElement(tuple(each)) for each in found.values() if len(each) > 1]
 
     def _path(self, node: tree.Expression) -> str | None:
         steps = item_path(node, self._scope)

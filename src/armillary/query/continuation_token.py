@@ -1,7 +1,7 @@
-"""Where a query or a feed stands, as a token that the client hands back: which stretches of the key space are being
-read and how far, and from where on nothing was read yet; how many rows are still to be left out or given; and the state
-of half-made aggregates. Stretches are intervals of effective keys, not partitions, so a token is good after a split; it
-is signed and bound to its container and query, and good for nothing else.
+"""Continuation tokens of queries and read feeds. A token has the position in each range of effective keys that is being
+read, the key from which on nothing was read yet, the rows that OFFSET and LIMIT have left, and the state of unfinished
+aggregates. Ranges of keys, not partitions, so a token stays valid after a split. It is signed, and bound to its
+container and query.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from support.portions import Amount
 
 from armillary.errors import Failure, Kind
-from armillary.query.cursor import Cursor, Position, decode, fingerprint_of
+from armillary.query.continuation_token import Cursor, Position, decode, fingerprint_of
 
 SECRET, RID, QUERY = b"s" * 32, b"\x01\x02\x03\x04\x05\x06\x07\x08", fingerprint_of([b"SELECT * FROM c", b"{}"])
 
