@@ -30,7 +30,7 @@ from support.portions import Amount
 
 from armillary.account.check import check_account
 from armillary.doors.mongo.commands.command_table import COMMANDS
-from armillary.doors.mongo.wire.refusals import Hopeless
+from armillary.doors.mongo.errors import MalformedMessage
 
 COUNT = 25_000  # of each kind
 LEAKS = ("Traceback", 'File "', "rocksdb", "armillary/")
@@ -185,7 +185,7 @@ async def _run(house: MongoHouse, dice: random.Random, count: int, make: Any) ->
             continue  # what BSON itself has no place for
         try:
             check_answer(await house.send(frame, client))
-        except Hopeless:
+        except MalformedMessage:
             pass
         house.client = house.visitor()
         house.door.bid_farewell(client)

@@ -1,5 +1,5 @@
-"""One command on its way through the MongoDB door: what it says, who sends it, within which session, and what it has
-cost so far.
+"""One command on its way through the MongoDB door: its fields, its client and session, its deadline, and its charge so
+far. `Services` is what a command may use of the server; `Command` is an entry of the table of commands.
 """
 
 from __future__ import annotations
@@ -150,24 +150,24 @@ class Call:
         self.body: Document = request.body
         self.raw_body = request.raw_body
         self.sequences = request.sequences
-        self.statements: list[Document] | None = None  # of a write, if they are decoded already
+        self.statements: list[Document] | None = None  # of a write, if already decoded
         self.fields = Fields(request.body, name)
         self.database = database_of(request.body)
         self.session: Session | None = None
         self.txn_number: int | None = None
         self.retryable: RetryableWrite | None = None
         self.transaction: Transaction | None = None
-        self.reads_past = False  # a snapshot, outside of a transaction
-        self.past: PinnedAccount | None = None  # what a read at a time in the past reads
+        self.reads_past = False  # reads a snapshot outside of a transaction
+        self.past: PinnedAccount | None = None  # the snapshot that it reads
         self.past_time: Timestamp | None = None
         self.charge_ru = 0.0
         self.documents_examined = self.keys_examined = 0
-        self.slices = 0  # of evaluation since a page was read
-        self.deadline_s: float | None = None  # of the elapsing clock
+        self.slices = 0  # of evaluation since the last page was read
+        self.deadline_s: float | None = None  # on the machine's clock
         self.is_killed = False  # by killOp
-        self.extra: Document | None = None  # that the answer says after everything else, as writeConcernError
+        self.extra: Document | None = None  # fields at the end of the answer, such as writeConcernError
 
-    # What it is about.
+    # The collection.
 
     def collection(self, field: str | None = None) -> str:
         """The collection that the command names in its first field."""
@@ -182,7 +182,7 @@ class Call:
 
     async def scoped(self, container: Container, key: Key | None) -> Container:
         """The container as the command's transaction sees it, or as it was when the command's snapshot was taken.
-        `key`: which logical partition the command is about; None: it does not say."""
+        `key`: which logical partition the command is about; None: it names none."""
         if self.past is not None:
             then = await self.past.of(container)
             if then is None:
@@ -196,20 +196,20 @@ class Call:
             return container
         return await self.transaction.within(container, key)
 
-    # How long it may take.
+    # Time and work.
 
     @property
     def time_left_s(self) -> float | None:
         return None if self.deadline_s is None else max(0.0, self.deadline_s - self.services.machine.elapsed_s())
 
     def check_time(self) -> None:
-        """Raise if it is to go on no longer."""
+        """Raise if the command was killed or is past its deadline."""
         self.check_killed()
         if self.deadline_s is not None and self.services.machine.elapsed_s() > self.deadline_s:
             raise out_of_time()
 
     def check_work(self) -> None:
-        """The same after every slice of evaluation, which may go on for so long between two pages that are read."""
+        """The same after each slice of evaluation, whose number between two pages is limited."""
         self.check_time()
         self.slices += 1
         if self.slices * limits.WORK_SLICE_UNITS > limits.WORK_REQUEST_UNITS_MAX:

@@ -1,6 +1,6 @@
-"""Who is on the line: what a connection has said about itself, what it may do, and what its last command cost.
+"""The client of one connection: its metadata, its grant, and the statistics of its last command.
 
-Made by the door for every connection. Nothing of it outlives the connection: sessions and cursors are the door's.
+The door makes one for every connection. Sessions and cursors belong to the door, since they outlive connections.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from armillary.doors.mongo.settings import Grant
 
 @dataclass(slots=True)
 class Statistics:
-    """Of the last command, as getLastRequestStatistics tells it."""
+    """Of the last command, for getLastRequestStatistics."""
 
     command: str = ""
     charge_ru: float = 0.0
@@ -63,7 +63,7 @@ class Client:
         self.local = local
         self.grant = grant
         self.user: str | None = None  # once authenticated
-        self.came_with = ""  # the key, then
+        self.came_with = ""  # the key that it authenticated with
         self.conversation: Conversation | None = None
         self.has_metadata = False
         self.app_name = ""
@@ -86,7 +86,7 @@ class Client:
         self._gone.set()
 
     async def pause(self, seconds: float) -> bool:
-        """Wait so long, unless the client leaves or the server closes. False: it did."""
+        """Wait; False: the client disconnected or the server closes."""
         self._gone = self._gone or asyncio.Event()
         await asyncio.sleep(0)  # a request is started without a task, which a timeout needs
         try:

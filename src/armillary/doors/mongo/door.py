@@ -1,8 +1,7 @@
-"""The MongoDB door: a message is read, its sender and session are made out, and the one function that answers it runs.
+"""The MongoDB door: reads a message, finds its client and session, and runs the function of its command. It translates
+only: the operations are in `account/`, the meaning of filters and pipelines in `languages/mongo`.
 
-The door translates and nothing else: what is done is in `account/`, what filters and pipelines mean in
-`languages/mongo`. Here is the only place that catches everything, so that no client waits for an answer that never
-comes.
+Every exception is caught here and answered, so that no client waits for an answer that never comes.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from armillary.clock import Clock
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Command, Stream, check_database, read_only
 from armillary.doors.mongo.client import Client, Line, Statistics
-from armillary.doors.mongo.commands import profiler, short_commands
+from armillary.doors.mongo.commands import inline_commands, profiler
 from armillary.doors.mongo.commands.command_table import COMMANDS
 from armillary.doors.mongo.commands.fail_points import FailPoints
 from armillary.doors.mongo.commands.hello import topology_of
-from armillary.doors.mongo.errors import RESUMABLE, STATE_CHANGES, code_of, labels_of
+from armillary.doors.mongo.errors import RESUMABLE, STATE_CHANGES, MalformedMessage, code_of, labels_of
 from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.reading import point_reads
 from armillary.doors.mongo.reading.change_streams import ChangeStream
 from armillary.doors.mongo.reading.cursors import Cursors
-from armillary.doors.mongo.reading.snapshots import Snapshots
-from armillary.doors.mongo.sessions import concerns
+from armillary.doors.mongo.reading.snapshot_read_concern import Snapshots
+from armillary.doors.mongo.sessions import read_write_concerns
 from armillary.doors.mongo.sessions.authentication import Authenticator, unauthorized
 from armillary.doors.mongo.sessions.cluster_time import ClusterTime
 from armillary.doors.mongo.sessions.sessions import Sessions, session_id_of
@@ -53,7 +52,6 @@ from armillary.doors.mongo.wire.messages import (
     plain_answer,
     read_request,
 )
-from armillary.doors.mongo.wire.refusals import Hopeless
 from armillary.doors.mongo.writing import retryable_writes
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
@@ -78,7 +76,7 @@ class MongoDoor:
         self.account = account
         self.settings = settings
         self.machine = machine
-        self.throttle: SignInThrottle | None = None  # of failed sign-ins
+        self.throttle: SignInThrottle | None = None  # slows down failed sign-ins
         self.authenticator = Authenticator(account.settings.name, owners, readers, account.secret, machine)
         self.cluster_time = ClusterTime(account.clock)
         self.sessions = Sessions(account.clock)
@@ -90,12 +88,12 @@ class MongoDoor:
         self.fail_points = FailPoints()
         self.profiler = ProfilingLevels()
         self.process_id = ObjectId(account.clock.random_bytes(12))
-        self.port = 0  # that clients reach, once it is open
+        self.port = 0  # set once it is open
         self._clients: dict[int, Client] = {}
         self._running: dict[int, tuple[Call, float]] = {}
         self._counts: Counter[str] = Counter()
         self._client_numbers = 0
-        self._activity = account.clock.guid()[:24]  # with a count: as good as dice, and cheaper
+        self._activity = account.clock.guid()[:24]  # activity ids: a random prefix and a counter
         self._answer_number = 0
         self._begun_s = machine.monotonic_s()
         self._upkeep: asyncio.Task[None] | None = None
@@ -116,22 +114,22 @@ class MongoDoor:
         try:
             await self.clear()
         except Failure as failure:
-            log.error("collections of transactions that were cut off are still there: %s", failure.message)
+            log.error("collections of interrupted transactions could not be deleted: %s", failure.message)
         while True:
             await asyncio.sleep(_SWEEP_S)
             try:
                 await self.look_after()
             except Exception:
-                log.exception("cursors and sessions could not be looked after")
+                log.exception("expired cursors, sessions and transactions could not be ended")
 
     async def clear(self) -> None:
-        """Collections of transactions that were open when the server stopped."""
+        """Delete the collections of transactions that were open when the server stopped."""
         left = [each for each in self.account.containers if each.name.startswith(namespaces.PENDING)]
         for container in left:
             await containers.delete_container(self.account, container, None)
 
     async def look_after(self) -> None:
-        """End what has grown too old."""
+        """End cursors, snapshots, sessions and transactions that are past their time."""
         await self.cursors.expire()
         self.snapshots.expire()
         for sessions in self.all_sessions:
@@ -144,8 +142,8 @@ class MongoDoor:
     # Clients.
 
     def use_keys(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
-        """From now on these are the account's keys. Whoever came with another one is sent away, after what it is just
-        being answered."""
+        """Replace the account's keys. Connections that authenticated with another key are closed after the answer that
+        is under way."""
         self.authenticator.use(owners, readers)
         for client in list(self._clients.values()):
             if client.user is not None and not self.authenticator.still_has(client):
@@ -168,7 +166,7 @@ class MongoDoor:
         self._clients.pop(client.id, None)
 
     def address_of(self, client: Client) -> str:
-        """Of this server, as the client is to know it."""
+        """The address of this server that the client is told."""
         host, port = client.local
         advertised = self.settings.advertised_host
         if advertised is not None:
@@ -193,7 +191,7 @@ class MongoDoor:
         return any(stream.covers(database, collection) for stream in self.streams)
 
     async def announce(self, call: Call, kind: str, database: str, collection: str, **extra: Any) -> None:
-        """Tell those who watch what is about to happen to a collection or a database."""
+        """Send an event about a collection or a database to the open change streams that cover it."""
         for stream in list(self.streams):
             if stream.covers(database, collection):
                 await stream.tell(call, kind, database, collection, extra)
@@ -257,7 +255,7 @@ class MongoDoor:
         return shown
 
     def kill(self, number: int) -> None:
-        """Have a running command end when it next looks."""
+        """Mark a running command as killed: it ends at its next check."""
         for each, (call, _) in self._running.items():
             if each == number:
                 call.is_killed = True
@@ -265,7 +263,7 @@ class MongoDoor:
     # Answering.
 
     def answer_at_once(self, client: Client, frame: bytes) -> bytes | None:
-        """The frame that answers another, where nothing has to be waited for or refused; None: it is for `answer`."""
+        """The answer to a point read that needs no waiting and no refusal; None: use `answer`."""
         if self.fail_points.are_set or self.profiler.is_on:
             return None
         begun_s = self.machine.elapsed_s()
@@ -294,8 +292,8 @@ class MongoDoor:
             name = next(iter(request.body), "")
             call = Call(self, client, name, request)
             running = self._run(call, begun_s)
-            document = await (running if short_commands.is_short(call) else work.drive(running, call.check_work))
-        except Hopeless:
+            document = await (running if inline_commands.runs_inline(call) else work.drive(running, call.check_work))
+        except MalformedMessage:
             raise
         except Failure as failure:
             if failure.kind is Kind.DROPPED:
@@ -327,7 +325,7 @@ class MongoDoor:
     async def _exhaust(
         self, client: Client, envelope: Envelope, call: Call, document: bytes, number: int, begun_s: float
     ) -> bytes:
-        """Answer after answer, without being asked again, until the cursor has no more."""
+        """Exhaust cursors: batches are sent without further requests until the cursor has no more."""
         response_to = envelope.request_id
         while True:
             cursor = self.cursors.find(int(call.body["getMore"]))
@@ -350,7 +348,7 @@ class MongoDoor:
             raise refusal(59, f"no such command: '{call.name[:100]}'")
         self._counts[call.name] += 1
         self._check(call, command, begun_s)
-        # Before its first wait a command runs by itself; only then can anybody ask what runs.
+        # Registered before its first await: currentOp cannot run before that.
         self._running[id(call)] = (call, begun_s)
         try:
             if call.reads_past:
@@ -366,7 +364,7 @@ class MongoDoor:
         return answers.finished(reply, extra, self.cluster_time.elements())
 
     def _check(self, call: Call, command: Command, begun_s: float) -> None:
-        """Everything that can be said about a command before it runs."""
+        """The checks of every command before it runs."""
         client, body = call.client, call.body
         check_database(call.database)
         if not command.is_open and client.grant is Grant.NOTHING:
@@ -375,7 +373,7 @@ class MongoDoor:
             raise read_only(call)
         if command.is_admin and call.database != "admin":
             raise refusal(13, f"{call.name} may only be run against the admin database.")
-        concerns.check_api(body, call.name, command.is_stable)
+        read_write_concerns.check_api(body, call.name, command.is_stable)
         if command.fields is not None:
             for name in body:
                 if name not in command.fields and name not in GENERIC:
@@ -396,8 +394,10 @@ class MongoDoor:
         if limit_ms:
             call.deadline_s = begun_s + limit_ms / 1000
         if "readConcern" in body or "writeConcern" in body:
-            call.extra = concerns.check(body, counts_members=self.settings.has_test_commands)
-            call.reads_past = concerns.reads_past(body) and call.name != "getMore"  # its cursor knows
+            call.extra = read_write_concerns.check(body, counts_members=self.settings.has_test_commands)
+            call.reads_past = (
+                read_write_concerns.reads_past(body) and call.name != "getMore"
+            )  # the cursor has its snapshot
 
     def _refuse(self, call: Call | None, failure: Failure, client: Client) -> bytes:
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
@@ -417,9 +417,9 @@ class MongoDoor:
             if call.name == "getMore" and is_inside and code_of(failure) in RESUMABLE and self._is_stream(call):
                 labels.append("ResumableChangeStreamError")
         client.statistics.retry_after_ms = failure.retry_after_ms or 0
-        # A write that failed is told of its write concern all the same.
+        # A failed write has its writeConcernError too.
         extra = call.extra if call is not None else None
-        # What a fail point feigns is to be taken for true.
+        # Not for the errors of fail points: drivers must take those for real state changes.
         if call is not None and code_of(failure) in STATE_CHANGES and "is_before" not in failure.details:
             extra = {**(extra or {}), "topologyVersion": topology_of(call)}
         return answers.refused(failure, labels, extra, self.cluster_time.elements())

@@ -26,7 +26,7 @@ CODES: Final[dict[Kind, int]] = {
     Kind.UNSUPPORTED_MEDIA: 115,
     Kind.UNAUTHORIZED: 18,
     Kind.FORBIDDEN: 13,
-    Kind.KEY_FULL: 14031,  # OutOfDiskSpace is the nearest that drivers know
+    Kind.KEY_FULL: 14031,  # OutOfDiskSpace, the nearest that drivers know
     Kind.NOT_FOUND: 26,
     Kind.OWNER_NOT_FOUND: 26,
     Kind.SESSION_BEHIND: 246,
@@ -52,9 +52,9 @@ CODES: Final[dict[Kind, int]] = {
 }
 
 RETRYABLE: Final = frozenset((6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436))
-# Drivers take these for a change of the topology, unless they are told that there was none.
+# Drivers take these for a change of the topology, unless the answer has the same topologyVersion.
 STATE_CHANGES: Final = frozenset((91, 189, 10107, 10058, 11600, 11602, 13435, 13436))
-# A change stream that fails with one of these can be gone on with.
+# A change stream that fails with one of these can be resumed.
 RESUMABLE: Final = RETRYABLE | {63, 133, 150, 234, 13388}
 _TRANSACTION_TOO_LARGE: Final = 257
 _TRANSIENT: Final = frozenset((24, 112, 246, 251, 267))
@@ -122,3 +122,7 @@ def labels_of(failure: Failure, *, is_retryable_write: bool, is_in_transaction: 
 
 def out_of_time() -> Failure:
     return Failure(Kind.TIMED_OUT, "operation exceeded time limit", details={"code": 50})
+
+
+class MalformedMessage(Exception):
+    """The bytes are no message of this protocol, nor can what follows be read: the connection is closed."""

@@ -1,5 +1,5 @@
-"""Collections as containers: finding them, making them when the first document comes, and what the door remembers of
-them. An unsharded collection is a container without partition key; a shard key is a partition key.
+"""Collections as containers: finding them, creating them on the first insert, and their options. An unsharded
+collection is a container without partition key; a shard key is a partition key.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from armillary.model.bson.bson_values import MISSING, Document, decode, encode
 from armillary.model.resources import ResourceType
 
 SYSTEM: Final = "system."
-PENDING: Final = f"{SYSTEM}txn."  # what the names of collections begin with that an open transaction has made
-# What is always indexed. Other fields are when an index is declared, as with the service.
+PENDING: Final = f"{SYSTEM}txn."  # prefix of the names of collections that an open transaction has created
+# Always indexed. Other fields are indexed only by declared indexes, as in Cosmos DB.
 _ID_PATH: Final = '/"_id"/?'
 
 
@@ -38,7 +38,7 @@ def find(call: Call, collection: str, database: str | None = None) -> Container 
         if failure.kind not in (Kind.NOT_FOUND, Kind.OWNER_NOT_FOUND):
             raise
         return call.transaction.made.get((name, collection)) if call.transaction is not None else None
-    # A rid is found too, and is nobody's name here.
+    # `account.container` finds rids too, which are no names here.
     return container if container.name == collection and container.database.name == name else None
 
 
@@ -55,7 +55,7 @@ def find_database(call: Call, name: str) -> Record | None:
 
 
 async def for_writing(call: Call, collection: str) -> Container:
-    """The container of a collection, made if it is not there."""
+    """The container of a collection, created if it does not exist."""
     container = find(call, collection)
     if container is not None:
         return container
@@ -68,7 +68,7 @@ async def for_writing(call: Call, collection: str) -> Container:
     except Failure as failure:
         if failure.kind is not Kind.CONFLICT:
             raise
-    return existing(call, collection)  # somebody else was faster
+    return existing(call, collection)  # created by another request meanwhile
 
 
 def check_new(call: Call, collection: str) -> None:
@@ -172,7 +172,7 @@ def has_unique_index(container: Container, fields: tuple[str, ...]) -> bool:
 
 
 async def change_options(call: Call, container: Container, options: Document) -> None:
-    """Put options over those that a collection has."""
+    """Merge options into those of a collection."""
     merged = {**options_of(container), **options}
 
     def change(state: ContainerState, _new_store: object) -> ContainerState:
@@ -191,7 +191,7 @@ def _with_options(collection: CollectionState, options: Document) -> CollectionS
     return replace(collection, options=encode(options).hex(), keeps_images=keeps_images, cap=cap)
 
 
-# What is remembered.
+# Options.
 
 
 def options_of(container: Container) -> Document:
@@ -201,7 +201,7 @@ def options_of(container: Container) -> Document:
 
 @lru_cache(1024)
 def _decoded_options(encoded: str) -> Document:
-    """Shared: whoever wants other options makes them anew."""
+    """Cached and shared: not to be changed in place."""
     return decode(bytes.fromhex(encoded))
 
 
@@ -217,7 +217,7 @@ def _uuid(identity: str) -> Binary:
 
 
 async def announce_creation(call: Call, database: str, collection: str, identity: Binary, options: Document) -> None:
-    """Tell those who watch of a collection that is about to be there."""
+    """Send the create event of a new collection to change streams."""
     told = {**options, "idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
     await call.services.announce(
         call, "create", database, collection, collectionUUID=identity, operationDescription=told
@@ -256,7 +256,7 @@ def _shard_fields(key: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
     fields = []
     for steps in key:
         first = field_name(steps[0])
-        # What another door partitions by `id` is known here as `_id`.
+        # A container that another API partitions by `id` is sharded by `_id` here.
         fields.append(".".join(["_id" if first is None else first, *steps[1:]]))
     return tuple(fields)
 

@@ -18,7 +18,7 @@ class MongoSettings:
     advertised_host: str | None = None
     has_test_commands: bool = False
     transaction_s: float = limits.MONGO_TRANSACTION_SECONDS
-    throughput_ru: int = limits.THROUGHPUT_MIN_RU  # of collections that are made without saying how much
+    throughput_ru: int = limits.THROUGHPUT_MIN_RU  # of new collections that name no throughput
 
 
 class Grant(IntEnum):

@@ -1,5 +1,5 @@
-"""Capped collections: their options, what cannot be done to them, and making one of another collection. That they stay
-within their cap is `partition/writing/capped_collections.py`'s part; reading them as they grow is `tailing`'s.
+"""Capped collections: their options, the commands that they refuse, convertToCapped and cloneCollectionAsCapped.
+Eviction is in `partition/writing/capped_collections.py`, reading from the end in `reading/tailable_cursors.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from armillary.account.collections import document_operations
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection
-from armillary.doors.mongo.reading import compiled, matching_documents
+from armillary.doors.mongo.reading import compiled_filters, query_execution
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
@@ -23,7 +23,7 @@ _COUNT_MAX: Final = (1 << 31) - 1
 
 
 def options_of(call: Call) -> Document:
-    """What `create` says about a cap, as it is kept; nothing for collections without."""
+    """The cap that `create` asks for, as it is stored; empty for collections without one."""
     fields = call.fields
     if not fields.flag("capped", False):
         if call.body.get("size") is not None or call.body.get("max") is not None:
@@ -42,7 +42,7 @@ def options_of(call: Call) -> Document:
 
 
 def changed_options(call: Call, container: Container) -> Document:
-    """What `collMod` says about it. A smaller cap is reached with the next insert."""
+    """The cap that `collMod` asks for. The next insert evicts what is above a smaller cap."""
     given = [name for name in ("cappedSize", "cappedMax") if name in call.fields]
     if given and not is_capped(container):
         raise refusal(72, f"{' and '.join(given)} can only be used on a capped collection")
@@ -76,14 +76,14 @@ def check_write(call: Call, name: str) -> None:
 
 
 def check_size(container: Container, encoded: bytes) -> None:
-    """A document that is larger than the whole collection may be has no place in it."""
+    """Refuse a document that is larger than the cap."""
     cap = container.schema.cap
     if cap is not None and len(encoded) > cap.size_bytes:
         raise refusal(2, "object to insert exceeds cappedMaxSize")
 
 
 def measures(container: Container) -> Document:
-    """What statistics say about it."""
+    """Its fields in collStats."""
     cap = container.schema.cap
     if cap is None:
         return {"capped": False}
@@ -130,10 +130,8 @@ async def _copy(call: Call, container: Container, name: str, size_bytes: int) ->
     options = {each: value for each, value in namespaces.options_of(container).items() if each != "max"}
     made = await namespaces.create(call, name, (), None, {**options, "capped": True, "size": size_bytes})
     try:
-        everything = compiled.matcher_of({}, call)
-        async for page in matching_documents.pages(
-            call, container, matching_documents.wanted(container, {}, everything)
-        ):
+        everything = compiled_filters.matcher_of({}, call)
+        async for page in query_execution.pages(call, container, query_execution.wanted(container, {}, everything)):
             fitting = [each for each in page if len(each.encoded) <= size_bytes]
             operations = [
                 document_operations.inserting(made, each.document, each.encoded, call.clock) for each in fitting

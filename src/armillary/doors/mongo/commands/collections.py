@@ -1,4 +1,4 @@
-"""Collections and databases themselves: making, dropping, listing and measuring them."""
+"""Commands about collections and databases: create, drop, rename, list, statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection
 from armillary.doors.mongo.commands import capped, indexes, views
-from armillary.doors.mongo.reading import compiled
+from armillary.doors.mongo.reading import compiled_filters
 from armillary.doors.mongo.reading.change_streams import ChangeStream
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
 from armillary.doors.mongo.writing.collection_options import checked_options
@@ -59,7 +59,7 @@ async def create(call: Call) -> Reply:
 
 
 def _check_id_index(call: Call) -> None:
-    """The index of `_id` is always the same; who describes it must describe that one."""
+    """`idIndex` must describe the index of `_id` as it always is."""
     given = call.fields.optional_document("idIndex")
     if given is None:
         return
@@ -72,8 +72,8 @@ def _check_id_index(call: Call) -> None:
             raise refusal(197, f"The field '{name}' is not valid for an _id index specification.")
     if given.get("key") != {"_id": 1}:
         raise refusal(2, "The field 'key' for an _id index must be {_id: 1}")
-    own = compiled.collation_of(call.fields.optional_document("collation"))
-    if "collation" in given and compiled.collation_of(given["collation"]) != own:
+    own = compiled_filters.collation_of(call.fields.optional_document("collation"))
+    if "collation" in given and compiled_filters.collation_of(given["collation"]) != own:
         raise refusal(2, "'idIndex' must have the same collation as the collection.")
 
 
@@ -103,7 +103,7 @@ async def _drop(call: Call, container: Container) -> None:
 
 
 async def _end_cursors(call: Call, database: str, collection: str, reason: str) -> None:
-    """Of a collection that is going; change streams say so themselves."""
+    """End the cursors of a collection that is dropped; change streams send an invalidate event instead."""
     for cursor_id in call.services.cursors.of_namespace(f"{database}.{collection}"):
         cursor = call.services.cursors.find(cursor_id)
         is_kept = cursor is None or isinstance(cursor.source, ChangeStream) or cursor.command == "listIndexes"
@@ -126,7 +126,7 @@ async def drop_database(call: Call) -> Reply:
 async def list_collections(call: Call) -> Reply:
     given = call.fields.document("filter", {})
     is_short = call.fields.flag("nameOnly", False)
-    matches = compiled.matcher_of(given, call).matches
+    matches = compiled_filters.matcher_of(given, call).matches
     found = []
     for container in namespaces.collections_of(call, call.database):
         entry: Document = {
@@ -149,7 +149,7 @@ async def list_collections(call: Call) -> Reply:
 async def list_databases(call: Call) -> Reply:
     given = call.fields.document("filter", {})
     is_short = call.fields.flag("nameOnly", False)
-    matches = compiled.matcher_of(given, call).matches
+    matches = compiled_filters.matcher_of(given, call).matches
     found: list[Document] = []
     total = 0
     for record in call.account.catalog.of_type(ResourceType.DATABASE):
@@ -192,7 +192,7 @@ async def rename(call: Call) -> Reply:
     return {}
 
 
-# Measures.
+# Statistics.
 
 
 def _size(container: Container) -> tuple[int, int]:

@@ -1,5 +1,5 @@
-"""The table of commands: what each is answered by, and what must hold before it runs. What is not in it does not exist;
-what is known and not offered is in it by name, so that the refusal says so.
+"""The table of commands: the function that answers each, and the checks before it runs. Known commands that are not
+supported are in the table too, so that the refusal says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from armillary.doors.mongo.commands import (
 )
 from armillary.doors.mongo.reading import aggregation, cursor_commands, find
 from armillary.doors.mongo.sessions import session_commands, sign_in_commands, transaction_commands
-from armillary.doors.mongo.writing import bulk_write, find_and_modify, inserts, writes
+from armillary.doors.mongo.writing import bulk_write, find_and_modify, inserts, updates_and_deletes
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.accumulators import distinct_values
 
@@ -94,7 +94,7 @@ _HELLO: Final = Command(hello.hello, "what a driver must know", is_open=True, is
 _BUILD: Final = Command(diagnostics.describe_build, "the version that is answered for", is_open=True)
 
 COMMANDS: Final[dict[str, Command]] = {
-    # First contact.
+    # Handshake and authentication.
     "hello": _HELLO,
     "isMaster": _HELLO,
     "ismaster": _HELLO,
@@ -105,8 +105,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "saslContinue": Command(sign_in_commands.go_on, "a further step of authentication", is_open=True),
     "getnonce": Command(sign_in_commands.get_nonce, "for the oldest form of authentication", is_open=True),
     "authenticate": Command(sign_in_commands.authenticate, "refused: use SCRAM", is_open=True),
-    "logout": Command(sign_in_commands.log_out, "forget who this is", is_open=True),
-    "connectionStatus": Command(sign_in_commands.connection_status, "who this is", is_open=True),
+    "logout": Command(sign_in_commands.log_out, "end the authentication of this connection", is_open=True),
+    "connectionStatus": Command(sign_in_commands.connection_status, "the authenticated user", is_open=True),
     "whatsmyuri": Command(diagnostics.whats_my_uri, "the client's own address", is_open=True),
     # Cursors.
     "getMore": Command(
@@ -128,15 +128,20 @@ COMMANDS: Final[dict[str, Command]] = {
         inserts.insert, "new documents", writes=True, is_stable=True, is_retryable=True, fields=inserts.INSERT_FIELDS
     ),
     "update": Command(
-        writes.update,
+        updates_and_deletes.update,
         "changes of documents",
         writes=True,
         is_stable=True,
         is_retryable=True,
-        fields=writes.UPDATE_FIELDS,
+        fields=updates_and_deletes.UPDATE_FIELDS,
     ),
     "delete": Command(
-        writes.delete, "delete documents", writes=True, is_stable=True, is_retryable=True, fields=writes.DELETE_FIELDS
+        updates_and_deletes.delete,
+        "delete documents",
+        writes=True,
+        is_stable=True,
+        is_retryable=True,
+        fields=updates_and_deletes.DELETE_FIELDS,
     ),
     "bulkWrite": Command(
         bulk_write.bulk_write,
@@ -193,7 +198,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "convertToCapped": Command(capped.convert, "a collection that keeps its newest documents", writes=True),
     "cloneCollectionAsCapped": Command(capped.clone, "the same under another name", writes=True),
-    # The service's own.
+    # Commands of Cosmos DB.
     "shardCollection": Command(sharding.shard_collection, "spread a collection by a key", writes=True),
     "enableSharding": Command(sharding.enable_sharding, "a database whose collections can be sharded", writes=True),
     "customAction": Command(sharding.custom_action, "collections and databases with throughput", writes=True),
@@ -207,7 +212,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "killAllSessions": Command(session_commands.kill_all_sessions, "end all sessions", acts_on_others=True),
     "commitTransaction": Command(transaction_commands.commit, "do it all", writes=True, is_admin=True, is_stable=True),
     "abortTransaction": Command(transaction_commands.abort, "do nothing of it", is_admin=True, is_stable=True),
-    # What tools ask.
+    # Diagnostics.
     "hostInfo": Command(diagnostics.describe_host, "the machine"),
     "serverStatus": Command(diagnostics.server_status, "the server at work"),
     "getCmdLineOpts": Command(diagnostics.get_command_line, "how the server was started"),
@@ -229,7 +234,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "configureFailPoint": Command(
         diagnostics.configure_fail_point, "for tests of drivers", is_admin=True, acts_on_others=True
     ),
-    # Known, and not offered.
+    # Known, not supported.
     "createSearchIndexes": _SEARCH_INDEXES,
     "updateSearchIndex": _SEARCH_INDEXES,
     "dropSearchIndex": _SEARCH_INDEXES,

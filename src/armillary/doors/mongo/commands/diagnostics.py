@@ -1,5 +1,5 @@
-"""What shells and tools ask about the server itself. The answers are real where there is something to tell, and as
-short as tools bear it where there is not.
+"""Commands that shells and tools send about the server: status, parameters, running operations, the replica set of one
+member. Answers without content here are kept as short as tools accept.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ async def server_status(call: Call) -> Reply:
 
 
 def _resident_mb() -> int:
-    """At its highest, which is what there is everywhere."""
+    """The maximum so far, which every platform reports."""
     unit = limits.MB if platform.system() == "Darwin" else limits.KB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
 
@@ -207,7 +207,7 @@ async def replica_set_config(call: Call) -> Reply:
 
 
 async def default_concerns(call: Call) -> Reply:
-    """There is one copy, and it is durable before it is answered."""
+    """Writes are durable before they are acknowledged, and there is one copy."""
     return {
         "defaultReadConcern": {"level": "local"},
         "defaultWriteConcern": {"w": "majority", "wtimeout": 0},
@@ -218,7 +218,7 @@ async def default_concerns(call: Call) -> Reply:
 
 
 async def forget_plans(call: Call) -> Reply:
-    """Nothing to do: how a filter is answered is worked out each time."""
+    """Nothing to do: plans are not cached."""
     return {}
 
 
@@ -231,7 +231,7 @@ async def describe_roles(call: Call) -> Reply:
 
 
 async def sync(call: Call) -> Reply:
-    """Everything that was answered is durable already."""
+    """Nothing to do: acknowledged writes are durable."""
     if call.fields.flag("lock", False):
         raise refusal(115, "fsync with lock is not supported.")
     return {"numFiles": 1}

@@ -1,6 +1,5 @@
-"""explain: how a command would be answered, and with more words also what answering it takes. Nothing is changed.
-
-Stages have the names that MongoDB gives them, as far as ours are like them; what is our own is under `armillary`.
+"""explain: the plan of a command, and with higher verbosity its execution statistics. Nothing is changed. Stages have
+MongoDB's names where they correspond; what has no counterpart is under `armillary`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands.diagnostics import version_text
-from armillary.doors.mongo.commands.plans import winning_plan
 from armillary.doors.mongo.fields import GENERIC, Fields
-from armillary.doors.mongo.reading import aggregation, compiled, find, find_query, hints, matching_documents
+from armillary.doors.mongo.reading import aggregation, compiled_filters, find, find_query, hints, query_execution
+from armillary.doors.mongo.reading.query_plans import winning_plan
 from armillary.doors.mongo.wire.messages import Request
 from armillary.doors.mongo.writing import change_statements, find_and_modify
 from armillary.languages.mongo.errors import refusal
@@ -49,15 +48,15 @@ def inner_call(call: Call, name: str, command: Document) -> Call:
 
 
 async def of_aggregate(call: Call, verbosity: str) -> Reply:
-    """Also for an aggregate that asks to be explained itself."""
+    """Also for an aggregate with `explain: true`."""
     is_database = call.body.get("aggregate") == 1
     collection = "$cmd.aggregate" if is_database else call.collection()
     container = None if is_database else namespaces.find(call, collection)
     stream = aggregation.Aggregation(call, container, is_database=is_database)
     pipeline = stream.pipeline
-    context = compiled.context_of(call)
+    context = compiled_filters.context_of(call)
     sort = compile_sort_by(pipeline.leading_sort, context.key) if pipeline.leading_sort else None
-    matcher = pipeline.matcher or compiled.matcher_of({}, call)
+    matcher = pipeline.matcher or compiled_filters.matcher_of({}, call)
     matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
     answer = await _answer(call, container, collection, pipeline.leading_filter, matcher, sort, [])
     given = call.fields.array("pipeline")
@@ -149,15 +148,13 @@ async def _of_filter(call: Call, verbosity: str, field: str, outer: Document) ->
     collection = call.collection()
     container = namespaces.find(call, collection)
     given = call.fields.document(field, {})
-    matcher = compiled.matcher_of(given, call, text_index=hints.text_index(container))
+    matcher = compiled_filters.matcher_of(given, call, text_index=hints.text_index(container))
     matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
     answer = await _answer(call, container, collection, given, matcher, None, [outer])
     if verbosity != "queryPlanner":
         count = 0
         if container is not None:
-            async for page in matching_documents.pages(
-                call, container, matching_documents.wanted(container, given, matcher)
-            ):
+            async for page in query_execution.pages(call, container, query_execution.wanted(container, given, matcher)):
                 count += len(page)
         answer |= _statistics(call, answer, count)
     return answer
@@ -189,7 +186,7 @@ async def _answer(
 ) -> Document:
     plan: Document = {"stage": "EOF"}
     if container is not None:
-        wanted = matching_documents.wanted(container, given, matcher)
+        wanted = query_execution.wanted(container, given, matcher)
         plan = await winning_plan(container, wanted, sort)
         if sort is not None and sort.fields and plan.get("sorts") is not True:
             pattern = {each.path: -1 if each.is_descending else 1 for each in sort.fields}
@@ -224,8 +221,8 @@ async def _answer(
     }
 
 
-def _touched(container: Container, wanted: matching_documents.Wanted) -> list[int]:
-    """The partitions that would be asked."""
+def _touched(container: Container, wanted: query_execution.Wanted) -> list[int]:
+    """The partitions that would be read."""
     if wanted.target.key is not None and container.key is not None:
         return [container.partition_for(container.effective_key(wanted.target.key)).range.id]
     return sorted(container.partitions)

@@ -1,4 +1,6 @@
-"""failCommand: commands that are made to fail, as drivers' own tests want it. Only where test commands are enabled."""
+"""Fail points (configureFailPoint): commands that fail on request, for the test suites of drivers. Only where test
+commands are enabled.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
 
-_OUT_OF_TIME: Final = "maxTimeAlwaysTimeOut"  # every command with a limit of time has reached it
-_GET_MORE: Final = "failGetMoreAfterCursorCheckout"  # as failCommand, of getMore
-_NUMBERED: Final = "onPrimaryTransactionalWrite"  # a numbered write is lost before it is done, or its answer after
+_OUT_OF_TIME: Final = "maxTimeAlwaysTimeOut"  # every command with maxTimeMS times out
+_GET_MORE: Final = "failGetMoreAfterCursorCheckout"  # failCommand for getMore
+_RETRYABLE_WRITE: Final = (
+    "onPrimaryTransactionalWrite"  # a retryable write fails before it is done, or its answer is lost
+)
 _KNOWN: Final = frozenset(
     "failCommands errorCode closeConnection writeConcernError errorLabels blockConnection blockTimeMS appName "
     "failInternalCommands errorExtraInfo namespace".split()
@@ -22,7 +26,7 @@ _KNOWN: Final = frozenset(
 
 
 class Loss(Protocol):
-    """A fail point of single statements of numbered writes."""
+    """A fail point of single statements of retryable writes."""
 
     @property
     def is_before(self) -> bool:
@@ -56,11 +60,11 @@ class FailPoints:
 
     @property
     def loss(self) -> Loss | None:
-        """What numbered writes are to meet with."""
-        return self._rules.get(_NUMBERED)
+        """The fail point of retryable writes, if set."""
+        return self._rules.get(_RETRYABLE_WRITE)
 
     async def meet(self, name: str, body: Document, client: Client) -> Document | None:
-        """Raise what was asked for, or give a writeConcernError to answer; mostly there is nothing to do."""
+        """Raise the failure of a fail point for this command, or give the fields that it adds to the answer."""
         for rule in self._rules.values():
             if rule.is_for(name, body, client):
                 return await rule.apply(body, client)
@@ -144,7 +148,7 @@ def configure(fail_points: FailPoints, fields: Fields) -> None:
     if mode == "off":
         fail_points.set(name, None)
         return
-    if name not in ("failCommand", _GET_MORE, _OUT_OF_TIME, _NUMBERED):
+    if name not in ("failCommand", _GET_MORE, _OUT_OF_TIME, _RETRYABLE_WRITE):
         raise refusal(115, f"The fail point '{name[:64]}' is not offered; failCommand is")
     data = fields.document("data", {}) if name != _OUT_OF_TIME else {"isOutOfTime": True}
     unknown = [each for each in data if each not in _KNOWN and name == "failCommand"]

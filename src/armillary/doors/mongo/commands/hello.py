@@ -1,7 +1,6 @@
-"""hello and its older names: what a driver must know to talk to this server, as a replica set of one that is primary.
-
-The addresses told are those that clients will use from then on, so they are the one that was reached, unless a
-setting says otherwise.
+"""hello and its older names: the topology and limits that a driver needs. The server presents itself as the primary of
+a replica set of one. Its address is the one that the client connected to, unless a setting gives another, since drivers
+use it from then on.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def _note_metadata(call: Call) -> None:
 
 
 async def _hold(call: Call) -> None:
-    """A client that knows the topology waits for a change of it. There is none while this server runs."""
+    """An awaitable hello waits for a change of the topology. There is none while the server runs."""
     known, wait_ms = call.body.get("topologyVersion"), call.fields.whole("maxAwaitTimeMS", low=0)
     if known is None:
         if wait_ms is not None:

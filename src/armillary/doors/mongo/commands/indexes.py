@@ -1,4 +1,4 @@
-"""Indexes of collections: making, listing and dropping them, and what of them and of a collection may be changed."""
+"""Commands about indexes: createIndexes, listIndexes, dropIndexes, and collMod for indexes and collections."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import capped, views
 from armillary.doors.mongo.fields import Fields
-from armillary.doors.mongo.reading import compiled
+from armillary.doors.mongo.reading import compiled_filters
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
 from armillary.doors.mongo.writing.collection_options import checked_options
-from armillary.doors.mongo.writing.duplicates import as_duplicate
+from armillary.doors.mongo.writing.duplicate_key_errors import as_duplicate
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.indexes.index_definitions import (
@@ -40,7 +40,7 @@ def id_index(container: Container) -> Document:
 
 
 def _listed(definition: Document) -> Document:
-    """As clients see it: indexes of words and places say more than was asked for."""
+    """As listIndexes shows it: text and geospatial indexes have more fields than were given."""
     kinds = [kind for kind in definition["key"].values() if isinstance(kind, str)]
     if "text" in kinds:
         plain = {path: kind for path, kind in definition["key"].items() if kind != "text"}
@@ -105,7 +105,7 @@ def _collated(given: Any, own: Document | None) -> Any:
 
 
 async def make(call: Call, container: Container, given: Sequence[Document]) -> None:
-    """Those that a customAction brings along."""
+    """Create the indexes that a customAction lists."""
     await _make(call, container, [read_definition(each) for each in given])
 
 
@@ -162,7 +162,7 @@ def find_index(present: list[Document], wanted: Any) -> Document | None:
 
 
 async def rebuild_indexes(call: Call) -> Reply:
-    """There is nothing to rebuild: indexes are kept with the documents."""
+    """Nothing to do: indexes are updated with their documents."""
     collection = call.collection()
     container = namespaces.existing(call, collection, f"ns does not exist: {call.database}.{collection}")
     present = listed_indexes(container)
@@ -202,7 +202,7 @@ async def modify_collection(call: Call) -> Reply:
         told = {name: value for name, value in call.body.items() if name in MODIFY_FIELDS and name != "collMod"}
         await call.services.announce(call, "modify", call.database, collection, operationDescription=told)
     if options:
-        compiled.forget()
+        compiled_filters.forget()
         await namespaces.change_options(call, container, options)
     return reply
 

@@ -1,5 +1,5 @@
-"""The profiler: what commands of a database took and cost, noted in its capped collection `system.profile`, for all of
-them or for those that are slow. How much is noted is forgotten when the server stops, as with MongoDB.
+"""The profiler: duration and charge of commands, written to the capped collection `system.profile` of their database,
+for all commands or for slow ones. Levels are lost when the server stops, as with MongoDB.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FIELDS: Final = frozenset("profile slowms sampleRate filter".split())
 _SIZE_BYTES: Final = 1 << 20
 _COMMAND_BYTES_MAX: Final = 50_000
 _OPERATIONS: Final = {"find": "query", "insert": "insert", "update": "update", "delete": "remove", "getMore": "getmore"}
-# What would come back by being noted, or must not be seen.
+# Commands that would recreate the collection, and those with secrets.
 _NOT_NOTED: Final = frozenset("dropDatabase profile saslStart saslContinue hello isMaster ismaster".split())
 
 
 async def note(call: Call, took_ms: int, failure: Failure | None) -> None:
-    """A command that has been answered, if it is to be noted."""
+    """Write an answered command to the profile, if the level asks for it."""
     wanted = call.services.profiler.of(call.database)
     if not wanted.level or call.name in _NOT_NOTED or (wanted.level == 1 and took_ms < wanted.slow_ms):
         return
@@ -50,7 +50,7 @@ async def note(call: Call, took_ms: int, failure: Failure | None) -> None:
 
 
 async def _collection(call: Call) -> Container:
-    """As a call of its own: what it makes is no part of anybody's transaction."""
+    """Created by a call of its own, so that it is not part of the command's transaction."""
     own = Call(call.services, call.client, "profile", Request({"profile": 2, "$db": call.database}, b"", {}))
     found = namespaces.find(own, COLLECTION)
     if found is not None:
@@ -89,7 +89,7 @@ def _noted(call: Call, took_ms: int, failure: Failure | None) -> Document:
 
 
 async def profile(call: Call) -> Reply:
-    """The command: what is noted, and from now on."""
+    """Show the level, and change it if a new one is given."""
     before = call.services.profiler.of(call.database)
     level = call.fields.number("profile", 0, low=-1, high=2)
     if call.body.get("filter") is not None:

@@ -1,4 +1,4 @@
-"""Sharding and throughput: shardCollection, and the service's own commands under `customAction`."""
+"""Sharding and throughput: shardCollection, and Cosmos DB's own commands under `customAction`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def shard_collection(call: Call) -> Reply:
 
 
 async def _convert(call: Call, container: Container, key: tuple[str, ...]) -> None:
-    """An empty collection that is not sharded yet becomes one that is."""
+    """Replace an empty unsharded collection by a sharded one."""
     name = container.name
     if container.key is not None:
         raise refusal(23, f"sharding already enabled for collection {call.database}.{name} with another shard key")

@@ -1,4 +1,4 @@
-"""Views: names for pipelines over collections. They are kept with their database; reading one is an aggregation, and
+"""Views: named pipelines over collections, stored in the state of their database. Reading a view is an aggregation;
 writing to one is refused.
 """
 
@@ -11,7 +11,7 @@ from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, check_collection
 from armillary.doors.mongo.fields import GENERIC
-from armillary.doors.mongo.reading import compiled
+from armillary.doors.mongo.reading import compiled_filters
 from armillary.doors.mongo.wire.messages import Request
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.pipeline import compile_pipeline
@@ -47,7 +47,7 @@ def find(call: Call, name: str, database: str | None = None) -> View | None:
 
 
 def resolved(call: Call, name: str, database: str | None = None) -> tuple[Container | None, list[Any]]:
-    """The collection behind a name, and the stages before what is asked of it."""
+    """The collection of a view, through views of views, and the stages of all of them."""
     stages: list[Any] = []
     for _ in range(_DEPTH_MAX):
         view = find(call, name, database)
@@ -68,14 +68,14 @@ async def create(call: Call, name: str) -> None:
 def _definition(call: Call) -> Document:
     source = check_collection(call.database, call.fields.text("viewOn"))
     pipeline = call.fields.array("pipeline", [])
-    compiled_pipeline = compile_pipeline(pipeline, compiled.context_of(call))
+    compiled_pipeline = compile_pipeline(pipeline, compiled_filters.context_of(call))
     if compiled_pipeline.output is not None or compiled_pipeline.provided is not None:
         raise refusal(167, "A view's pipeline only reads its collection")
     return {"viewOn": source, "pipeline": pipeline}
 
 
 async def modify(call: Call, name: str) -> None:
-    """`collMod` of a view: what it is of, and how."""
+    """`collMod` of a view: another source or pipeline."""
     for field in call.body:
         if field not in ("collMod", "viewOn", "pipeline") and field not in GENERIC:
             raise refusal(72, f"option not supported on a view: {field}")
@@ -104,7 +104,7 @@ async def _change(call: Call, change: Any) -> None:
 
 
 def refuse(call: Call, name: str) -> None:
-    """Where only collections will do."""
+    """Refuse a view where a collection is needed."""
     if find(call, name) is not None:
         raise refusal(166, f"Namespace {call.database}.{name} is a view, not a collection")
 
@@ -113,7 +113,7 @@ def refuse(call: Call, name: str) -> None:
 
 
 def as_aggregate(call: Call, stages: list[Any]) -> Call:
-    """What is asked of a view in the form of an aggregation."""
+    """A read of a view as an aggregation."""
     kept = ("collation", "let", "maxTimeMS", "comment", "readConcern", "hint", "lsid", "$readPreference")
     body: Document = {"aggregate": call.collection(), "pipeline": stages, "cursor": {}, "$db": call.database}
     body |= {name: call.body[name] for name in kept if name in call.body}

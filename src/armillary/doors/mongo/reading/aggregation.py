@@ -1,4 +1,4 @@
-"""aggregate: a pipeline over a collection, over what the server knows of itself, or over nothing at all."""
+"""aggregate: a pipeline over a collection, over diagnostics of the server, or over no collection."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection, read_only
 from armillary.doors.mongo.commands import collections, indexes, views
-from armillary.doors.mongo.reading import compiled, hints, matching_documents
+from armillary.doors.mongo.reading import compiled_filters, hints, query_execution
 from armillary.doors.mongo.reading.change_streams import ChangeStream, check_after
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, new_cursor
 from armillary.doors.mongo.reading.cursors import ListedSource, PagedSource
 from armillary.doors.mongo.reading.split_events import without_split
-from armillary.doors.mongo.sessions import concerns, session_commands
+from armillary.doors.mongo.sessions import read_write_concerns, session_commands
 from armillary.doors.mongo.settings import Grant
-from armillary.doors.mongo.writing import outputs
+from armillary.doors.mongo.writing import out_and_merge
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.errors import refusal
@@ -58,14 +58,14 @@ async def aggregate(call: Call) -> Reply:
         level = (call.body.get("readConcern") or {}).get("level")
         if level == "linearizable":
             raise refusal(72, "$out and $merge cannot be used with a 'linearizable' read concern level")
-        await outputs.write(call, stream.pipeline.output, stream.batches(), stream.values)
+        await out_and_merge.write(call, stream.pipeline.output, stream.batches(), stream.values)
         return await first_batch(call, new_cursor(call, ListedSource([]), namespace), batch_size=None)
     cursor = new_cursor(call, PagedSource(_encoded(stream.batches())), namespace)
     return await first_batch(call, cursor, batch_size=batch_size)
 
 
 async def documents_of(call: Call) -> list[Document]:
-    """All that a pipeline over a view gives."""
+    """All documents of a pipeline over a view."""
     container, stages = views.resolved(call, call.collection())
     found: list[Document] = []
     async for batch in Aggregation(call, container, is_database=False, before=stages).batches():
@@ -125,18 +125,18 @@ class Aggregation:
         own = namespaces.options_of(container).get("collation") if container is not None else None
         self._call = call
         self._container = container
-        self._collation: Collation | None = compiled.collation_of(fields.optional_document("collation"), own)
-        let = compiled.let_of(call)
-        context = compiled.context_of(call, let, self._collation)
+        self._collation: Collation | None = compiled_filters.collation_of(fields.optional_document("collation"), own)
+        let = compiled_filters.let_of(call)
+        context = compiled_filters.context_of(call, let, self._collation)
         self.values = run_values(
             int(call.clock.now_s() * 1000),
-            compiled.dice(call.clock),
+            compiled_filters.dice(call.clock),
             (let or {}).values(),
             call.services.cluster_time.now,
         )
         facts = _facts(call, container, is_database)
         given, self.splits = without_split([*(before or ()), *fields.array("pipeline")])
-        concerns.check_stages(call.body, given)
+        read_write_concerns.check_stages(call.body, given)
         self.pipeline: Pipeline = compile_pipeline(given, context, facts)
         self._context = context
         self._hinted = hints.check(container, call.body.get("hint"))
@@ -154,10 +154,10 @@ class Aggregation:
             return pipeline.run(self._first_in_order(), run, is_filtered=True, is_sorted=True)
         return pipeline.run(self._filtered(), run, is_filtered=True)
 
-    def _wanted(self, most: int | None) -> matching_documents.Wanted:
+    def _wanted(self, most: int | None) -> query_execution.Wanted:
         assert self._container is not None
-        matcher = self.pipeline.matcher or compiled.matcher_of(_EVERYTHING, self._call)
-        return matching_documents.wanted(
+        matcher = self.pipeline.matcher or compiled_filters.matcher_of(_EVERYTHING, self._call)
+        return query_execution.wanted(
             self._container,
             self.pipeline.leading_filter,
             hints.hinted(matcher, self._hinted),
@@ -170,7 +170,7 @@ class Aggregation:
         most = self.pipeline.leading_limit if self.pipeline.leading_sort is None else None
         self._context.begin(self.values)
         wanted = self._wanted(most)._replace(names=self.pipeline.fields)
-        async for batch in matching_documents.documents(self._call, self._container, wanted):
+        async for batch in query_execution.documents(self._call, self._container, wanted):
             yield batch
 
     async def _first_in_order(self) -> Batches:
@@ -178,7 +178,7 @@ class Aggregation:
         self._context.begin(self.values)
         sort = compile_sort_by(self.pipeline.leading_sort, self._context.key, self.pipeline.text)
         most = self.pipeline.leading_limit
-        async for page in matching_documents.ordered(self._call, self._container, self._wanted(None), sort, most=most):
+        async for page in query_execution.ordered(self._call, self._container, self._wanted(None), sort, most=most):
             if page:
                 yield [found.document for found in page]
 
@@ -186,11 +186,11 @@ class Aggregation:
         assert self._container is not None
         query = near.query if self._collation is None else _EVERYTHING  # the stage itself looks at it again
         given = {"$and": [query, near.near.as_filter()]}
-        wanted = matching_documents.wanted(self._container, given, compiled.matcher_of(query, self._call))
-        async for batch in matching_documents.documents(self._call, self._container, wanted):
+        wanted = query_execution.wanted(self._container, given, compiled_filters.matcher_of(query, self._call))
+        async for batch in query_execution.documents(self._call, self._container, wanted):
             yield batch
 
-    # What the door knows.
+    # Stages that show the state of the server.
 
     async def _provided(self) -> Batches:
         provided = self.pipeline.provided
@@ -264,7 +264,7 @@ def _now(call: Call) -> Any:
 
 
 class _Others:
-    """Other collections, as `$lookup` and its like read them."""
+    """Other collections, for `$lookup`, `$unionWith` and `$graphLookup`."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -278,14 +278,14 @@ class _Others:
             async for batch in _documents(self._call, container, given):
                 yield batch
             return
-        pipeline = compile_pipeline(stages, compiled.context_of(self._call))
-        values = run_values(int(self._call.clock.now_s() * 1000), compiled.dice(self._call.clock))
+        pipeline = compile_pipeline(stages, compiled_filters.context_of(self._call))
+        values = run_values(int(self._call.clock.now_s() * 1000), compiled_filters.dice(self._call.clock))
         source = _documents(self._call, container, pipeline.leading_filter)
         async for batch in pipeline.run(source, Run(values, self), is_filtered=True):
-            yield batch  # of which whoever reads keeps what matches
+            yield batch  # the reader filters it
 
 
 async def _documents(call: Call, container: Container, given: Document) -> Batches:
-    wanted = matching_documents.wanted(container, given, compiled.matcher_of(given, call))
-    async for batch in matching_documents.documents(call, container, wanted):
+    wanted = query_execution.wanted(container, given, compiled_filters.matcher_of(given, call))
+    async for batch in query_execution.documents(call, container, wanted):
         yield batch

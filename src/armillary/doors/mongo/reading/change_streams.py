@@ -1,7 +1,8 @@
-"""Change streams: what is done to the documents of a collection, of a database or of all of them, told as it happens.
+"""Change streams over a collection, a database or all databases.
 
-Documents' events are kept with the documents (`account/collections/event_feed.py`), so a stream goes on from its token
-after splits and restarts. What happens to collections themselves is told to the streams that are open at that moment.
+Events of documents are stored with the documents (`account/collections/event_feed.py`), so a stream resumes from its
+token after splits and restarts. Events of collections (create, drop, rename) go to the streams that are open at that
+moment.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _TIME_DIGITS: Final = 16
 
 
 class ChangeStream:
-    """Where the documents of one cursor come from."""
+    """The source of a change stream's cursor."""
 
     def __init__(
         self, call: Call, collection: str | None, spec: Document, pipeline: Pipeline, run: Run, *, splits: bool
     ) -> None:
-        """`splits`: large events are told in fragments."""
+        """`splits`: large events are split into fragments."""
         fields = Fields(spec, "$changeStream")
         fields.only(_OPTIONS)
         self._services = call.services
@@ -67,11 +68,11 @@ class ChangeStream:
         self._is_expanded = fields.flag("showExpandedEvents", False)
         self._pipeline, self._run = pipeline, run
         self._positions: dict[str, Position] = {}  # by the rid of a container
-        self._entered: set[str] = set()  # rids of what is watched
+        self._entered: set[str] = set()  # rids of the containers that it covers
         self._names: dict[str, str] = {}  # of collections that were moved to another shard key, by former rid
         self._waiting: deque[Document] = deque()  # events of collections
-        self._since_ms: int | None = None  # events before are not told
-        self._from_ms: int | None = None  # what happened since, before anybody watched, is told as far as it is known
+        self._since_ms: int | None = None  # earlier events are skipped
+        self._from_ms: int | None = None  # start in the past: events since then are sent as far as they are stored
         self._token: Document = {}
         self._is_over = False
         self._splits = splits
@@ -105,7 +106,7 @@ class ChangeStream:
         self._from_ms = int(token["_data"][:_TIME_DIGITS], 16)
         self._token = token
 
-    # What a cursor asks.
+    # For the cursor.
 
     @property
     def resume_token(self) -> Document:
@@ -121,7 +122,7 @@ class ChangeStream:
         self._services.streams.discard(self)
 
     async def open(self, call: Call) -> None:
-        """From now on, or from where it was told."""
+        """Start now, or from the given position."""
         self._services.streams.add(self)
         for container in self._containers(call):
             await self._enter(call, container, is_new=False)
@@ -169,7 +170,7 @@ class ChangeStream:
         ]
         return told[self._fragments_told :]
 
-    # What there is to tell.
+    # Events of documents.
 
     def covers(self, database: str, collection: str) -> bool:
         if self._database is None:
@@ -180,7 +181,7 @@ class ChangeStream:
         if self._collection is None:
             named = self._database
             of_database = namespaces.collections_of(call, named) if named is not None else call.account.containers
-            # What a collection is being copied to is told of when it takes over the name.
+            # The target of a migration is covered once it has taken over the name.
             present = [each for each in of_database if each.state.migration is None]
             return [each for each in present if self.covers(each.database.name, each.name)]
         assert self._database is not None
@@ -196,7 +197,7 @@ class ChangeStream:
         if not self._is_resumed and not is_new:
             self._positions[rid] = event_feed.now(container)
             return
-        # One that has come since is told from its beginning; so is everything where a time was given.
+        # New collections are read from their beginning; so are all if a start time was given.
         position = self._positions[rid] = event_feed.beginning()
         if self._from_ms is not None:
             for event in await event_feed.remembered(container, self._from_ms):
@@ -244,7 +245,7 @@ class ChangeStream:
         return shown
 
     def _is_gone(self, call: Call) -> bool:
-        """Whether the one collection that is watched was deleted at another door, or restored in its place."""
+        """Whether its collection was deleted through another API, or replaced by a restore."""
         if self._collection is None or not self._entered:
             return False
         known = self._entered | self._positions.keys()
@@ -252,7 +253,7 @@ class ChangeStream:
         return not any(each.rid.hex() in known or each.container_state.former_rid in known for each in present)
 
     def _end(self, call: Call) -> None:
-        """As when it is dropped here."""
+        """Send drop and invalidate events, and end."""
         self._announce(call, {"operationType": "drop", "ns": {"db": self._database, "coll": self._collection}})
         self._announce(call, {"operationType": "invalidate"}, is_invalid=True)
         self._is_over = True
@@ -333,17 +334,17 @@ class ChangeStream:
                 )
         return shown
 
-    # What happens to collections.
+    # Events of collections.
 
     async def tell(self, call: Call, kind: str, database: str, collection: str, extra: Document) -> None:
-        """Something happens to a collection or a database, perhaps to what is watched itself."""
+        """Queue an event about a collection or a database."""
         is_expanded = kind not in ("drop", "rename", "dropDatabase")
         if (is_expanded and not self._is_expanded) or self._is_over:
             return
         if self._is_gone(call):
             self._end(call)
             return
-        # What was done to documents comes first.
+        # Earlier events of documents come first.
         for document in await self._documents_events(call, limits.MONGO_EVENTS_MAX):
             self._waiting.append(document)
         if kind == "dropDatabase" and self._collection is not None:
@@ -383,7 +384,7 @@ def _token(positions: Mapping[str, Position], wall_ms: int, more: Document) -> D
 
 
 def check_after(given: list[Any]) -> None:
-    """Which stages may follow."""
+    """Refuse stages that may not follow $changeStream."""
     for stage in given[1:]:
         name = next(iter(stage), "") if isinstance(stage, dict) else ""
         if name not in _AFTER:

@@ -43,18 +43,18 @@ def listed(call: Call, documents: list[Document], namespace: str) -> OpenCursor:
 
 
 def batch_size_of(call: Call) -> int | None:
-    """What commands other than find say about their first batch."""
+    """The batch size in the `cursor` field of commands other than find."""
     wanted = Fields(call.fields.document("cursor", {}), f"{call.name}.cursor")
     wanted.only(("batchSize",))
     return wanted.whole("batchSize", low=0)
 
 
 async def first_batch(call: Call, cursor: OpenCursor, *, batch_size: int | None, is_single: bool = False) -> Elements:
-    """The answer that opens a cursor, or that is all there is."""
+    """The first batch; the cursor stays open if documents are left."""
     count = limits.MONGO_FIRST_BATCH if batch_size is None else batch_size
     try:
         batch = await cursor.next_batch(call, count) if count else []
-    except BaseException:  # also if the client has gone: what the cursor holds is let go of
+    except BaseException:  # also on cancellation: the cursor's resources are released
         await cursor.close()
         raise
     if is_single or cursor.is_over:
@@ -100,7 +100,7 @@ async def get_more(call: Call) -> Reply:
     cursor.is_busy = True
     try:
         batch = await cursor.next_batch(call, wanted or _ENOUGH)
-    except BaseException:  # likewise
+    except BaseException:  # also on cancellation
         cursor.is_busy = False
         await cursors.kill(cursor_id)
         raise
@@ -132,7 +132,7 @@ async def kill_cursors(call: Call) -> Reply:
         if not isinstance(each, int) or isinstance(each, bool):
             raise refusal(14, f"BSON field 'killCursors.cursors.{index}' is the wrong type, expected type 'long'")
         cursor = call.services.cursors.find(int(each))
-        # A key that may write ends any cursor, one that may only read those that were opened with such a key.
+        # A read-only key kills only cursors that were opened with a read-only key.
         is_own = cursor is not None and cursor.grant <= call.client.grant and cursor.namespace == namespace
         if is_own and await call.services.cursors.kill(int(each)):
             killed.append(Int64(each))

@@ -29,11 +29,11 @@ class Source(Protocol[R_contra]):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether it is known already that there are no more."""
+        """Whether it is known that no documents are left."""
 
     @property
     def resume_token(self) -> Any:
-        """What a change stream would be gone on with from here; None for everything else."""
+        """The resume token of a change stream; None for other sources."""
 
     async def read(self, call: R_contra, count: int) -> list[bytes] | None:
         """Some documents, perhaps more than asked for; an empty list: none for now; None: there are no more."""
@@ -64,7 +64,7 @@ class PagedSource:
 
 
 class ListedSource:
-    """Documents that are all there."""
+    """Documents in memory."""
 
     resume_token = None
 
@@ -123,10 +123,10 @@ class Cursor(Generic[R]):
         self.grant = grant
         self.session_id = session_id
         self.transaction = transaction
-        self.has_waits = has_waits  # as those of change streams and tailable ones: no documents is not the end
-        self.ended_by = ""  # what happened to its collection meanwhile
-        self.left: int | None = None  # documents that may still be given
-        # What is left of the time that the client allows, over all that it asks for.
+        self.has_waits = has_waits  # change streams and tailable cursors: an empty batch is not the end
+        self.ended_by = ""  # the error of the next getMore, if its collection is gone
+        self.left: int | None = None  # documents up to the limit
+        # What is left of maxTimeMS, over all getMores.
         self.limit_s = limit_s
         self.never_expires = False
         self.pending: list[bytes] = []
@@ -144,7 +144,7 @@ class Cursor(Generic[R]):
         while len(batch) < count:
             if not self.pending:
                 if self.has_waits and batch:
-                    break  # what there is is told at once
+                    break  # documents are sent as soon as there are some
                 if not self.has_waits:
                     call.check_time()
                 page = None if self.is_done else await self.source.read(call, count - len(batch))

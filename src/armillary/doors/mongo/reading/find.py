@@ -1,5 +1,5 @@
-"""The commands find, count and distinct. Documents are found by `matching_documents.py`; the options of a find are read
-by `find_query.py`, tailable cursors are in `tailing.py`.
+"""The commands find, count and distinct. Documents are found by `query_execution.py`; the options of a find are read
+by `find_query.py`, tailable cursors are in `tailable_cursors.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from armillary.account.container import Container
 from armillary.account.visits.read_visits import count_items
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
-from armillary.doors.mongo.commands import short_commands
-from armillary.doors.mongo.commands.plans import winning_plan
-from armillary.doors.mongo.reading import compiled, hints, matching_documents, tailing
+from armillary.doors.mongo.commands import inline_commands
+from armillary.doors.mongo.reading import compiled_filters, hints, query_execution, tailable_cursors
 from armillary.doors.mongo.reading.cursor_commands import first_batch, new_cursor
 from armillary.doors.mongo.reading.cursors import PagedSource
 from armillary.doors.mongo.reading.find_query import Query, query_of
-from armillary.doors.mongo.reading.targets import target_of
+from armillary.doors.mongo.reading.query_plans import winning_plan
+from armillary.doors.mongo.reading.shard_targeting import target_of
 from armillary.doors.mongo.wire.answers import cursor_reply
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.accumulators import DistinctValues
@@ -54,7 +54,7 @@ async def find(call: Call) -> Reply:
     if container is None:
         return cursor_reply([], cursor_id=0, namespace=namespace, is_first=True, time=call.past_time)
     if is_tailable:
-        return await tailing.find(call, container, namespace, query)
+        return await tailable_cursors.find(call, container, namespace, query)
     source = PagedSource(rows(call, container, query))
     cursor = new_cursor(call, source, namespace)
     cursor.left = query.limit or None
@@ -70,7 +70,7 @@ _PLAIN: Final = frozenset(
 
 
 async def _point(call: Call, container: Container | None, namespace: str) -> Reply | None:
-    """The commonest: one document by its `_id` and shard key, and nothing else is wanted of it."""
+    """Fast path: one whole document by its `_id` and shard key."""
     body = call.body
     given = body.get("filter")
     if container is None or type(given) is not dict or len(given) > 4 or "_id" not in given:
@@ -100,27 +100,27 @@ async def rows(call: Call, container: Container, query: Query) -> AsyncIterator[
             yield [found.encoded for found in page]
         else:
             size_bytes = len(page[0].encoded) if len(page) == 1 else limits.MONGO_DOCUMENT_BYTES_MAX
-            yield await short_commands.apart(partial(_shown, project, page), size_bytes, call)
+            yield await inline_commands.in_slices(partial(_shown, project, page), size_bytes, call)
 
 
-def _shown(project: Callable[[Document], Document], page: list[matching_documents.Found]) -> list[bytes]:
+def _shown(project: Callable[[Document], Document], page: list[query_execution.Found]) -> list[bytes]:
     return [encode(project(found.document)) for found in page]
 
 
-async def found_pages(call: Call, container: Container, query: Query) -> AsyncIterator[list[matching_documents.Found]]:
-    """Sorted, skipped and limited, but whole."""
-    wanted = matching_documents.wanted(
+async def found_pages(call: Call, container: Container, query: Query) -> AsyncIterator[list[query_execution.Found]]:
+    """The documents after sort, skip and limit, before projection."""
+    wanted = query_execution.wanted(
         container, query.given, query.matcher, has_collation=query.collation is not None, most=query.most
     )
     sort = query.sort
     if sort is not None and sort.fields:
-        source = matching_documents.ordered(call, container, wanted, sort, most=query.most)
+        source = query_execution.ordered(call, container, wanted, sort, most=query.most)
     elif sort is not None and sort.natural < 0:
-        source = matching_documents.newest_first(call, container, wanted)
+        source = query_execution.newest_first(call, container, wanted)
     elif query.matcher.near is not None:
-        source = matching_documents.near_first(call, container, wanted, most=query.most)
+        source = query_execution.near_first(call, container, wanted, most=query.most)
     else:
-        source = matching_documents.some(call, container, wanted)
+        source = query_execution.some(call, container, wanted)
     skip, left = query.skip, query.limit or None
     async for page in source:
         if skip:
@@ -135,7 +135,7 @@ async def found_pages(call: Call, container: Container, query: Query) -> AsyncIt
 
 
 async def _keys_or_numbers(
-    call: Call, container: Container, query: Query, pages: AsyncIterator[list[matching_documents.Found]]
+    call: Call, container: Container, query: Query, pages: AsyncIterator[list[query_execution.Found]]
 ) -> AsyncIterator[list[bytes]]:
     """With `returnKey`, the keys of documents in the index that is used; with `showRecordId`, documents with the
     numbers under which they are stored."""
@@ -159,7 +159,7 @@ async def _keys_or_numbers(
 
 async def _key_fields(container: Container, query: Query) -> tuple[str, ...]:
     """The fields of the index that is used; none: it is a collection scan."""
-    wanted = matching_documents.wanted(container, query.given, query.matcher, has_collation=query.collation is not None)
+    wanted = query_execution.wanted(container, query.given, query.matcher, has_collation=query.collation is not None)
     plan: Document = await winning_plan(container, wanted, query.sort)
     while "inputStage" in plan:
         plan = plan["inputStage"]
@@ -167,7 +167,7 @@ async def _key_fields(container: Container, query: Query) -> tuple[str, ...]:
 
 
 def _keys(document: Document, fields: tuple[str, ...]) -> Document:
-    """Of the keys of an index that leads through arrays, the first."""
+    """The first index key of a document; an array gives several."""
     if not fields:
         return {}
     first = rows_of(document, tuple([tuple(field.split(".")) for field in fields]))[0]
@@ -185,14 +185,14 @@ async def count(call: Call) -> Reply:
     limit = fields.number("limit", 0, low=-(1 << 62))
     skip = fields.number("skip", 0)
     container = namespaces.find(call, collection)
-    collation = compiled.collation_of(
+    collation = compiled_filters.collation_of(
         fields.optional_document("collation"),
         namespaces.options_of(container).get("collation") if container is not None else None,
     )
-    matcher = compiled.matcher_of(
+    matcher = compiled_filters.matcher_of(
         given,
         call,
-        compiled.context_of(call, None, collation),
+        compiled_filters.context_of(call, None, collation),
         has_collation=collation is not None,
         text_index=hints.text_index(container),
     )
@@ -206,8 +206,8 @@ async def count(call: Call) -> Reply:
         total = counted.count
         call.spend(counted.charge_ru)
     else:
-        wanted = matching_documents.wanted(container, given, matcher, has_collation=collation is not None, most=most)
-        async for page in matching_documents.pages(call, container, wanted):
+        wanted = query_execution.wanted(container, given, matcher, has_collation=collation is not None, most=most)
+        async for page in query_execution.pages(call, container, wanted):
             total += len(page)
     total = max(0, total - skip)
     return {"n": min(total, abs(limit)) if limit else total}
@@ -227,21 +227,21 @@ async def distinct(call: Call) -> Reply:
         raise refusal(2, "The key of distinct is a path")
     given = fields.document("query", {})
     container = namespaces.find(call, collection)
-    collation = compiled.collation_of(
+    collation = compiled_filters.collation_of(
         fields.optional_document("collation"),
         namespaces.options_of(container).get("collation") if container is not None else None,
     )
-    matcher = compiled.matcher_of(
-        given, call, compiled.context_of(call, None, collation), has_collation=collation is not None
+    matcher = compiled_filters.matcher_of(
+        given, call, compiled_filters.context_of(call, None, collation), has_collation=collation is not None
     )
     matcher = hints.hinted(matcher, hints.check(container, call.body.get("hint")))
     if container is None:
         return {"values": []}
     values = DistinctValues(path, collation)
-    wanted = matching_documents.wanted(container, given, matcher, has_collation=collation is not None)
-    # The order of documents is that of one partition after the other: nothing to tell equal values apart by.
+    wanted = query_execution.wanted(container, given, matcher, has_collation=collation is not None)
+    # Over several partitions the first of equal values is chosen by `_id`, since there is no common order.
     is_spread = len(container.partitions) > 1
-    async for page in matching_documents.pages(call, container, wanted):
+    async for page in query_execution.pages(call, container, wanted):
         for found in page:
             values.add(found.document, order_key(found.document["_id"]) if is_spread else None)
     reply: dict[str, Any] = {"values": values.values}

@@ -9,7 +9,7 @@ from typing import Final
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call
-from armillary.doors.mongo.reading import compiled, hints
+from armillary.doors.mongo.reading import compiled_filters, hints
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.matching import Matcher
@@ -31,8 +31,8 @@ class Query:
     skip: int
     limit: int  # 0: none
     project: Callable[[Document], Document] | None
-    returns_keys: bool = False  # of the index that is used, in place of documents
-    shows_numbers: bool = False  # that documents are stored under
+    returns_keys: bool = False  # returnKey
+    shows_numbers: bool = False  # showRecordId
 
     @property
     def most(self) -> int | None:
@@ -46,11 +46,11 @@ def query_of(call: Call, container: Container | None) -> Query:
             raise refusal(115, f"find with '{name}' is not supported.")
     given = fields.document("filter", {})
     own = namespaces.options_of(container).get("collation") if container is not None else None
-    collation = compiled.collation_of(fields.optional_document("collation"), own)
+    collation = compiled_filters.collation_of(fields.optional_document("collation"), own)
     shown = fields.document("projection", {})
     has_context = bool(shown) or collation is not None or "let" in call.body
-    context = compiled.context_of(call, compiled.let_of(call), collation) if has_context else None
-    matcher = compiled.matcher_of(
+    context = compiled_filters.context_of(call, compiled_filters.let_of(call), collation) if has_context else None
+    matcher = compiled_filters.matcher_of(
         given,
         call,
         context,
@@ -65,7 +65,7 @@ def query_of(call: Call, container: Container | None) -> Query:
     if sort is None:
         sort = hints.natural_order(call.body.get("hint"))
     if sort is None and hinted is not None and matcher.near is None:
-        sort = hints.order_of(hinted, collation)  # whoever names an index gets documents in its order
+        sort = hints.order_of(hinted, collation)  # a hint without sort gives the order of the index
     matcher = hints.hinted(hints.bounded(call, matcher, hinted), hinted)
     hints.check_near(container, matcher)
     project = compile_projection(shown, context, matcher) if context is not None and shown else None

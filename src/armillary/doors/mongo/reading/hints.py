@@ -1,4 +1,4 @@
-"""What commands say about indexes: a hint must name one, and `$text` and `$geoNear` need one."""
+"""Indexes that commands name or need: `hint`, `min` and `max`, and the indexes that `$text` and `$geoNear` require."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _text_indexes: Final[WeakKeyDictionary[Container, tuple[Any, TextIndex | None]]]
 
 
 def check(container: Container | None, hint: Any) -> Document | None:
-    """The index that is meant; None: none in particular."""
+    """The index that a hint names; None: no hint."""
     if hint is None or hint in ("", {}):
         return None
     if not isinstance(hint, str | dict):
@@ -43,7 +43,7 @@ def check(container: Container | None, hint: Any) -> Document | None:
 
 
 def hinted(matcher: Matcher, definition: Document | None) -> Matcher:
-    """What matches, read through the index that is meant."""
+    """The matcher, bound to the index of the hint."""
     if definition is None:
         return matcher
     found = copy(matcher)
@@ -52,7 +52,7 @@ def hinted(matcher: Matcher, definition: Document | None) -> Matcher:
 
 
 def check_near(container: Container | None, matcher: Matcher) -> None:
-    """Distances are measured off an index."""
+    """`$near` needs a geospatial index."""
     if matcher.near is None or container is None:
         return
     for each in indexes.definitions(container):
@@ -129,7 +129,7 @@ def text_index(container: Container | None) -> TextIndex | None:
 
 
 def geo_paths(container: Container | None) -> tuple[str, ...]:
-    """Where the places are that indexes are of."""
+    """The fields of geospatial indexes."""
     if container is None:
         return ()
     return tuple(

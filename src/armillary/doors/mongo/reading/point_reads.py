@@ -1,6 +1,5 @@
-"""The commonest message of all: one document by its `_id` and shard key, and nothing else is wanted of it. Where
-everything about it is plain it is answered from frame to frame in one go; whatever is not, and whatever there is to
-refuse or to wait for, is left to `find.py` and the way that leads there.
+"""Fast path of point reads: a find of one whole document by `_id` and shard key, answered from frame to frame without
+awaiting. Anything unusual, anything to refuse and anything to wait for is left to `find.py`.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _BODY_AT: Final = HEADER_BYTES + len(_PLAIN)
 _COMMAND: Final = b"\x02find\x00"
 _NAME_AT: Final = 4 + len(_COMMAND) + 4  # in the body: behind its length, the first field's name and its length
 _FILTER: Final = b"\x03filter\x00"  # the second field, as drivers send it
-_ID: Final = b"_id\x00"  # few others say it: they are not decoded in vain
-_BYTES_MAX: Final = 4096  # of messages that are looked at here: what is remembered of them stays small
+_ID: Final = b"_id\x00"  # a cheap test before decoding
+_BYTES_MAX: Final = 4096  # longer messages are not considered, to bound the cache
 _BEGINNING: Final = b"\x03cursor\x00"
 _FIRST: Final = b"\x04firstBatch\x00"
 _ELEMENT: Final = b"\x030\x00"  # the first of an array
@@ -41,7 +40,7 @@ _INT32: Final = Struct("<i")
 
 
 class _Frame(NamedTuple):
-    """What a command says beside its filter; the same for all that a session sends between two writes."""
+    """The fields of a command beside its filter; they repeat within a session between two writes."""
 
     database: str
     collection: str
@@ -50,7 +49,7 @@ class _Frame(NamedTuple):
 
 
 def answer(services: Services, client: Client, message: bytes) -> tuple[bytes, float] | None:
-    """The document that answers a message, and its charge; None: it is not as plain as that."""
+    """The answer's document and its charge; None: not for the fast path."""
     if message[HEADER_BYTES:_BODY_AT] != _PLAIN or message[_BODY_AT + 4 : _BODY_AT + 10] != _COMMAND:
         return None
     if len(message) > _BYTES_MAX:
@@ -102,7 +101,7 @@ def _frame(content: bytes) -> _Frame | None:
 def _find(services: Services, client: Client, frame: _Frame, given: Document) -> document_operations.Found | None:
     container = services.account.container(frame.database, frame.collection)
     if container.name != frame.collection or container.database.name != frame.database:
-        return None  # a rid is found too, and is nobody's name here
+        return None  # `account.container` finds rids too, which are no names here
     if not _is_plain(container, given):
         return None
     found = document_operations.find_at_hand(container, container.key_of_bson(given), given["_id"])
@@ -112,7 +111,7 @@ def _find(services: Services, client: Client, frame: _Frame, given: Document) ->
 
 
 def _is_plain(container: Container, given: dict[str, Any]) -> bool:
-    """Whether a filter names the one document, and no more."""
+    """Whether a filter consists of `_id` and the shard key only."""
     if given.keys() != _names(namespaces.shard_fields(container)):
         return False
     for value in given.values():

@@ -1,5 +1,5 @@
-"""`$changeStreamSplitLargeEvent`: an event of a change stream that is larger than a document may be, told in fragments.
-A fragment has some of the event's fields and a token of its own, so that a stream can go on behind any of them.
+"""`$changeStreamSplitLargeEvent`: change stream events above the size limit of documents are split into fragments. Each
+fragment has some of the fields and its own resume token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OWN_BYTES: Final = 64 * limits.KB  # room for token and counts
 
 
 def without_split(stages: list[Any]) -> tuple[list[Any], bool]:
-    """The stages of a pipeline but for this one, and whether it is there."""
+    """The stages without this one, and whether it was there."""
     places = [place for place, stage in enumerate(stages) if isinstance(stage, dict) and _STAGE in stage]
     if not places:
         return stages, False
@@ -31,7 +31,7 @@ def without_split(stages: list[Any]) -> tuple[list[Any], bool]:
 
 
 def fragments(event: Document) -> list[Document]:
-    """The fields of an event but for its token, in as few documents as hold them, small fields first."""
+    """The fields of an event without its token, in as few documents as possible, small fields first."""
     sized = sorted(((len(encode({name: value})), name) for name, value in event.items() if name != "_id"))
     found: list[Document] = []
     room = 0

@@ -1,7 +1,8 @@
-"""saslStart, saslContinue and what surrounds them. The user is the account, its passwords are the account's keys.
+"""Authentication with SCRAM or PLAIN: the user is the account, its passwords are the account's keys. Each connection
+authenticates for itself.
 
-Each connection authenticates for itself. What is kept of the keys is derived once for each mechanism, in a thread,
-when the first client wants it. Comparisons with secrets take the same time whatever they find.
+Keys are derived once for each mechanism, in a thread, when a client first needs them. Comparisons with secrets take
+constant time.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Authenticator:
     def __init__(
         self, account: str, owners: Sequence[str | None], readers: Sequence[str | None], secret: bytes, clock: Clock
     ) -> None:
-        """`secret`: what salts are made of."""
+        """`secret`: salts are derived from it."""
         self._account = account
         self._secret = secret
         self._clock = clock
@@ -45,12 +46,12 @@ class Authenticator:
         self.use(owners, readers)
 
     def use(self, owners: Sequence[str | None], readers: Sequence[str | None]) -> None:
-        """From now on these are the account's keys."""
+        """Replace the account's keys."""
         self._keys = [(key, Grant.WRITE) for key in owners if key] + [(key, Grant.READ) for key in readers if key]
         self._derived = {}
 
     def still_has(self, client: Client) -> bool:
-        """Of one who proved to know a key when he came."""
+        """Whether the key that a client authenticated with is still one of the account's."""
         return client.came_with in {key for key, _ in self._keys}
 
     def mechanisms_of(self, user: str) -> list[str]:
@@ -115,7 +116,7 @@ class Authenticator:
 
     def _admit(self, client: Client, user: str, grant: Grant, key: str) -> None:
         client.came_with = key
-        if not self.still_has(client):  # it was changed between two steps
+        if not self.still_has(client):  # the key was replaced between two steps
             raise scram.failed()
         client.user = user
         client.grant = grant
@@ -132,7 +133,7 @@ class Authenticator:
     def _derive(self, mechanism: scram.Mechanism) -> _Secrets:
         salt = scram.salt_of(mechanism, self._secret, self._account)
         made = [scram.secret_of(mechanism, self._account, key, salt, grant) for key, grant in self._keys]
-        # For users that do not exist: as many keys, which fit no proof.
+        # For unknown users: as many keys, which match no proof.
         return [each._replace(stored_key=bytes(len(each.stored_key)), grant=Grant.NOTHING) for each in made], made
 
 

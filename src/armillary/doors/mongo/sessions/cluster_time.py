@@ -1,5 +1,5 @@
-"""The time that drivers pass on to one another: seconds and a count within them, which never go back. It moves on with
-every write; each answer carries it, encoded once for as long as it stands still.
+"""The cluster time that drivers gossip: seconds and an increment, which never go back. Every write advances it; every
+answer carries it, encoded once until it changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ClusterTime:
         return Timestamp(self._seconds, self._count)
 
     def tick(self) -> Timestamp:
-        """Something was written."""
+        """Advance it: there was a write."""
         seconds = int(self._clock.now_s())
         if seconds > self._seconds:
             self._seconds, self._count = seconds, 1
@@ -42,7 +42,7 @@ class ClusterTime:
         return self.now
 
     def wall_ms(self, moment: Timestamp) -> int:
-        """When a time began that was told before; of one that is long past, its second."""
+        """The wall-clock time of a cluster time; of one that is no longer kept, its second."""
         wanted = (moment.time, moment.inc)
         for seconds, count, wall_ms in reversed(self._moments):
             if (seconds, count) <= wanted:

@@ -1,7 +1,7 @@
-"""SCRAM on the server's side (RFC 5802, 7677), and PLAIN: a conversation is a step or two with a client.
+"""SCRAM on the server's side (RFC 5802, 7677), and PLAIN.
 
-A user may have several passwords here, which are the account's keys, all with one salt: which one the client knows
-shows in its proof. Whoever is not known has the same conversation with keys that nobody has.
+A user has several passwords, which are the account's keys, all with one salt; the proof shows which one the client
+knows. An unknown user gets the same conversation with keys that match no proof.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MECHANISMS: Final = {each.name: each for each in (SHA_256, SHA_1)}
 
 
 class Secret(NamedTuple):
-    """What is kept of one password."""
+    """What is derived from one password."""
 
     stored_key: bytes
     server_key: bytes
@@ -44,7 +44,7 @@ class Secret(NamedTuple):
 
 
 def secret_of(mechanism: Mechanism, user: str, password: str, salt: bytes, grant: Grant) -> Secret:
-    """Takes some milliseconds, as it is meant to."""
+    """Takes some milliseconds, by design of PBKDF2."""
     given = password
     if mechanism is SHA_1:
         password = hashlib.md5(f"{user}:mongo:{password}".encode(), usedforsecurity=False).hexdigest()
@@ -55,13 +55,13 @@ def secret_of(mechanism: Mechanism, user: str, password: str, salt: bytes, grant
 
 
 def salt_of(mechanism: Mechanism, secret: bytes, user: str) -> bytes:
-    """The same every time, also for those who do not exist: drivers keep what they derive from it."""
+    """Always the same, also for unknown users: drivers cache what they derive from it."""
     made = hmac.digest(secret, b"salt\x00" + mechanism.name.encode() + b"\x00" + user.encode(), "sha512")
     return made[: mechanism.salt_bytes]
 
 
 class Conversation:
-    """From the client's first message on. Raises a Failure with 18 when it cannot be who it says."""
+    """One authentication, from the client's first message. Raises a Failure with code 18 if the proof is wrong."""
 
     def __init__(
         self, mechanism: Mechanism, first: bytes, salt: Callable[[str], bytes], nonce: bytes, *, skips_empty: bool
@@ -89,7 +89,7 @@ class Conversation:
         self.first_answer = f"r={self._nonce},s={chosen},i={mechanism.iterations}".encode()
 
     def prove(self, last: bytes, secrets: Sequence[Secret]) -> bytes:
-        """The client's proof, held against all that the user may know; the server's in return."""
+        """Compare the client's proof with every password of the user; the server's signature."""
         text = _text(last)
         fields = _fields(text)
         without_proof, _, _ = text.rpartition(",p=")
@@ -104,7 +104,7 @@ class Conversation:
             raise failed()
         message = f"{self._bare},{self.first_answer.decode()},{without_proof}".encode()
         found: Secret | None = None
-        for secret in secrets:  # all of them, whichever fits: the time taken says nothing
+        for secret in secrets:  # all of them, whichever matches: constant time
             signature = _mac(self.mechanism, secret.stored_key, message)
             if len(proof) != len(signature):
                 raise failed()
@@ -128,7 +128,7 @@ def plain_credentials(payload: bytes) -> tuple[str, str]:
 
 
 def failed(log_only: str = "") -> Failure:
-    """The client learns only that it did; what was malformed is for the log."""
+    """The client learns only that it failed; the reason is for the log."""
     return Failure(
         Kind.UNAUTHORIZED, "Authentication failed.", details={"code": 18, **({"why": log_only} if log_only else {})}
     )

@@ -32,7 +32,7 @@ async def end_sessions(call: Call) -> Reply:
 
 
 async def kill_sessions(call: Call) -> Reply:
-    """Of the client's own ones: all, if none is named."""
+    """Sessions of clients with the same grant: all, if none is named."""
     wanted = call.fields.documents(call.name)
     own = call.services.sessions_of(call.client)
     for session_id in [session_id_of(each) for each in wanted] if wanted else [each.id for each in own.all()]:

@@ -1,8 +1,8 @@
-"""Logical sessions: what drivers number their retryable writes and transactions in. A session is there from the first
-command that names it, and forgotten half an hour after the last.
+"""Logical sessions, in which drivers number their retryable writes and transactions. A session exists from the first
+command that names it and expires half an hour after the last.
 
-Clients with a key that may only read have sessions of their own: whatever id they send, they neither reach nor end
-those of clients that write, and they cannot use up the room for them.
+Clients with a read-only key have a registry of their own: whatever id they send, they neither reach nor end the
+sessions of clients that write, nor use up their number.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Session:
     def __init__(self, session_id: bytes, now_s: float) -> None:
         self.id = session_id
         self.last_used_s = now_s
-        self.txn_number = -1  # the highest that was seen
+        self.txn_number = -1  # the highest so far
         self.transaction: Transaction | None = None  # of that number
 
 
 class Sessions:
-    """Those of the clients that may do the same."""
+    """The sessions of all clients with one grant."""
 
     def __init__(self, clock: Clock, grant: Grant = Grant.WRITE) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class Sessions:
         return len(self._sessions)
 
     def find(self, session_id: bytes) -> Session:
-        """The session of this id, from now on at least."""
+        """The session of this id, made if it is new."""
         now_s = self._clock.monotonic_s()
         session = self._sessions.pop(session_id, None)
         if session is None:
@@ -63,7 +63,7 @@ class Sessions:
         return list(self._sessions.values())
 
     def expire(self) -> list[Session]:
-        """Those that nobody has used for too long."""
+        """Remove the sessions that are past their timeout."""
         limit_s = self._clock.monotonic_s() - limits.MONGO_SESSION_SECONDS
         ended = []
         for session in self._sessions.values():

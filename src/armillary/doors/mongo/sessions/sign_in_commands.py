@@ -36,7 +36,7 @@ async def _slowed(call: Call, step: Coroutine[Any, Any, Document]) -> Document:
 
 
 async def speculate(call: Call, wanted: Any) -> Document | None:
-    """The first step inside hello. Whatever is wrong with it, the client is to begin again in the usual way."""
+    """Speculative authentication in hello. If it fails, the client authenticates with saslStart."""
     if not isinstance(wanted, dict) or "saslStart" not in wanted or wanted.get("mechanism") == "PLAIN":
         return None
     try:

@@ -20,7 +20,7 @@ _ALLOWED: Final = frozenset(
     "find aggregate distinct insert update delete findAndModify findandmodify getMore killCursors bulkWrite create "
     "createIndexes commitTransaction abortTransaction ping hello isMaster".split()
 )
-_OF_SERVER: Final = ("bulkWrite", "ping", "hello", "isMaster")  # said to the admin database, and not about it
+_OF_SERVER: Final = ("bulkWrite", "ping", "hello", "isMaster")  # sent to the admin database, but not about it
 _ENDING: Final = ("commitTransaction", "abortTransaction")
 
 
@@ -54,7 +54,7 @@ async def run(call: Call, command: Command) -> Reply:
             if command.writes and isinstance(call.body[call.name], str):
                 capped.check_write(call, call.collection())
             reply = await command.run(call)
-        except BaseException:  # also if the client has gone: a transaction with half a command in it is none
+        except BaseException:  # also on cancellation: a transaction with half a command in it must not commit
             await _give_up(call, transaction)
             raise
         if isinstance(reply, dict) and "writeErrors" in reply:

@@ -26,7 +26,7 @@ Announce = Callable[[str, str, Container], Awaitable[None]]  # tells change stre
 
 
 class Transaction:
-    """The one of a session that has its highest number."""
+    """The current transaction of a session."""
 
     def __init__(
         self, account: Account, machine: Clock, number: int, lifetime_s: float, others: set[Transaction]
@@ -53,7 +53,7 @@ class Transaction:
         return self.is_open and self._machine.monotonic_s() > self._ends_s
 
     async def within(self, container: Container, key: Key | None) -> Container:
-        """The container as the transaction sees it; it begins with the first."""
+        """The container as the transaction sees it; its snapshot is taken with the first one."""
         if self._inner is None:
             if key is None and container.key is not None:
                 raise transactions.elsewhere()
@@ -61,7 +61,7 @@ class Transaction:
         return self._inner.within(container, key if container.key is not None else None)
 
     def check_indexable(self, database: str, container: Container) -> None:
-        """Indexes are made of collections that it has made itself, while these are empty."""
+        """In a transaction indexes are created only on its own new, empty collections."""
         if container not in self.made.values():
             raise refusal(
                 263,
@@ -72,7 +72,7 @@ class Transaction:
             raise refusal(263, "Cannot create new indexes on a collection that the transaction has used before.")
 
     def check(self, outcomes: Iterable[WriteOutcome | Failure]) -> None:
-        """A conflict ends the command, not only a statement of it: the client is to begin again."""
+        """Raise a write conflict: it fails the whole command, and the client retries the transaction."""
         for each in outcomes:
             if isinstance(each, Failure) and (code_of(each) in _TRANSIENT or code_of(each) == transactions.ELSEWHERE):
                 raise each
@@ -94,7 +94,7 @@ class Transaction:
             raise
 
     async def _show(self, announce: Announce) -> None:
-        """Give what it has made its name. If all ends here, there is an empty collection and nothing else."""
+        """Give its new collections their names. If the commit fails after this, an empty collection remains."""
         for (database, name), container in self.made.items():
             await announce(database, name, container)
             try:

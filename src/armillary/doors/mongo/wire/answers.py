@@ -1,5 +1,5 @@
-"""Documents of answers. A command answers with a dictionary, or where documents go out as they are stored, with
-fields that are encoded already; here both become one document, with `ok` and the time at its end.
+"""Documents of answers. A command gives a dictionary, or encoded fields where stored documents are sent unchanged; both
+become one document here, ending with `ok` and the cluster time.
 """
 
 from __future__ import annotations

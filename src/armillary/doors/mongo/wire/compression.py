@@ -1,4 +1,4 @@
-"""OP_COMPRESSED's four ways to say less. What is inflated is never larger than the message said it would be."""
+"""OP_COMPRESSED: snappy, zlib, zstd and noop. A message is never inflated beyond the size that it declares."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 import cramjam
 
-from armillary.doors.mongo.wire.refusals import Hopeless
+from armillary.doors.mongo.errors import MalformedMessage
 
 NOOP, SNAPPY, ZLIB, ZSTD = range(4)
 
-# Secrets and first contact travel as they are, whatever was agreed on: lengths of compressed texts tell about them.
+# Never compressed: the handshake, and commands with secrets, whose compressed length would reveal something.
 NEVER_COMPRESSED: Final = frozenset(
     "hello ismaster saslstart saslcontinue getnonce authenticate createuser updateuser copydb copydbgetnonce "
     "copydbsaslstart".split()
@@ -54,20 +54,20 @@ _OFFERED: Final = ("snappy", "zlib", "zstd")
 
 
 def agreed(wanted: Iterable[object]) -> list[str]:
-    """What both sides know, in the client's order."""
+    """Compressors that both sides have, in the client's order."""
     return list(dict.fromkeys([name for name in wanted if isinstance(name, str) and name in _OFFERED]))
 
 
 def inflate(compressor: int, packed: bytes, size_bytes: int) -> bytes:
     found = _COMPRESSORS.get(compressor)
     if found is None:
-        raise Hopeless(f"the compressor {compressor} is not known")
+        raise MalformedMessage(f"the compressor {compressor} is not known")
     try:
         plain = found.inflate(packed, size_bytes)
     except (ValueError, zlib.error, cramjam.DecompressionError) as error:
-        raise Hopeless(f"a message compressed with {found.name} cannot be read: {error}") from None
+        raise MalformedMessage(f"a message compressed with {found.name} cannot be read: {error}") from None
     if len(plain) != size_bytes:
-        raise Hopeless("a compressed message has not the size that it says")
+        raise MalformedMessage("a compressed message has not the size that it says")
     return plain
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol, cast
 
 from armillary import limits
 from armillary.doors.mongo.client import Client, Line
+from armillary.doors.mongo.errors import MalformedMessage
 from armillary.doors.mongo.wire.messages import HEADER_BYTES, Envelope, open_frame
-from armillary.doors.mongo.wire.refusals import Hopeless
 from armillary.net.connection_limits import Guest
 from armillary.net.eager import resume
 from armillary.net.service import Roster, log
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
             return None
         size_bytes = int.from_bytes(buffer[:_LENGTH_BYTES], "little", signed=True)
         if not HEADER_BYTES <= size_bytes <= self.client.message_bytes_max:
-            raise Hopeless(f"a message of {size_bytes} bytes is not accepted")
+            raise MalformedMessage(f"a message of {size_bytes} bytes is not accepted")
         if len(buffer) < size_bytes:
             return None
         frame = bytes(memoryview(buffer)[:size_bytes])
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
         return frame
 
     def _serve(self) -> None:
-        """Answer what has come, in order, until something has to be waited for."""
+        """Answer the frames received so far, in order, until one has to wait."""
         while not self._is_lost:
             if self._task is not None or self._is_write_paused:
                 if len(self._buffer) >= HEADER_BYTES:
@@ -133,14 +133,14 @@ class Connection(asyncio.Protocol):
                 return
             try:
                 frame = self._next_frame()
-            except Hopeless as reason:
+            except MalformedMessage as reason:
                 self._give_up(reason)
                 return
             if frame is None:
                 break
             self._open(frame)
             if self.client.is_stranger and self._buffer and self._task is None:
-                # Of a stranger one message in a turn: whatever it sends, others have their turn between two.
+                # One message per turn before authentication, so that other connections run in between.
                 self._hold_reading()
                 self._loop.call_soon(self._serve)
                 return
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
             return
         try:
             envelope = open_frame(frame, self.client.message_bytes_max)
-        except Hopeless as reason:
+        except MalformedMessage as reason:
             self._give_up(reason)
             return
         self._start(envelope)
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
             self._is_reading_held = True
             self._transport.pause_reading()
 
-    def _give_up(self, reason: Hopeless) -> None:
+    def _give_up(self, reason: MalformedMessage) -> None:
         log.debug("a connection from %s ends: %s", self.client.remote, reason)
         self._buffer.clear()
         self._transport.abort()
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
         self._serve()
 
     def _hear(self) -> None:
-        """A message was answered: by then it is clear whether its sender is known."""
+        """Called after each answer: the client may be authenticated by then."""
         guest = self.guest
         if self.client.is_stranger:
             guest.estrange()
@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
             guest.recognise()
 
     def _crash(self) -> None:
-        """The door answers for everything that goes wrong in it; this is for what goes wrong in that."""
+        """For failures outside of the door's own error handling."""
         log.exception("a message was not answered")
         self._transport.abort()
 
@@ -233,7 +233,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(answer)
 
     async def send(self, answer: bytes) -> bool:
-        """One of several answers to a message. False: nobody takes them any more."""
+        """One of several answers to a message. False: the client has disconnected."""
         self._write(answer)
         while self._is_write_paused and not self._is_lost:
             self._drained = self._loop.create_future()
@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     def _is_stalled(self, now_s: float) -> bool:
-        """Whether the client takes nothing of what waits for it."""
+        """Whether the client does not read what is buffered for it."""
         unsent_bytes = self._transport.get_write_buffer_size()
         if not unsent_bytes or unsent_bytes < self._unsent_bytes or self._heard_s >= self._unsent_s:
             self._unsent_s = now_s
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
         return bool(unsent_bytes) and now_s - self._unsent_s >= self._roster.patience.write_stall_s
 
     def retire(self) -> None:
-        self.client.leave()  # whoever waits for something to happen is answered now
+        self.client.leave()  # commands that wait on its behalf end now
         if self._task is None and not self._buffer:
             self._transport.close()
 

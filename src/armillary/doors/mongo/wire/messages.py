@@ -1,8 +1,8 @@
-"""The bytes of the MongoDB wire protocol: frames to requests, answers to frames.
+"""The bytes of the MongoDB wire protocol: OP_MSG with all its sections, the legacy handshake in OP_QUERY, OP_COMPRESSED
+around either.
 
-OP_MSG with all its sections, the legacy handshake in OP_QUERY, OP_COMPRESSED around either. Knows no socket and no
-command; what a message asks for is `doors/mongo/door.py`'s. Raises `Hopeless` for what is no frame, and Failures for
-what can be answered.
+Knows no socket and no command: those are in `connection.py` and `doors/mongo/door.py`. Raises `MalformedMessage` where
+the frame cannot be read, and Failures where an error can be answered.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 from bson.errors import InvalidBSON
 
 from armillary import limits
-from armillary.doors.mongo.wire import checksum, compression
-from armillary.doors.mongo.wire.refusals import Hopeless, bad_message
+from armillary.doors.mongo.errors import MalformedMessage
+from armillary.doors.mongo.wire import compression
+from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document, decode
 
 OP_REPLY, OP_QUERY, OP_COMPRESSED, OP_MSG = 1, 2004, 2012, 2013
@@ -65,28 +66,28 @@ def open_frame(frame: bytes, bytes_max: int = limits.MONGO_MESSAGE_BYTES_MAX) ->
     compressor = None
     if op_code == OP_COMPRESSED:
         if len(content) < _COMPRESSED.size:
-            raise Hopeless("a compressed message is too short")
+            raise MalformedMessage("a compressed message is too short")
         op_code, size_bytes, compressor = _COMPRESSED.unpack_from(content)
         if not 0 < size_bytes <= bytes_max:
-            raise Hopeless(f"a compressed message of {size_bytes} bytes is not accepted")
+            raise MalformedMessage(f"a compressed message of {size_bytes} bytes is not accepted")
         content = compression.inflate(compressor, content[_COMPRESSED.size :], size_bytes)
     if op_code == OP_QUERY:
         return Envelope(request_id, op_code, compressor, 0, content)
     if op_code != OP_MSG:
-        raise Hopeless(f"messages of kind {op_code} are not served")
+        raise MalformedMessage(f"messages of kind {op_code} are not served")
     if len(content) < _UINT32.size:
-        raise Hopeless("a message is too short")
+        raise MalformedMessage("a message is too short")
     (flags,) = _UINT32.unpack_from(content)
     if flags & _REQUIRED_FLAGS & ~_KNOWN_FLAGS:
-        raise Hopeless(f"the flags {flags:#x} of a message are not known")
+        raise MalformedMessage(f"the flags {flags:#x} of a message are not known")
     end = len(content)
     if flags & CHECKSUM:
         end -= _UINT32.size
         if end < _UINT32.size:
-            raise Hopeless("a message is too short for its checksum")
+            raise MalformedMessage("a message is too short for its checksum")
         # Of the message as it would travel uncompressed, which only the uncompressed one has.
-        if compressor is None and not checksum.is_right(frame):
-            raise Hopeless("the checksum of a message is wrong")
+        if compressor is None and not _has_right_checksum(frame):
+            raise MalformedMessage("the checksum of a message is wrong")
     return Envelope(request_id, op_code, compressor, flags, content[_UINT32.size : end])
 
 
@@ -105,51 +106,51 @@ def _read_sections(content: bytes, *, is_known: bool) -> Request:
         kind = content[at]
         at += 1
         if end - at < _INT32.size:
-            raise Hopeless("a section of a message is cut off")
+            raise MalformedMessage("a section of a message is cut off")
         (size_bytes,) = _INT32.unpack_from(content, at)
         if size_bytes < _INT32.size or size_bytes > end - at:
-            raise Hopeless("a section of a message is longer than the message")
+            raise MalformedMessage("a section of a message is longer than the message")
         section = content[at : at + size_bytes]
         at += size_bytes
         if kind == 0:
             if raw_body is not None:
-                raise bad_message(40430, "Multiple body sections in message")
+                raise refusal(40430, "Multiple body sections in message")
             raw_body = section
         elif kind == 1:
             name, documents = _read_sequence(section) if is_known else ("", [])
             if name in sequences and is_known:
-                raise bad_message(40431, f"Duplicate document sequence: {name}")
+                raise refusal(40431, f"Duplicate document sequence: {name}")
             sequences[name] = documents
         else:
-            raise bad_message(40432, f"Unknown section kind {kind}")
+            raise refusal(40432, f"Unknown section kind {kind}")
     if raw_body is None:
-        raise bad_message(40587, "OP_MSG messages must have a body")
+        raise refusal(40587, "OP_MSG messages must have a body")
     body = decode_document(raw_body)
     for name in sequences:
         if name in body:
-            raise bad_message(40433, f"Duplicate field between body and document sequence {name}")
+            raise refusal(40433, f"Duplicate field between body and document sequence {name}")
     return Request(body, raw_body, sequences)
 
 
 def _read_sequence(section: bytes) -> tuple[str, list[bytes]]:
     name_end = section.find(b"\x00", _INT32.size)
     if name_end < 0:
-        raise Hopeless("the name of a document sequence is not ended")
+        raise MalformedMessage("the name of a document sequence is not ended")
     try:
         name = section[_INT32.size : name_end].decode()
     except UnicodeDecodeError:
-        raise Hopeless("the name of a document sequence is no text") from None
+        raise MalformedMessage("the name of a document sequence is no text") from None
     documents: list[bytes] = []
     at, end = name_end + 1, len(section)
     while at < end:
         if end - at < _EMPTY_BYTES:
-            raise Hopeless("a document of a sequence is cut off")
+            raise MalformedMessage("a document of a sequence is cut off")
         (size_bytes,) = _INT32.unpack_from(section, at)
         if size_bytes < _EMPTY_BYTES or size_bytes > end - at:
-            raise Hopeless("a document of a sequence is longer than the sequence")
+            raise MalformedMessage("a document of a sequence is longer than the sequence")
         if len(documents) == limits.MONGO_BATCH_OPERATIONS_MAX:
             most = limits.MONGO_BATCH_OPERATIONS_MAX
-            raise bad_message(16, f"Write batch sizes must be between 1 and {most}. There are more operations.")
+            raise refusal(16, f"Write batch sizes must be between 1 and {most}. There are more operations.")
         documents.append(section[at : at + size_bytes])
         at += size_bytes
     return name, documents
@@ -159,14 +160,14 @@ def _read_query(content: bytes) -> Request:
     name_end = content.find(b"\x00", _INT32.size)
     at = name_end + 1 + 2 * _INT32.size
     if name_end < 0 or len(content) - at < _EMPTY_BYTES:
-        raise Hopeless("a query is too short")
+        raise MalformedMessage("a query is too short")
     (size_bytes,) = _INT32.unpack_from(content, at)
     if size_bytes < _EMPTY_BYTES or size_bytes > len(content) - at:
-        raise Hopeless("the document of a query is longer than the query")
+        raise MalformedMessage("the document of a query is longer than the query")
     try:
         database, _, collection = content[_INT32.size : name_end].decode().partition(".")
     except UnicodeDecodeError:
-        raise Hopeless("the namespace of a query is no text") from None
+        raise MalformedMessage("the namespace of a query is no text") from None
     raw_body = content[at : at + size_bytes]
     body = decode_document(raw_body)
     first = next(iter(body), "")
@@ -174,9 +175,7 @@ def _read_query(content: bytes) -> Request:
         body = body[first]
         first = next(iter(body), "")
     if collection != "$cmd" or first.lower() not in ("ismaster", "hello"):
-        raise bad_message(
-            352, f"Unsupported OP_QUERY command: {first[:100]}. The client driver may require an upgrade."
-        )
+        raise refusal(352, f"Unsupported OP_QUERY command: {first[:100]}. The client driver may require an upgrade.")
     return Request({**body, "$db": database}, raw_body, {})
 
 
@@ -184,9 +183,9 @@ def decode_document(raw: bytes) -> Document:
     try:
         return decode(raw)
     except (InvalidBSON, UnicodeDecodeError, ValueError, OverflowError) as error:
-        raise bad_message(22, f"Invalid BSON: {error}"[:300]) from None
+        raise refusal(22, f"Invalid BSON: {error}"[:300]) from None
     except RecursionError:
-        raise bad_message(15, "Document exceeds maximum nested object depth") from None
+        raise refusal(15, "Document exceeds maximum nested object depth") from None
 
 
 # Answers.
@@ -229,3 +228,37 @@ def plain_answer(asked: bytes, answer_id: int, document: bytes) -> bytes:
 def failure_flags(envelope: Envelope) -> int:
     """What an OP_REPLY says beside an error document."""
     return _QUERY_FAILURE if envelope.op_code == OP_QUERY else 0
+
+
+# Checksums (CRC-32C). Drivers send them only when configured to, so a slow implementation will do; messages longer than
+# `MONGO_CHECKED_BYTES_MAX` are not checked, to bound the time on the event loop.
+
+_POLYNOMIAL: Final = 0x82F63B78
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        remainder = byte
+        for _ in range(8):
+            remainder = (remainder >> 1) ^ (_POLYNOMIAL if remainder & 1 else 0)
+        table.append(remainder)
+    return table
+
+
+_CRC_TABLE: Final = _crc_table()
+
+
+def crc32c(content: bytes) -> int:
+    table = _CRC_TABLE
+    remainder = 0xFFFFFFFF
+    for byte in content:
+        remainder = table[(remainder ^ byte) & 0xFF] ^ (remainder >> 8)
+    return remainder ^ 0xFFFFFFFF
+
+
+def _has_right_checksum(frame: bytes) -> bool:
+    """Whether the last four bytes are the checksum of those before them."""
+    if len(frame) > limits.MONGO_CHECKED_BYTES_MAX:
+        return True
+    return crc32c(frame[:-4]) == int.from_bytes(frame[-4:], "little")

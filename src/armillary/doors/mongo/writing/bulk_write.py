@@ -1,4 +1,4 @@
-"""bulkWrite: statements of all kinds on several collections, in one command, with a row of results for each."""
+"""bulkWrite: inserts, updates and deletes on several collections in one command, with a result document for each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_b
 from armillary.doors.mongo.wire.answers import Elements, encode_elements
 from armillary.doors.mongo.wire.messages import decode_document
 from armillary.doors.mongo.writing import change_statements, collection_options
-from armillary.doors.mongo.writing.duplicates import as_duplicate
+from armillary.doors.mongo.writing.duplicate_key_errors import as_duplicate
 from armillary.doors.mongo.writing.inserts import check_count, inserting, statement_numbers
-from armillary.doors.mongo.writing.writes import numbered
+from armillary.doors.mongo.writing.updates_and_deletes import with_statement_id
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.value_types import whole_number
@@ -151,7 +151,7 @@ class _Run:
         if packed is not None:
             done = change_statements.Done.unpack(packed)
         elif container is not None:
-            done = await change_statements.run_update(call, container, numbered(order, self._numbers[index]))
+            done = await change_statements.run_update(call, container, with_statement_id(order, self._numbers[index]))
         else:
             done = change_statements.Done()
         self.counts["nMatched"] += done.matched
@@ -172,7 +172,7 @@ class _Run:
         if packed is not None:
             count = change_statements.Done.unpack(packed).matched
         else:
-            order = numbered(order, self._numbers[index])
+            order = with_statement_id(order, self._numbers[index])
             count = await change_statements.run_delete(call, container, order) if container is not None else 0
         self.counts["nDeleted"] += count
         return {"n": count}

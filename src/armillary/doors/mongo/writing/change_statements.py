@@ -1,7 +1,7 @@
-"""Statements that change documents: what an update, a delete or a findAndModify is about, and doing it.
+"""One statement that changes documents: an update, a delete or a findAndModify, compiled and executed.
 
-Candidates are found as a find finds them; each is then changed where nobody comes in between, if it still matches. So a
-statement about one document tries the next if the first was changed meanwhile.
+Candidates are found as for a find; each is then changed in a transaction if it still matches. A statement about one
+document tries the next candidate if the first was changed meanwhile.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from armillary.account.visits.read_visits import Answer
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.fields import Fields
-from armillary.doors.mongo.reading import compiled, hints, matching_documents
-from armillary.doors.mongo.reading.targets import ANYWHERE, Target
+from armillary.doors.mongo.reading import compiled_filters, hints, query_execution
+from armillary.doors.mongo.reading.shard_targeting import ANYWHERE, Target
 from armillary.doors.mongo.writing import collection_options
-from armillary.doors.mongo.writing.duplicates import as_duplicate
+from armillary.doors.mongo.writing.duplicate_key_errors import as_duplicate
 from armillary.doors.mongo.writing.inserts import check_id, new_id
-from armillary.doors.mongo.writing.judging import Judgement
+from armillary.doors.mongo.writing.optimistic_decisions import Decision
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.errors import refusal
@@ -36,7 +36,7 @@ from armillary.languages.mongo.updates.upserts import id_first, upserted_documen
 from armillary.model.bson.bson_values import MISSING, Document, decode, encode
 from armillary.model.keys import NO_KEY, Key
 
-_UPSERT_TRIES: Final = 10  # somebody else inserts the same document and deletes it again, over and over
+_UPSERT_TRIES: Final = 10  # while another client inserts and deletes the same document
 _PORTION: Final = 1000  # operations made at a time
 _PORTION_AHEAD, _AHEAD_BYTES, _AHEAD_TRIES = 50, 16 * limits.MB, 20  # the same if they are decided ahead
 _SHARES: Final = 200  # of a transaction's time, which many operations share
@@ -49,10 +49,10 @@ class Variables:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._let = compiled.let_of(call)
+        self._let = compiled_filters.let_of(call)
 
     def context(self, collation: Collation | None, constants: Document | None = None) -> Context:
-        return compiled.context_of(self._call, {**(self._let or {}), **(constants or {})}, collation)
+        return compiled_filters.context_of(self._call, {**(self._let or {}), **(constants or {})}, collation)
 
     @property
     def are_none(self) -> bool:
@@ -71,8 +71,8 @@ class Order:
     is_upsert: bool = False
     sort: Sort | None = None
     skips_validation: bool = False
-    statement: int = 0  # its number, if it may come again
-    answer: Callable[[Done], bytes] | None = None  # what is then answered, if that is more than counts
+    statement: int = 0  # statement id of a retryable write
+    answer: Callable[[Done], bytes] | None = None  # the recorded answer, if it is more than counts
 
 
 @dataclass(slots=True)
@@ -83,10 +83,10 @@ class Done:
     upserted_id: Any = None
     before: Document | None = None  # of the one document that was changed
     after: Document | None = None
-    repeated: bytes | None = None  # it was done before, and this was answered
+    repeated: bytes | None = None  # a retry: the recorded answer
 
     def pack(self) -> bytes:
-        """The counts, for whoever asks again."""
+        """The counts, as recorded for retries."""
         kept: Document = {"n": self.matched, "m": self.modified}
         if self.is_upserted:
             kept["u"] = self.upserted_id
@@ -132,7 +132,7 @@ def delete_order(call: Call, container: Container | None, statement: Fields, var
 
 def _collation(container: Container | None, statement: Fields) -> Collation | None:
     own = namespaces.options_of(container).get("collation") if container is not None else None
-    return compiled.collation_of(statement.optional_document("collation"), own)
+    return compiled_filters.collation_of(statement.optional_document("collation"), own)
 
 
 def _matcher(
@@ -143,7 +143,7 @@ def _matcher(
     collation: Collation | None,
     variables: Variables,
 ) -> Matcher:
-    return compiled.matcher_of(
+    return compiled_filters.matcher_of(
         given,
         call,
         context,
@@ -167,17 +167,17 @@ async def run_update(call: Call, container: Container, order: Order) -> Done:
         try:
             return await _upsert(call, container, order)
         except Failure as failure:
-            # Somebody else has inserted it: then there is something to update, if that is what the filter is about.
+            # Another client has inserted it: update that document, if the filter matches it.
             if failure.kind is not Kind.CONFLICT or not await _matches_now(call, container, order):
                 raise
     raise Failure(Kind.RETRY_WITH, "The document to upsert comes and goes; try again.")
 
 
 async def _matches_now(call: Call, container: Container, order: Order) -> bool:
-    wanted = matching_documents.wanted(
+    wanted = query_execution.wanted(
         container, order.given, order.matcher, has_collation=order.collation is not None, most=1
     )
-    async for page in matching_documents.pages(call, container, wanted):
+    async for page in query_execution.pages(call, container, wanted):
         if page:
             return True
     return False
@@ -189,12 +189,12 @@ async def _update_found(call: Call, container: Container, order: Order) -> Done:
         return await _update_many(call, container, order)
     async for key, id_value in candidates(call, container, order):
         done = Done()
-        judgement = Judgement(change_of(call, container, order, done), done)
-        operation = document_operations.changing(container, key, id_value, judgement.inside)
+        decision = Decision(change_of(call, container, order, done), done)
+        operation = document_operations.changing(container, key, id_value, decision.decide_inside)
         operation.is_replacement = order.update is not None and order.update.kind == "replacement"
         write = partial(_write, call, container, operation, order, done)
         try:
-            answer = await judgement.kept_to(call, container, key, id_value, write)
+            answer = await decision.write(call, container, key, id_value, write)
         except Failure as failure:
             if failure.kind is not Kind.NOT_FOUND:
                 raise as_duplicate(call, container, failure, done.after or {}) from None
@@ -209,7 +209,7 @@ async def _update_found(call: Call, container: Container, order: Order) -> Done:
 
 
 async def _write(call: Call, container: Container, operation: DocumentWrite, order: Order, done: Done) -> Answer:
-    """One operation, once if it is numbered, inside the transaction if there is one."""
+    """One operation, with a retry record if the write is retryable, inside the transaction if there is one."""
     record = None
     if call.retryable is not None:
         answer = order.answer or Done.pack
@@ -218,7 +218,7 @@ async def _write(call: Call, container: Container, operation: DocumentWrite, ord
 
 
 def _repeated(order: Order, answer: Answer) -> Done:
-    """What was answered the first time."""
+    """The recorded answer of a retry."""
     packed = answer.payload or b""
     return Done(matched=1, repeated=packed) if order.answer is not None else Done.unpack(packed)
 
@@ -228,14 +228,14 @@ async def _update_many(call: Call, container: Container, order: Order) -> Done:
     total = Done()
     states: list[Done] = []
 
-    def judgement(shares: int) -> Judgement[Document | None]:
+    def decision(shares: int) -> Decision[Document | None]:
         states.append(Done())
-        return Judgement(change_of(call, container, order, states[-1]), states[-1], shares)
+        return Decision(change_of(call, container, order, states[-1]), states[-1], shares)
 
-    def operation(key: Key, id_value: Any, judged: Judgement[Document | None]) -> DocumentWrite:
-        return document_operations.changing(container, key, id_value, judged.inside)
+    def operation(key: Key, id_value: Any, decided: Decision[Document | None]) -> DocumentWrite:
+        return document_operations.changing(container, key, id_value, decided.decide_inside)
 
-    async for done in _in_portions(call, container, places, judgement, operation):
+    async for done in _in_portions(call, container, places, decision, operation):
         if isinstance(done, Failure):
             last = next((each.after for each in reversed(states) if each.after is not None), {})
             raise as_duplicate(call, container, done, last)
@@ -249,8 +249,8 @@ async def _in_portions(
     call: Call,
     container: Container,
     places: list[tuple[Key, Any]],
-    judgement: Callable[[int], Judgement[T]],
-    operation: Callable[[Key, Any, Judgement[T]], DocumentWrite],
+    decision: Callable[[int], Decision[T]],
+    operation: Callable[[Key, Any, Decision[T]], DocumentWrite],
 ) -> AsyncIterator[list[WriteOutcome | None] | Failure]:
     """Every document, many in one transaction. Once one of them takes long to decide about, all that follow are decided
     ahead of their transactions."""
@@ -261,10 +261,10 @@ async def _in_portions(
         operations: list[DocumentWrite] = []
         kept_bytes = 0
         for key, id_value in places[first : first + (_PORTION_AHEAD if is_ahead else _PORTION)]:
-            judged = judgement(_SHARES)
+            decided = decision(_SHARES)
             if is_ahead:
-                kept_bytes += await judged.ahead(call, container, key, id_value)
-            operations.append(operation(key, id_value, judged))
+                kept_bytes += await decided.decide_ahead(call, container, key, id_value)
+            operations.append(operation(key, id_value, decided))
             if kept_bytes > _AHEAD_BYTES:
                 break
         try:
@@ -372,13 +372,13 @@ async def run_delete(call: Call, container: Container, order: Order) -> int:
         places = [each async for each in candidates(call, container, order)]
         count = 0
 
-        def judgement(shares: int) -> Judgement[bool]:
-            return Judgement(matches, None, shares)
+        def decision(shares: int) -> Decision[bool]:
+            return Decision(matches, None, shares)
 
-        def operation(key: Key, id_value: Any, judged: Judgement[bool]) -> DocumentWrite:
-            return document_operations.deleting(container, key, id_value, judged.inside)
+        def operation(key: Key, id_value: Any, decided: Decision[bool]) -> DocumentWrite:
+            return document_operations.deleting(container, key, id_value, decided.decide_inside)
 
-        async for done in _in_portions(call, container, places, judgement, operation):
+        async for done in _in_portions(call, container, places, decision, operation):
             if isinstance(done, Failure):
                 raise done
             count += sum(1 for each in done if each is not None and document_operations.has_deleted(each))
@@ -391,11 +391,11 @@ async def delete_one(call: Call, container: Container, order: Order) -> Done:
     matches = order.matcher.matches
     async for key, id_value in candidates(call, container, order):
         done = Done()
-        judgement = Judgement(_noting(matches, done), done)
-        operation = document_operations.deleting(container, key, id_value, judgement.inside)
+        decision = Decision(_noting(matches, done), done)
+        operation = document_operations.deleting(container, key, id_value, decision.decide_inside)
         write = partial(_write, call, container, operation, order, done)
         try:
-            answer = await judgement.kept_to(call, container, key, id_value, write)
+            answer = await decision.write(call, container, key, id_value, write)
         except Failure as failure:
             if failure.kind is not Kind.NOT_FOUND:
                 raise
@@ -423,9 +423,9 @@ def _noting(matches: Callable[[Document], bool], done: Done) -> Callable[[Docume
 
 
 async def candidates(call: Call, container: Container, order: Order) -> AsyncIterator[tuple[Key, Any]]:
-    """Where the documents are that a statement may be about, in its order."""
+    """Shard key and `_id` of the documents that match, in the statement's order."""
     has_collation = order.collation is not None
-    wanted = matching_documents.wanted(container, order.given, order.matcher, has_collation=has_collation)
+    wanted = query_execution.wanted(container, order.given, order.matcher, has_collation=has_collation)
     target = wanted.target
     if target.is_point:
         assert target.key is not None
@@ -436,18 +436,18 @@ async def candidates(call: Call, container: Container, order: Order) -> AsyncIte
     has_order = order.sort is not None and bool(order.sort.fields or order.sort.natural < 0)
     if has_order or order.matcher.near is not None:
         if order.sort is not None and order.sort.fields:
-            source = matching_documents.ordered(call, container, wanted, order.sort, most=None)
+            source = query_execution.ordered(call, container, wanted, order.sort, most=None)
         elif order.sort is not None and order.sort.natural < 0:
-            source = matching_documents.newest_first(call, container, wanted)
+            source = query_execution.newest_first(call, container, wanted)
         else:
-            source = matching_documents.near_first(call, container, wanted, most=None)
+            source = query_execution.near_first(call, container, wanted, most=None)
         async for page in source:
             for each in page:
                 yield container.key_of_bson(each.document) if fields else NO_KEY, each.document["_id"]
         return
     if not order.is_multi:
         wanted = wanted._replace(page_items=1)
-    async for page in matching_documents.pages(call, container, wanted):
+    async for page in query_execution.pages(call, container, wanted):
         for each in page:
             yield container.key_of_bson(each.document) if fields else NO_KEY, each.document["_id"]
 

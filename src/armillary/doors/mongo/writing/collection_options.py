@@ -10,14 +10,14 @@ from typing import Final
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call
-from armillary.doors.mongo.reading import compiled
+from armillary.doors.mongo.reading import compiled_filters
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import whole_collation
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.validation.validation_errors import details
 from armillary.model.bson.bson_values import Document
 
-_ENDS = (Kind.TIMED_OUT, Kind.TOO_LARGE, Kind.RETRY_WITH)  # of the work, whatever the document is
+_ENDS = (Kind.TIMED_OUT, Kind.TOO_LARGE, Kind.RETRY_WITH)  # these end the command, whatever the document is
 
 Check = Callable[[Document, Document | None], None]  # of a document, and what it was before
 _OWN_DATABASES: Final = ("admin", "config", "local")
@@ -27,13 +27,13 @@ _ACTIONS: Final = ("error", "warn")
 
 
 def checked_options(call: Call) -> Document:
-    """Options of a collection that are kept with it."""
+    """The options of create and collMod that are stored with the collection."""
     fields = call.fields
     validator = fields.optional_document("validator")
     if validator:
         if call.database in _OWN_DATABASES:
             raise refusal(72, f"Document validators are not allowed on collections of the {call.database} database")
-        compiled.matcher_of(validator, call)
+        compiled_filters.matcher_of(validator, call)
     if fields.text("validationLevel", "strict") not in _LEVELS:
         raise refusal(
             2, f"Enumeration value '{call.body['validationLevel']}' for field 'validationLevel' is not valid."
@@ -45,7 +45,7 @@ def checked_options(call: Call) -> Document:
     collation = fields.optional_document("collation")
     if collation == {}:
         raise refusal(40414, "BSON field 'collation.locale' is missing but a required field")
-    if collation is not None and compiled.collation_of(collation) is None:
+    if collation is not None and compiled_filters.collation_of(collation) is None:
         collation = None  # the simple one, which is what there is without
     if fields.optional_document("changeStreamPreAndPostImages"):
         fields.document("changeStreamPreAndPostImages")
@@ -65,14 +65,14 @@ def validator_of(call: Call, container: Container) -> Check | None:
     level = options.get("validationLevel", "strict")
     if level == "off":
         return None
-    collation = compiled.collation_of(None, options.get("collation"))
-    context = compiled.context_of(call, None, collation)
-    holds = compiled.matcher_of(given, call, context, has_collation=collation is not None).matches
+    collation = compiled_filters.collation_of(None, options.get("collation"))
+    context = compiled_filters.context_of(call, None, collation)
+    holds = compiled_filters.matcher_of(given, call, context, has_collation=collation is not None).matches
 
     def matches(document: Document) -> bool:
         try:
             return holds(document)
-        except Failure as failure:  # an expression that cannot be evaluated is not true
+        except Failure as failure:  # an expression that fails counts as false
             if failure.kind in _ENDS:
                 raise
             return False

@@ -1,4 +1,4 @@
-"""findAndModify: one document is changed or deleted, and told as it was before or is now."""
+"""findAndModify: one document is changed or deleted, and returned as it was before or is now."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ statement ids of retryable writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any, Final
 
 from bson.objectid import ObjectId
@@ -19,17 +20,18 @@ from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import capped
 from armillary.doors.mongo.errors import ends_command, write_error
-from armillary.doors.mongo.wire import raw_documents
 from armillary.doors.mongo.wire.messages import decode_document
 from armillary.doors.mongo.writing import collection_options
-from armillary.doors.mongo.writing.duplicates import as_duplicate
+from armillary.doors.mongo.writing.duplicate_key_errors import as_duplicate
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
+from armillary.model.bson.bson_elements import elements
 from armillary.model.bson.bson_values import Document, encode, type_name
 
+_INT32: Final = Struct("<i")
 INSERT_FIELDS: Final = frozenset("insert documents ordered bypassDocumentValidation".split())
 _DOCUMENT_UNITS: Final = 300
-_SMALL_BYTES, _FEW = 16 * limits.KB, 20  # that are prepared in one go, in about a millisecond
+_SMALL_BYTES, _FEW = 16 * limits.KB, 20  # prepared without a greenlet, in about a millisecond
 
 
 def check_count(count: int) -> None:
@@ -73,11 +75,11 @@ async def insert(call: Call) -> Reply:
     else:
         await work.run(prepare, call.check_work)
     if not is_ordered and len(container.partitions) > 1:
-        # Those of one partition go together: in few transactions, where any sequence will do.
+        # Unordered: grouped by partition, so that fewer transactions are needed.
         partition_of = [container.partition_for(each.epk).range.id for each in operations]
         sequence = sorted(range(len(operations)), key=partition_of.__getitem__)
         operations, places = [operations[each] for each in sequence], [places[each] for each in sequence]
-    # Where somebody watches, documents come in their order, which is that of transactions.
+    # Change streams must show documents in their order, so one transaction does not mix partitions then.
     is_mixed = is_ordered and len(container.partitions) > 1 and not container.schema.keeps_events
     record_of = None
     if retryable is not None:
@@ -98,7 +100,7 @@ async def insert(call: Call) -> Reply:
             continue
         document = document_operations.document_of(operations[place])
         if is_ordered and not failed:
-            errors.clear()  # what was wrong later was never looked at
+            errors.clear()  # an ordered insert ends here: later errors do not count
         failed = True
         errors.append(write_error(as_duplicate(call, container, outcome, document), places[place]))
     reply: Document = {"n": done}
@@ -110,7 +112,7 @@ async def insert(call: Call) -> Reply:
 
 
 def statement_numbers(call: Call, count: int) -> list[int]:
-    """What statements that may come again are known by."""
+    """The statement ids of a retryable write."""
     given = call.body.get("stmtIds")
     most = limits.MONGO_STATEMENT_NUMBER_MAX
     if given is not None:
@@ -135,7 +137,7 @@ def documents_of(call: Call) -> list[bytes]:
                 14,
                 f"BSON field 'insert.documents.{index}' is the wrong type '{type_name(each)}', expected type 'object'",
             )
-    return raw_documents.documents_at(call.raw_body, "documents")
+    return documents_at(call.raw_body, "documents")
 
 
 def inserting(
@@ -144,7 +146,7 @@ def inserting(
     document = decode_document(given)
     if next(iter(document), None) != "_id":
         document = {"_id": document["_id"], **document} if "_id" in document else {"_id": new_id(call), **document}
-        given = raw_documents.with_id_first(given, encode({"_id": document["_id"]}))
+        given = with_id_first(given, encode({"_id": document["_id"]}))
     check_id(document["_id"])
     namespaces.check_shard_key(container, document)
     capped.check_size(container, given)
@@ -187,7 +189,7 @@ async def write_all(
     is_mixed: bool = False,
     record_of: RecordOf | None = None,
 ) -> list[WriteOutcome | Failure]:
-    """What became of each, as far as they were run."""
+    """The outcome of each operation, as far as they were run."""
     if not operations:
         return []
     scoped = await call.scoped(container, operations[0].key)
@@ -207,3 +209,26 @@ async def write_all(
     if call.transaction is not None:
         call.transaction.check(answer.outcomes)
     return answer.outcomes
+
+
+# BSON documents as bytes: what clients sent is stored as they sent it, without decoding and encoding it again.
+
+
+def documents_at(document: bytes, field: str) -> list[bytes]:
+    """The documents of an array, each as it is."""
+    wanted = field.encode()
+    for kind, name, begin, end in elements(document):
+        if name == wanted and kind == 0x04:
+            array = document[begin + 1 + len(name) + 1 : end]
+            return [array[first + 2 + len(each) : last] for _, each, first, last in elements(array)]
+    return []
+
+
+def with_id_first(document: bytes, id_document: bytes) -> bytes:
+    """The same document with this `_id` at its beginning."""
+    pieces = [id_document[4:-1]]
+    for _, name, begin, end in elements(document):
+        if name != b"_id":
+            pieces.append(document[begin:end])
+    content = b"".join(pieces)
+    return _INT32.pack(len(content) + 5) + content + b"\x00"

@@ -1,5 +1,5 @@
-"""Commands that carry a transaction number: retryable writes, which are done once however often they arrive, and the
-commands of transactions.
+"""Retryable writes: commands with a transaction number outside of transactions, whose statements are done once however
+often the driver sends them. Commands with a transaction number inside a transaction go to `transaction_commands.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Command, Reply, RetryableWrite
 from armillary.doors.mongo.commands.fail_points import Loss
 from armillary.doors.mongo.sessions import transaction_commands
-from armillary.doors.mongo.wire import raw_documents
-from armillary.doors.mongo.writing.inserts import statement_numbers
+from armillary.doors.mongo.writing.inserts import documents_at, statement_numbers
 from armillary.languages.mongo.errors import refusal
 
 _STATEMENTS: Final = {"insert": "documents", "update": "updates", "delete": "deletes", "bulkWrite": "ops"}
@@ -44,12 +43,12 @@ async def run(call: Call, command: Command) -> Reply:
 
 
 async def _run_lossy(call: Call, command: Command, loss: Loss) -> Reply:
-    """Do what a command says up to the statement that is lost; or all of it, and lose the answer."""
+    """Apply a fail point: run the command up to the statement that is lost, or run all of it and lose the answer."""
     field = _STATEMENTS.get(call.name)
     if field is None:
         statements, known = [b""], {}
     else:
-        statements = call.sequences.get(field) or raw_documents.documents_at(call.raw_body, field)
+        statements = call.sequences.get(field) or documents_at(call.raw_body, field)
         assert call.retryable is not None
         name = call.body.get(call.name)
         container = namespaces.find(call, name) if type(name) is str else None
@@ -68,7 +67,7 @@ async def _run_lossy(call: Call, command: Command, loss: Loss) -> Reply:
 
 
 def _last_number(call: Call, session_id: bytes) -> int:
-    """What storage knows of a session that was begun before a restart."""
+    """The last number of a session in storage: it may be from before a restart."""
     name = call.body.get(call.name)
     container = namespaces.find(call, name) if type(name) is str else None
     return document_operations.last_number(container, session_id) if container is not None else -1

@@ -49,7 +49,7 @@ async def update(call: Call) -> Reply:
         if container is None:
             return
         done = await once.run(
-            index, lambda number: change_statements.run_update(call, container, numbered(order, number))
+            index, lambda number: change_statements.run_update(call, container, with_statement_id(order, number))
         )
         reply["n"] += done.matched
         reply["nModified"] += done.modified
@@ -65,12 +65,12 @@ async def update(call: Call) -> Reply:
     return once.finish(reply)
 
 
-def numbered(order: change_statements.Order, number: int) -> change_statements.Order:
+def with_statement_id(order: change_statements.Order, number: int) -> change_statements.Order:
     return change_statements.adjusted(order, statement=number)
 
 
 class Once:
-    """Statements that are done once, however often they come."""
+    """Statements of a retryable write: those that are recorded are not run again."""
 
     def __init__(self, call: Call, container: Container | None, count: int) -> None:
         retryable = call.retryable
@@ -111,7 +111,7 @@ async def delete(call: Call) -> Reply:
             reply["n"] += await change_statements.run_delete(call, container, order)
             return
         done = await once.run(
-            index, lambda number: change_statements.delete_one(call, container, numbered(order, number))
+            index, lambda number: change_statements.delete_one(call, container, with_statement_id(order, number))
         )
         reply["n"] += done.matched
 
@@ -166,5 +166,5 @@ def statements_of(call: Call, name: str) -> list[Fields]:
         elif "u" not in each.body:
             raise each.missing("u")
         elif type(each.body["u"]) is list:
-            check_stages(each.body["u"])  # what is no pipeline fails the command, not its statement
+            check_stages(each.body["u"])  # an invalid pipeline fails the whole command
     return statements

@@ -1,5 +1,5 @@
-"""Reads at a time in the past: `readConcern: {level: "snapshot"}` outside of transactions. The first such read takes a
-snapshot and is told its time; whoever names that time reads from it, for five minutes.
+"""`readConcern: {level: "snapshot"}` outside of transactions. The first such read takes a snapshot and is told its
+time; reads with that `atClusterTime` use the same snapshot, for five minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Snapshots:
         return len(self._kept)
 
     async def enter(self, call: Call) -> None:
-        """Have a command read the past that it asks for."""
+        """Give a command the snapshot that it asks for."""
         concern = call.body["readConcern"]
         if call.name not in _READS:
             raise refusal(72, f'Command {call.name} does not support {{ readConcern: {{ level: "snapshot" }} }}')

@@ -1,4 +1,4 @@
-"""Duplicate keys, told as MongoDB tells them: which index, which value."""
+"""Duplicate key errors (E11000) with MongoDB's text, keyPattern and keyValue."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def as_duplicate(
     document: Document,
     building: Sequence[Document] = (),
 ) -> Failure:
-    """A conflict of the core's in the protocol's words; other failures as they are. `document` was to be stored.
-    `building`: definitions of indexes that are not there yet."""
+    """The error of a CONFLICT; other failures unchanged. `document` was to be stored. `building`: definitions of
+    indexes that are being built."""
     if failure.kind is not Kind.CONFLICT or "code" in failure.details:
         return failure
     namespace = f"{call.database}.{container.name}"

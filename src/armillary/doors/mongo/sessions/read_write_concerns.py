@@ -1,6 +1,5 @@
-"""Read and write concerns and API versions: generic fields that say how a command is meant to run. There is one copy of
-everything and it is durable before it is answered, so all valid concerns are kept already; what is not valid is
-refused.
+"""Read concerns, write concerns and API versions. There is one copy of all data and writes are durable before they are
+acknowledged, so every valid concern is satisfied; invalid ones are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def check_api(body: Document, name: str, is_stable: bool) -> None:
 
 
 def check_stages(body: Document, stages: list[Any]) -> None:
-    """Stages that no version of the API has."""
+    """Refuse stages that are in no version of the API."""
     for stage in stages if body.get("apiStrict") is True else ():
         name = next(iter(stage), "") if isinstance(stage, dict) else ""
         if name in _UNSTABLE:

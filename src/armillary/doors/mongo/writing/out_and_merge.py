@@ -1,4 +1,4 @@
-"""`$out` and `$merge`: a pipeline's documents on their way into a collection."""
+"""`$out` and `$merge`: writing the documents of a pipeline to a collection."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, check_collection, check_database
 from armillary.doors.mongo.commands import capped, sharding
-from armillary.doors.mongo.reading import compiled, matching_documents
+from armillary.doors.mongo.reading import compiled_filters, query_execution
 from armillary.doors.mongo.writing import collection_options
-from armillary.doors.mongo.writing.duplicates import ID_INDEX, as_duplicate, duplicate
+from armillary.doors.mongo.writing.duplicate_key_errors import ID_INDEX, as_duplicate, duplicate
 from armillary.doors.mongo.writing.inserts import check_id, new_id
-from armillary.doors.mongo.writing.judging import Judgement
+from armillary.doors.mongo.writing.optimistic_decisions import Decision
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.stages.outputs import Merge, Out
@@ -63,7 +63,7 @@ async def write(call: Call, output: Out | Merge, batches: Batches, values: Seque
 
 
 async def _replace(call: Call, collection: str, source: str, batches: Batches) -> None:
-    """Everything is written to a new collection, which then takes the place of the old one."""
+    """Write to a new collection, which then replaces the old one."""
     namespaces.check_new(call, collection)
     present = namespaces.find(call, collection)
     options = namespaces.options_of(present) if present is not None else {}
@@ -82,7 +82,7 @@ async def _replace(call: Call, collection: str, source: str, batches: Batches) -
             await _insert(call, made, batch)
         call.database = target
         await namespaces.rename(call, made, collection, drops_target=True)
-    except BaseException:  # also if the client has gone: nobody else would know of what was made
+    except BaseException:  # also on cancellation: the new collection must not be left behind
         await containers.delete_container(call.account, made, None)
         raise
 
@@ -127,7 +127,7 @@ async def _merge(call: Call, output: Merge, source: str, batches: Batches, value
             try:
                 await _merge_one(call, container, output, document, values)
             except Failure as refused:
-                # The others of a batch are merged all the same.
+                # The other documents of the batch are merged nevertheless.
                 failure = failure or refused
         if failure is not None:
             raise failure
@@ -165,8 +165,8 @@ async def _merge_one(
             await _insert(call, container, [incoming])
             return
         except Failure as failure:
-            # Somebody may have been faster with the same document; if there is none still, it is another index that
-            # does not take this one.
+            # Another client may have inserted the same document; if there is none, another unique index has the
+            # conflict.
             if failure.kind is not Kind.CONFLICT or output.on != ("_id",) or attempt == _TRIES:
                 raise
 
@@ -183,11 +183,11 @@ def _leads_through_array(document: Document, path: str) -> bool:
 async def _merge_into(
     call: Call, container: Container, output: Merge, given: Document, incoming: Document, values: Sequence[Any]
 ) -> bool:
-    """Whether there was a document to merge with."""
-    matcher = compiled.matcher_of(given, call)
-    wanted = matching_documents.wanted(container, given, matcher, most=1)
+    """Merge with the present document; False: there is none."""
+    matcher = compiled_filters.matcher_of(given, call)
+    wanted = query_execution.wanted(container, given, matcher, most=1)
     check = _check_of(call, container)
-    async for page in matching_documents.pages(call, container, wanted):
+    async for page in query_execution.pages(call, container, wanted):
         for found in page:
             if output.when_matched == "fail":
                 values_found = {field: namespaces.value_at(found.document, field) for field in output.on}
@@ -213,11 +213,11 @@ async def _merge_into(
 
             place = container.key_of_bson(found.document)
             id_value = found.document["_id"]
-            judgement = Judgement(change)
-            operation = document_operations.changing(container, place, id_value, judgement.inside)
+            decision = Decision(change)
+            operation = document_operations.changing(container, place, id_value, decision.decide_inside)
             write = partial(document_operations.write, container, operation)
             try:
-                answer = await judgement.kept_to(call, container, place, id_value, write)
+                answer = await decision.write(call, container, place, id_value, write)
             except Failure as failure:
                 if failure.kind is not Kind.NOT_FOUND:
                     raise

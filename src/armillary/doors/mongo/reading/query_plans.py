@@ -7,16 +7,16 @@ from __future__ import annotations
 from armillary.account.collections import document_queries
 from armillary.account.collections.indexes import definitions
 from armillary.account.container import Container
-from armillary.doors.mongo.reading import matching_documents
+from armillary.doors.mongo.reading import query_execution
 from armillary.languages.mongo.sort_keys import Sort
 from armillary.model.bson.bson_values import MISSING, Document
 
 
-async def winning_plan(container: Container, wanted: matching_documents.Wanted, sort: Sort | None) -> Document:
+async def winning_plan(container: Container, wanted: query_execution.Wanted, sort: Sort | None) -> Document:
     """Nested stages. `sorts`: they give documents in the order of the sort."""
     if wanted.target.is_point:
         return {"stage": "IDHACK"}
-    sorting = matching_documents.sorted_selection(wanted, sort, None) if sort is not None else None
+    sorting = query_execution.sorted_selection(wanted, sort, None) if sort is not None else None
     chosen = await document_queries.choose_index(container, wanted.condition, sorting)
     if chosen is not None:
         definition = next(each for each in definitions(container) if each["name"] == chosen.name)
@@ -33,7 +33,7 @@ async def winning_plan(container: Container, wanted: matching_documents.Wanted, 
     return {"stage": "COLLSCAN", "direction": "forward"}
 
 
-def _uses_shard_key(container: Container, wanted: matching_documents.Wanted) -> bool:
+def _uses_shard_key(container: Container, wanted: query_execution.Wanted) -> bool:
     return container.key is not None and wanted.target.key is not None
 
 

@@ -1,6 +1,6 @@
-"""Which commands are short whatever is stored: they are about one document by its `_id`, and nothing in them makes more
-of it. They need no greenlet of their own, which would take a tenth of their time; where the document turns out to be
-large, that part alone runs in one.
+"""Commands that run inline, without a greenlet: they read or write one document by its `_id` and evaluate nothing that
+could take long. A greenlet would add a tenth to their time. If the document turns out to be large, `in_slices` runs
+that part in one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from armillary.model.bson.bson_values import Document
 
 T = TypeVar("T")
 
-# Commands that evaluate nothing, or see to it themselves.
+# Commands that evaluate nothing, or run long parts in slices themselves.
 _ALWAYS: Final = frozenset("insert hello isMaster ismaster ping saslStart saslContinue endSessions".split())
 _FRAME: Final = "lsid $db $clusterTime $readPreference maxTimeMS comment apiVersion txnNumber writeConcern ordered"
 _FIND: Final = frozenset(f"find filter projection limit singleBatch batchSize {_FRAME}".split())
@@ -32,7 +32,7 @@ _FLAGS: Final = frozenset([int, bool, float])
 _FIELDS_MAX: Final = 4
 
 
-def is_short(call: Call) -> bool:
+def runs_inline(call: Call) -> bool:
     name = call.name
     if name in _ALWAYS:
         return True
@@ -67,19 +67,19 @@ def _names_one(given: Any) -> bool:
 
 
 def _is_plain(body: Document) -> bool:
-    """Whether fields are shown or left out, and none is computed."""
+    """Whether the projection only includes or excludes fields."""
     shown = body.get("projection", {})
     return type(shown) is dict and _FLAGS.issuperset(map(type, shown.values()))
 
 
 def _is_listed(call: Call) -> bool:
-    """Whether it is a collection's name: what a view shows may take any time."""
+    """Whether the name is a collection: a view may take any time."""
     name = call.body[call.name]
     return type(name) is str and namespaces.find(call, name) is not None
 
 
-async def apart(fn: Callable[[], T], size_bytes: int, call: Call) -> T:
-    """What is computed of a document of this size: in a run if it may take long and is not part of one."""
+async def in_slices(fn: Callable[[], T], size_bytes: int, call: Call) -> T:
+    """Run a computation over a document of this size: in a greenlet if it may take long and is not in one already."""
     if size_bytes <= limits.WORK_AT_ONCE_BYTES or work.can_wait():
         return fn()
     return await work.run(fn, call.check_work)

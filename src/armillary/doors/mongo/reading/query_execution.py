@@ -1,5 +1,5 @@
-"""Documents of a collection that match a filter, page by page: from one document to all partitions, in the order they
-are stored or in the order asked for. Charges are the command's.
+"""Execution of a filter: the matching documents page by page, from one document to all partitions, in storage order or
+sorted. Charges are added to the command.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from armillary.account.queries import item_pages
 from armillary.account.queries.sorted_reading import SortedReading, has_order
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.mongo.call import Call
-from armillary.doors.mongo.commands import short_commands
+from armillary.doors.mongo.commands import inline_commands
 from armillary.doors.mongo.namespaces import shard_fields
-from armillary.doors.mongo.reading.targets import Target, target_of
+from armillary.doors.mongo.reading.shard_targeting import Target, target_of
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.matching import Matcher
 from armillary.languages.mongo.indexes.key_conditions import usable_condition
@@ -28,12 +28,12 @@ from armillary.model.keys import NO_KEY
 from armillary.work import sorted_values
 
 _PAGE_ITEMS = 1000
-_ROW_BYTES = 200  # of a document's place in a sort, beside its bytes
-_TEXT = b"mongo"  # what the continuations of our own pages are bound to
+_ROW_BYTES = 200  # overhead of a document in a sort
+_TEXT = b"mongo"  # continuations are bound to this text
 
 
 class Found:
-    """A document as it is stored, decoded when somebody wants to look at it."""
+    """A stored document, decoded on first use."""
 
     __slots__ = ("_document", "encoded")
 
@@ -49,15 +49,15 @@ class Found:
 
 
 class Wanted(NamedTuple):
-    """What is read of a collection."""
+    """A filter over a collection, ready to be executed."""
 
     given: Document
     matcher: Matcher
     target: Target
     condition: IndexCondition = EVERY_DOCUMENT
-    most: int | None = None  # no more than so many will be taken
+    most: int | None = None  # at most so many are needed
     page_items: int = _PAGE_ITEMS  # to be read at a time
-    names: frozenset[str] | None = None  # of the fields that somebody looks at; None: all
+    names: frozenset[str] | None = None  # of the fields that are used; None: all
 
 
 def wanted(
@@ -80,7 +80,7 @@ def wanted(
 
 
 async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Found]]:
-    """In the order they are stored, partition after partition."""
+    """In storage order, partition after partition."""
     target, matches = wanted.target, wanted.matcher.matches
     container = await call.scoped(container, target.key)
     if target.is_point:
@@ -88,7 +88,9 @@ async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterat
         call.examine(int(found.document is not None), found.charge_ru, is_keyed=True)
         if found.document is not None:
             row = Found(found.document)
-            if target.is_whole or await short_commands.apart(lambda: matches(row.document), len(found.document), call):
+            if target.is_whole or await inline_commands.in_slices(
+                lambda: matches(row.document), len(found.document), call
+            ):
                 yield [row]
         return
     async for rows, seen in _scan(call, container, wanted):
@@ -96,7 +98,7 @@ async def pages(call: Call, container: Container, wanted: Wanted) -> AsyncIterat
 
 
 async def documents(call: Call, container: Container, wanted: Wanted) -> AsyncIterator[list[Document]]:
-    """The same decoded, for those who do not answer with what is stored; never an empty page."""
+    """The same, decoded; never an empty page."""
     if wanted.target.is_point:
         async for page in pages(call, container, wanted):
             yield [found.document for found in page]
@@ -109,12 +111,12 @@ async def documents(call: Call, container: Container, wanted: Wanted) -> AsyncIt
 async def _scan(
     call: Call, container: Container, wanted: Wanted
 ) -> AsyncIterator[tuple[Sequence[bytes], list[Document]]]:
-    """What is stored, and as many documents or one more: a page may have looked at one that it did not give."""
+    """Stored rows and their decoded documents; there may be one more document than rows, which the page left out."""
     matches = wanted.matcher.matches
     seen: list[Document] = []
 
     def keeps(document: Document) -> bool:
-        # Whoever filters has decoded the document: it is kept, so that nobody has to do so again.
+        # The filter has decoded the document: it is kept, so that it is decoded once.
         if matches(document):
             seen.append(document)
             return True
@@ -169,7 +171,7 @@ async def some(call: Call, container: Container, wanted: Wanted) -> AsyncIterato
         scoped = await call.scoped(container, wanted.target.key)
         if await has_order(scoped, selection):
             left = wanted.most or 0
-            for each in list(scoped.map.ranges):  # one after the other: nobody pays for those that are not needed
+            for each in list(scoped.map.ranges):  # one after the other: partitions that are not needed are not charged
                 options = FeedOptions(epk_range=(each.low, each.high), form=BSON)
                 rest = document_queries.taking(selection, left)
                 async for found in _walked(call, scoped, rest, options, wanted.page_items):
@@ -194,7 +196,7 @@ async def _walked(
 
 
 def sorted_selection(wanted: Wanted, sort: Sort, most: int | None) -> DocumentSelection | None:
-    """What an index is asked for that has an order; None: no index can have this one."""
+    """The selection for an index with this order; None: no index can have it."""
     if not sort.is_plain or wanted.target.is_point:
         return None
     fields = [(each.path, each.is_descending) for each in sort.fields]
@@ -202,7 +204,7 @@ def sorted_selection(wanted: Wanted, sort: Sort, most: int | None) -> DocumentSe
 
 
 class Held:
-    """The first of a sort, or all."""
+    """A sort in memory, of the first `most` documents or of all."""
 
     def __init__(self, key: Callable[[Document], Any], most: int | None) -> None:
         self._key = key
@@ -267,7 +269,7 @@ async def newest_first(call: Call, container: Container, wanted: Wanted) -> Asyn
 async def near_first(
     call: Call, container: Container, wanted: Wanted, *, most: int | None
 ) -> AsyncIterator[list[Found]]:
-    """Where a filter asks for what is near: the nearest first."""
+    """The order of `$near`: nearest first."""
     near = wanted.matcher.near
     assert near is not None
     held = Held(lambda document: near.distance(document) or 0.0, most)

@@ -1,5 +1,5 @@
-"""What a command's filters, sorts and the like compile to, with the values that its expressions may name. Filters that
-depend on nothing but themselves are compiled once and kept.
+"""Compiled filters, collations and variables of commands. Filters that depend only on the document are compiled once
+and cached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.model.bson.bson_values import Document, encode
 
 _KEPT_BYTES_MAX: Final = 2048
-# Operators whose outcome depends on more than the document.
+# Operators whose result depends on more than the document.
 _VOLATILE: Final = (b"$expr", b"$sampleRate", b"$text", b"$where")
 _matchers: OrderedDict[bytes, Matcher] = OrderedDict()
 
@@ -30,12 +30,12 @@ def dice(clock: Clock) -> Callable[[], float]:
 
 
 def collation_of(given: Any, default: Document | None = None) -> Collation | None:
-    """`default`: the collection's own."""
+    """`default`: the collation of the collection."""
     return parse_collation(given or default)
 
 
 def context_of(call: Call, let: Document | None = None, collation: Collation | None = None) -> Context:
-    """`let`: values, not expressions any more."""
+    """`let`: evaluated values."""
     return Context.of(int(call.clock.now_s() * 1000), dice(call.clock), let, key_function(collation))
 
 

@@ -1,5 +1,5 @@
-"""Tailable cursors: what a capped collection holds and whatever comes later, in the order it was inserted in. A getMore
-may wait for more; the cursor is over when what it has seen last is gone.
+"""Tailable cursors: the documents of a capped collection in insertion order, and those inserted later. With awaitData a
+getMore waits for new documents. The cursor ends when the document it read last is evicted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Where a filter can be answered: at one document, in one logical partition, or anywhere. What an index makes of the
-rest of it is `languages/mongo/indexes/index_conditions.py`'s.
+"""Shard targeting: whether a filter names one document, one logical partition, or neither. The conditions for indexes
+are in `languages/mongo/indexes/index_conditions.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from armillary.model.keys import NO_KEY, Key
 class Target(NamedTuple):
     key: Key | None  # None: any logical partition
     id_value: Any = MISSING  # of the one document, if the filter names it
-    is_whole: bool = False  # the filter says nothing else
+    is_whole: bool = False  # the filter has no other conditions
 
     @property
     def is_point(self) -> bool:
@@ -28,14 +28,14 @@ ANYWHERE = Target(None)
 
 
 def target_of(container: Container, given: Document, *, has_collation: bool) -> Target:
-    """`has_collation`: strings that differ may be equal, so nothing is named for sure."""
+    """`has_collation`: different strings may be equal, so that a value names no document."""
     fields = shard_fields(container)
     if has_collation:
         return Target(NO_KEY if not fields else None)
     key: Key | None = NO_KEY
     if fields:
         keys = pinned_fields(given, fields)
-        # null stands for what is missing too.
+        # null matches missing fields too.
         key = key_of(container, keys[0]) if keys is not None and len(keys) == 1 and None not in keys[0] else None
     if "_id" not in given and "$and" not in given and "$or" not in given:
         return Target(key)
