@@ -1,8 +1,7 @@
 """`armillary check DIR`: opens a data directory, has its account verify itself, and prints what is wrong. With
 `--repair` items that lie in another partition than their key says are moved first.
 
-What must hold is known to `account/check.py` and `partition/check.py`, how items are moved to
-`account/misplaced_items.py`.
+The invariants are in `account/check.py` and `partition/check.py`, the repair in `account/misplaced_items.py`.
 """
 
 from __future__ import annotations

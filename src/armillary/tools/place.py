@@ -1,5 +1,5 @@
-"""Where a command finds an account: at a server that runs, or else in the data directory of one that does not, which is
-then opened by the command itself. For commands that work either way.
+"""The account that a command works on: that of a running server, or of the data directory of a stopped one, which the
+command then opens itself. For snapshots and backups, which work either way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Place:
         return self._settings.data_permissions
 
     def server(self) -> Server | None:
-        """The one that runs; None: there is none, and its directory may be opened."""
+        """The running server; None: no server runs, and its data directory may be opened."""
         is_known = self._where.url is not None or self._settings.control_key is not None
         if not is_known and read_control(self.directory).key is None:
             return None

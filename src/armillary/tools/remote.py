@@ -1,7 +1,7 @@
 """A running server as the commands see it: where it is, what its control key is, and its control API as function calls.
 
-The server is found through its data directory (`control_file.py`) or by its settings. What a call means is known to
-`doors/control`; refusals come back as the Failure that the server had.
+The server is found through its data directory (`control_file.py`) or by its settings. Calls are answered by
+`doors/control`; its errors are raised here as the same Failure.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Server:
         return self._call("DELETE", path, None)
 
     def get_bytes(self, *path: str) -> bytes | None:
-        """None: there is nothing (more)."""
+        """The body; None after the last part."""
         status, answer = self._send("GET", path)
         if status >= 400:
             _content(answer, status, self.url)
@@ -129,14 +129,14 @@ def _content(answer: bytes, status: int, url: str) -> Any:
 
 
 class Where(NamedTuple):
-    """What a command was told of the server, beside its settings."""
+    """The arguments of a command that locate the server."""
 
     url: str | None = None
     client_certificate: Path | None = None  # certificate and key in one PEM file
 
 
 def find_server(settings: Settings, where: Where) -> Server:
-    """The server that these settings are those of."""
+    """The server of these settings."""
     found = Control(None, None) if settings.is_in_memory else read_control(settings.directory)
     key = settings.control_key or found.key
     if key is None:

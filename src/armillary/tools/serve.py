@@ -1,7 +1,7 @@
-"""`armillary serve`: puts the parts together, says when they are ready, and takes them apart again.
+"""`armillary serve`: opens the storage engine, the account and the doors, announces them, and closes them.
 
-Opened in the order engine, account, doors, and closed in the opposite one: no door answers for an account that is
-not there, and everything acknowledged is durable when the process ends.
+They are closed in the opposite order: no door answers without an account, and every acknowledged write is durable when
+the process ends.
 """
 
 from __future__ import annotations

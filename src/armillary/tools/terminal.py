@@ -1,5 +1,5 @@
-"""Text for terminals and logs that may hold names and values of others: without the characters that a terminal obeys,
-or that would make one line look like two."""
+"""Escaping of text for terminals and logs: names and values from requests may contain control characters, which a
+terminal would obey, and line ends, which would forge log lines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _LINE_END: Final = re.compile("\n+")
 
 
 def printable(text: str) -> str:
-    """Tabs and line ends stay."""
+    """Escape control characters, except tabs and line ends."""
     return _CONTROL.sub(_escaped, text)
 
 
 def one_line(text: str, continued: str = "\\n") -> str:
-    """The same in one line."""
+    """Escape control characters and line ends."""
     return _LINE_END.sub(lambda found: continued * len(found.group()), printable(text))
 
 

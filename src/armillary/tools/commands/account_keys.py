@@ -1,4 +1,4 @@
-"""`armillary account-keys`: the keys that clients sign with, shown, and changed while the server runs."""
+"""`armillary account-keys`: lists keys and connection strings, and regenerates keys while the server runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`armillary backup`: create, list, verify, restore and prune backups of a whole account. A server that runs makes a
-checkpoint of its data directory, and this process copies it, so that the server goes on meanwhile; what a directory of
-backups looks like is `backup_directory.py`'s part.
+"""`armillary backup`: create, list, verify, restore and prune backups of a whole account. A running server
+makes a checkpoint of its data directory, which this process copies while the server continues. The layout of a
+directory of backups is in `backup_directory.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`armillary feed tail`: what is written to a container, as it happens, one JSON text a line."""
+"""`armillary feed tail`: prints the changes of a container as they happen, one JSON value a line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`armillary snapshot` and `armillary restore`: a database or container to a file and back, through a running server or
-on its data directory. What is in the file is known to `account/snapshots/snapshot_files.py`.
+on its data directory. The file format is in `account/snapshots/snapshot_files.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`armillary import` and `armillary export`: put source, transforms and sink together, show how far they have come, and
-say what came of it. Exit codes: 0 all rows, 1 some were bad and the rest is done, 2 refused or broken off.
+"""`armillary import` and `armillary export`: connect source, transforms and sink, show the progress and
+report the result. Exit codes: 0 all rows, 1 some were bad and the rest is done, 2 refused or broken off.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What an argument of `import` and `export` names: a file by its ending, or an endpoint by what stands before its
-address. The one table of forms; how each is read and written is known to its module.
+"""The source or sink that an argument of `import` and `export` names: a file by its ending, or an endpoint by the
+scheme of its address.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What is carried from a source to a sink: rows by their number, bad ones with the reason, pages with the place behind
-them. Where rows come from and go to is known to the modules of each form; `pipeline.py` moves them.
+"""What sources give and sinks take: numbered rows, bad rows with the reason, and pages with the position after them.
+Each format has its module under `files/` or `endpoints/`; `pipeline.py` moves the rows.
 """
 
 from __future__ import annotations

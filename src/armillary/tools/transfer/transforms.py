@@ -1,5 +1,5 @@
-"""What happens to rows on their way: properties are renamed, dropped, brought to another type, and made of others: the
-synthetic partition keys of the articles, and ids. Each is done in the order rename, type, set, id, drop, whatever the
+"""The transforms of import and export: properties are renamed, dropped, converted to another type, or composed from
+others (synthetic partition keys and ids). They run in the order rename, type, synthetic key, id, drop, whatever the
 order of the arguments.
 """
 

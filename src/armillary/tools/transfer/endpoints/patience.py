@@ -1,5 +1,5 @@
-"""How often and how long something is tried again that a server could not do just now: what is beyond the throughput
-after the time that it named, anything else that passes with pauses that grow, up to a limit.
+"""Retries of requests that a server could not serve: after 429 the client waits as long as the server says, after
+other transient errors with exponential backoff, up to a limit.
 """
 
 from __future__ import annotations
