@@ -86,7 +86,7 @@ class Reader:
         try:
             return self.take(self.int32()).decode("utf-8")
         except UnicodeDecodeError:
-            raise malformed("A text of a GraphBinary message is no UTF-8.") from None
+            raise malformed("A text of a GraphBinary message is not valid UTF-8.") from None
 
     def value(self) -> Any:
         """With its type."""
@@ -188,7 +188,7 @@ def _char(reader: Reader) -> Char:
     try:
         return Char((bytes([first]) + reader.take(more)).decode("utf-8"))
     except UnicodeDecodeError:
-        raise malformed("A character of a GraphBinary message is no UTF-8.") from None
+        raise malformed("A character of a GraphBinary message is not valid UTF-8.") from None
 
 
 def _duration(reader: Reader) -> timedelta:

@@ -81,7 +81,7 @@ def _typed(kind: Any, value: Any, allowance: Allowance) -> Any:
 def _integer(kind: type[int], bits: int) -> Callable[[Any, Allowance], Any]:
     def reader(value: Any, allowance: Allowance) -> Any:
         if isinstance(value, bool) or not isinstance(value, int) or not -(1 << bits) <= value < (1 << bits):
-            raise malformed(f"{str(value)[:40]!r} is no whole number of {bits + 1} bits.")
+            raise malformed(f"{str(value)[:40]!r} is not a whole number of {bits + 1} bits.")
         return kind(value)
 
     return reader
@@ -92,7 +92,7 @@ def _number(kind: type[float]) -> Callable[[Any, Allowance], Any]:
         if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
             return kind(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise malformed(f"{str(value)[:40]!r} is no number.")
+            raise malformed(f"{str(value)[:40]!r} is not a number.")
         try:
             return kind(value)
         except OverflowError:

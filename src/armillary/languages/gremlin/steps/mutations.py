@@ -154,7 +154,7 @@ def new_vertex(label: str | None, assignments: list[Resolved], run: Run) -> Vert
         elif each.key == "label":
             raise execution("The label is given to addV(), not as a property.")
         elif isinstance(each.key, T):
-            raise execution(f"T.{each.key.value} is no property.")
+            raise execution(f"T.{each.key.value} is not a property.")
         else:
             given.append(each)
     if label is None:
@@ -234,7 +234,7 @@ class AddVertexStep(WritingStep):
         for each in batch:
             label = await _known(self.label, each, run)
             if label is MISSING:
-                raise execution("The label traversal of addV() came to nothing.")
+                raise execution("The label traversal of addV() has no result.")
             assignments = await resolve(self.assignments, each, run)
             for _ in range(each.bulk):
                 vertex = new_vertex(label, assignments, run)
@@ -290,7 +290,7 @@ class AddEdgeStep(WritingStep):
         for each in batch:
             label = await _known(self.label, each, run)
             if label is MISSING:
-                raise execution("The label traversal of addE() came to nothing.")
+                raise execution("The label traversal of addE() has no result.")
             out = await self._end(self.out, each, "from", run)
             into = await self._end(self.into, each, "to", run)
             assignments = await resolve(self.assignments, each, run)

@@ -406,5 +406,5 @@ def _references(value: Any, builder: Any, is_outer: bool) -> list[Reference]:
             return [Reference(builder.element_id(value[1]), value[0])]
         return [reference for each in value for reference in _references(each, builder, isinstance(each, list))]
     if isinstance(value, list | dict | Traversal | P):
-        raise compilation(f"{str(value)[:60]} is no id.")
+        raise compilation(f"{str(value)[:60]} is not an id.")
     return [Reference(builder.element_id(value))]

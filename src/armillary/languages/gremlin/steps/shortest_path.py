@@ -122,7 +122,7 @@ class ShortestPathStep(WaitingStep):
 
     async def _end(self, edge: Any, traverser: Traverser, run: Run) -> tuple[Vertex, float]:
         if not isinstance(edge, Edge):
-            raise execution("The edges of shortestPath() are given by a traversal that comes to edges.")
+            raise execution("The edges of shortestPath() must be given by a traversal to edges.")
         other = edge.in_vertex if edge.out_vertex == traverser.value else edge.out_vertex
         if self.distance is None:
             return other, 1.0

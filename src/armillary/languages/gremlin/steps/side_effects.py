@@ -73,7 +73,7 @@ class Collecting:
             elif isinstance(target, list):
                 target.extend([value] * each.bulk if each.bulk > 1 else [value])
             else:
-                raise execution(f"The side effect {self.key!r} is no collection.")
+                raise execution(f"The side effect {self.key!r} is not a collection.")
         if together and reducer is not None:
             effects.values[self.key] = reducer(target, together)
 

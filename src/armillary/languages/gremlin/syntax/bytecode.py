@@ -94,7 +94,7 @@ def strategy_of(name: Any, settings: Any) -> Strategy:
 def token_of(family: str, name: Any) -> tokens.Token:
     found = tokens.find(family, name.removesuffix("_")) if isinstance(name, str) else None
     if found is None:
-        raise malformed(f"{name!r} is no {family}.")
+        raise malformed(f"{name!r} is not a {family}.")
     return found
 
 

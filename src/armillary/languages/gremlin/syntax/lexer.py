@@ -178,7 +178,7 @@ def called(name: str, arguments: list[Any]) -> datetime | Uuid:
         return parse_date(arguments[0])
     found = parse_uuid(arguments[0])
     if found is None:
-        raise compilation(f"{arguments[0][:40]!r} is no UUID.")
+        raise compilation(f"{arguments[0][:40]!r} is not a UUID.")
     return found
 
 

@@ -27,7 +27,7 @@ def from_milliseconds(milliseconds: int) -> datetime:
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        raise execution(f"{milliseconds} milliseconds are no date.") from None
+        raise execution(f"{milliseconds} milliseconds are not a valid date.") from None
 
 
 def milliseconds(date: datetime) -> int:
