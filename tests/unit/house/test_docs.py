@@ -76,3 +76,11 @@ def test_versions_of_python_are_the_same_everywhere() -> None:
     assert re.findall(r"[\d.]+", matrix) == line.split()
     for version in line.split():
         assert version in (ROOT / "CONTRIBUTING.md").read_text("utf-8"), version
+
+
+def test_newcomers_find_files_by_the_word_of_their_question() -> None:
+    rows = re.findall(r"^\| (.*\?) \| (\w+) \| `(.*)` \|$", (ROOT / "docs/internals/where.md").read_text("utf-8"), re.M)
+    assert len(rows) == 20
+    for question, word, name in rows:
+        assert word in Path(name).name, question
+        assert (modules.SOURCE / name).exists(), question

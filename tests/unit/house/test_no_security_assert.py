@@ -1,4 +1,4 @@
-"""Checks that keep somebody out, or that hold for what another program has written, are `if ... raise`: an `assert` is
+"""Checks that keep clients out, or that hold for what another program has written, are `if ... raise`: an `assert` is
 gone under `python -O`, and what it kept out comes in."""
 
 from __future__ import annotations
