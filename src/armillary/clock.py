@@ -1,14 +1,15 @@
-"""Time, ids and dice. Handed in wherever they are needed, so that everything from `account` down runs from a seed.
-
-Nothing else in the product reads the wall clock or draws a random number.
+"""Time, sleeping, ids and random numbers. A clock is passed to everything that needs one, so that everything from
+`account` down can run from a seed. Nothing else in the product reads the wall clock or draws a random number.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import time
 import uuid
+from heapq import heappop, heappush
 from typing import Protocol
 
 
@@ -21,6 +22,9 @@ class Clock(Protocol):
 
     def elapsed_s(self) -> float:
         """Seconds of real time that never go back, for time slices and deadlines: tests cannot freeze them."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait. A clock that is frozen or advanced for an application's tests does not change how long."""
 
     def random_bytes(self, count: int) -> bytes:
         """Unpredictable bytes, fit for keys and tokens."""
@@ -38,6 +42,10 @@ class SystemClock:
     random_bytes = staticmethod(secrets.token_bytes)
 
     @staticmethod
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    @staticmethod
     def guid() -> str:
         return str(uuid.uuid4())
 
@@ -47,6 +55,7 @@ class MovableClock:
     never goes back; after a stop it continues from where it stood."""
 
     elapsed_s = staticmethod(time.monotonic)
+    sleep = staticmethod(SystemClock.sleep)
     random_bytes = staticmethod(secrets.token_bytes)
     guid = staticmethod(SystemClock.guid)
 
@@ -100,11 +109,14 @@ class Dice:
 
 
 class VirtualClock:
-    """Time that moves only when told to, and randomness from a seed: for tests and simulation."""
+    """Time that moves only when told to, and randomness from a seed: for tests and simulation. A sleep ends when the
+    clock was advanced that far."""
 
     def __init__(self, start_s: float = 1_700_000_000.0, seed: int = 0) -> None:
         self._now_s = start_s
         self._random = random.Random(seed)
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []  # when to wake, in order; then by arrival
+        self._sleep_count = 0
 
     def now_s(self) -> float:
         return self._now_s
@@ -115,6 +127,12 @@ class VirtualClock:
     def elapsed_s(self) -> float:
         return self._now_s
 
+    async def sleep(self, seconds: float) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._sleep_count += 1
+        heappush(self._sleepers, (self._now_s + seconds, self._sleep_count, future))
+        await future
+
     def random_bytes(self, count: int) -> bytes:
         return self._random.randbytes(count)
 
@@ -124,3 +142,7 @@ class VirtualClock:
     def advance(self, seconds: float) -> None:
         assert seconds >= 0, "time does not go back"
         self._now_s += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._now_s:
+            future = heappop(self._sleepers)[2]
+            if not future.done():
+                future.set_result(None)

@@ -62,6 +62,7 @@ class RocksEngine:
         self._thread = ThreadPoolExecutor(1, "armillary-storage")
         self._compactor = ThreadPoolExecutor(1, "armillary-compaction")
         self._compaction: asyncio.Future[None] | asyncio.Future[Path] | None = None  # the last compaction or checkpoint
+        self._clock = clock
         self._monotonic_s = clock.monotonic_s
         self._is_relaxed = is_relaxed
         self._reserve_bytes = reserve_bytes
@@ -415,7 +416,7 @@ class RocksEngine:
             finally:
                 self._is_attempt_over.set()
             if self._failure is not None:
-                await asyncio.sleep(pause_s)
+                await self._clock.sleep(pause_s)
                 pause_s = min(pause_s * 2, limits.REOPEN_SECONDS_MAX)
         _log.warning("storage is open again")
 
@@ -441,8 +442,8 @@ class RocksEngine:
     async def _wait_for_room(self) -> None:
         # Opening rewrites the log as tables, so it needs as much room again.
         needed = max(self._reserve_bytes, self._directory.log_bytes() + 8 * limits.MB)
-        while self._directory.free_bytes() < needed:  # noqa: ASYNC110 - no event announces free space
-            await asyncio.sleep(limits.FREE_DISK_CHECK_SECONDS)
+        while self._directory.free_bytes() < needed:  # polled: no event announces free space
+            await self._clock.sleep(limits.FREE_DISK_CHECK_SECONDS)
 
     def _refuse_waiting(self, failure: Failure, but_freeing: bool = False) -> None:
         kept = [entry for entry in self._waiting if but_freeing and entry.is_freeing]

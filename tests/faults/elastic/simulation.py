@@ -83,6 +83,9 @@ class SimulatedClock(VirtualClock):
     def monotonic_s(self) -> float:
         return self._loop.now_s
 
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)  # on the simulated loop
+
     def elapsed_s(self) -> float:
         self._worked_s += self._random.uniform(0, LOOK_S_MAX)
         return self._loop.now_s + self._worked_s
