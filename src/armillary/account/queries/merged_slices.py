@@ -44,11 +44,10 @@ class PageWork:
         """What a page with these rows comes to; the next page begins."""
         done, self._work = self._work, QueryWork()
         counters, self._counters = self._counters, Counters()
-        for row in rows:
-            done.returned_ru += charges.read_ru(len(row))
-            self._loaded_bytes -= len(row)
-        done.loaded_bytes = max(0, self._loaded_bytes)
-        self._loaded_bytes -= done.loaded_bytes
+        done.returned_ru += charges.rows_ru(rows)
+        held_bytes = self._loaded_bytes - sum(map(len, rows))
+        done.loaded_bytes = max(0, held_bytes)
+        self._loaded_bytes = held_bytes - done.loaded_bytes
         return done, counters
 
 
