@@ -38,11 +38,11 @@ def test_lifetimes_of_tokens() -> None:
 
 
 def test_skew_of_signatures() -> None:
-    assert numbers(r"can be sent again for (\d+) minutes") == [limits.CLOCK_SKEW_S // 60]
+    assert numbers(r"can be replayed for (\d+) minutes") == [limits.CLOCK_SKEW_S // 60]
 
 
 def test_sign_ins_that_fail() -> None:
-    said = numbers(r"per /64\) (\d+) failures are answered .* held back, at (\d+) a second, for up to (\d+) seconds")
+    said = numbers(r"each /64\), (\d+) failures are answered .* delayed, at (\d+) a second, for up to (\d+) seconds")
     assert said == [
         limits.SIGN_IN_FAILURES_FREE,
         limits.SIGN_IN_FAILURES_PER_S,
