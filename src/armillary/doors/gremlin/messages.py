@@ -1,7 +1,7 @@
 """Requests as they come, in any of the forms that drivers send, and answers in the form of the request.
 
 A binary message begins with the length and the name of its form; a text message is JSON. Values inside are written and
-read by `languages/gremlin/formats/graphson_read.py` and `graphbinary.py`; here is what is around them.
+read by `languages/gremlin/formats/graphson_read.py` and `graphbinary_read.py`; here is what is around them.
 """
 
 from __future__ import annotations
