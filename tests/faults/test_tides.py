@@ -80,7 +80,7 @@ def looks_end_whatever_came_between(patch: pytest.MonkeyPatch) -> None:
         known = trusted_coverage(txn, head)
         return path_coverage._put(txn, head, known.ended(found, head.lsn)) if known is not None else None
 
-    patch.setattr("armillary.partition.partition.end_coverage_scan", end_coverage_scan)
+    patch.setattr("armillary.partition.writing.path_coverage.end_coverage_scan", end_coverage_scan)
 
 
 def looks_miss_what_is_written_meanwhile(patch: pytest.MonkeyPatch) -> None:
