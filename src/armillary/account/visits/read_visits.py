@@ -149,9 +149,11 @@ class CountItems(Visit[ItemCount]):
 
 
 async def count_items(container: Container, ask: Ask | None = None) -> ItemCount:
-    """How many items a container holds, expired ones included. Every partition is asked, and charges for it."""
+    """How many items a container holds, expired ones included. Every partition is asked, and charges for it; after a
+    split or merge in between all are asked again, and what was charged before is part of the answer."""
+    found = ItemCount(0, 0.0)
     while True:
-        found, before = ItemCount(0, 0.0), container.map
+        found.count, before = 0, container.map
         for partition in list(container.partitions.values()):
             part = await run_at(container, partition, CountItems(), ask)
             if part is None:
