@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import orjson
 
@@ -22,7 +22,7 @@ from armillary.account.items.quotas import quotas_of
 from armillary.account.visits import visits
 from armillary.account.visits.patch_conditions import RehearsedCondition
 from armillary.account.visits.read_visits import Answer
-from armillary.account.visits.visits import Session, check_session
+from armillary.account.visits.visits import Charged, Session, check_session
 from armillary.account.visits.write_visits import NOT_RUN, BatchAnswer
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.sql.compiling.compile import compile_filter
@@ -58,9 +58,14 @@ class Triggers:
         return PROCEDURE_RU * (len(self.before) + len(self.after))
 
 
+Answered = TypeVar("Answered", bound=Charged)
+
+
 @dataclass(slots=True)
-class TriggeredAnswer:
-    answer: Answer
+class Triggered(Generic[Answered]):
+    """An answer, and what the triggers of its writes have logged."""
+
+    answer: Answered
     log: str
 
     @property
@@ -72,18 +77,8 @@ class TriggeredAnswer:
         self.answer.charge_ru = charge_ru
 
 
-@dataclass(slots=True)
-class TriggeredBatch:
-    answer: BatchAnswer
-    log: str
-
-    @property
-    def charge_ru(self) -> float:
-        return self.answer.charge_ru
-
-    @charge_ru.setter
-    def charge_ru(self, charge_ru: float) -> None:
-        self.answer.charge_ru = charge_ru
+TriggeredAnswer: TypeAlias = Triggered[Answer]
+TriggeredBatch: TypeAlias = Triggered[BatchAnswer]
 
 
 def named_triggers(
