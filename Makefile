@@ -42,9 +42,10 @@ site: .venv/.installed-dev
 	.venv/bin/zensical build --clean --strict
 
 # Each file's tests stay together: they share servers. tests/conftest.py puts the files that take longest first. Seeds
-# are fixed, so that a failure comes again.
+# are fixed, so that a failure comes again. PYTHONDONTWRITEBYTECODE is emptied: with it, each of the hundreds of server
+# processes would compile all modules anew, which takes longer than the rest of its start.
 tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
-	PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --hypothesis-profile ci $(ARGS)
+	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --hypothesis-profile ci $(ARGS)
 
 bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, side by side with other servers or, --compare REV, with another commit
 	@[[ "$(ARGS)" == *--compare* ]] || command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
