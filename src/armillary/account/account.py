@@ -29,7 +29,7 @@ from armillary.model.resources import ResourceType
 from armillary.partition.upkeep import rules_change
 from armillary.scripts.functions import FunctionProcesses
 from armillary.scripts.jail import Confinement, Jail
-from armillary.scripts.script_queue import ScriptQueue
+from armillary.scripts.run import ScriptQueue
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)

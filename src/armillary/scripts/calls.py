@@ -16,8 +16,7 @@ import orjson
 from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
-from armillary.languages.sql.compiling.compile import compile_query, parse_parameters
-from armillary.languages.sql.compiling.user_functions import UserFunctions
+from armillary.languages.sql.compiling.compile import UserFunctions, compile_query, parse_parameters
 from armillary.model.items import check_depth
 from armillary.partition.operations import Document, Operation, Result, Verb
 from armillary.scripts.transaction import Page, ScriptTransaction

@@ -1,12 +1,14 @@
 """Runs one stored procedure or trigger: prepares its input, reads its result, and turns its errors into failures whose
-stack traces show only lines of the user's source. The caller commits the transaction; the process that executes the
-script is `jail.py`'s part.
+stack traces show only lines of the user's source. `ScriptQueue` serializes scripts that conflict. The caller commits
+the transaction; the process that executes the script is `jail.py`'s part.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -16,7 +18,7 @@ import orjson
 from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, computed_too_large
-from armillary.languages.sql.compiling.user_functions import UserFunctions
+from armillary.languages.sql.compiling.compile import UserFunctions
 from armillary.partition.operations import Document
 from armillary.scripts.calls import Calls, Trace
 from armillary.scripts.cell import USER_LINE_OFFSET
@@ -185,3 +187,39 @@ def _failed(script: Script, what: str, sub_status: int | None = None) -> Failure
 
 def _sub_status(number: int | None) -> dict[str, Any]:
     return {"sub_status": number if number is not None else 400}
+
+
+class ScriptQueue:
+    """Serializes scripts that conflict: one lock for each logical partition in which a script is being retried.
+
+    A script whose transaction conflicted with another writer runs again while it holds the queue of its logical
+    partition, and later scripts of that logical partition wait for it. Plain writes never take this lock.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[bytes, asyncio.Lock] = {}
+        self._users: dict[bytes, int] = {}
+
+    def is_taken(self, place: bytes) -> bool:
+        """Whether a script is being retried in this logical partition."""
+        return place in self._locks
+
+    @asynccontextmanager
+    async def at(self, place: bytes) -> AsyncIterator[None]:
+        """Hold the queue of a logical partition. Waits for the scripts before it, for a limited time."""
+        lock = self._locks.setdefault(place, asyncio.Lock())
+        self._users[place] = self._users.get(place, 0) + 1
+        try:
+            try:
+                await asyncio.wait_for(lock.acquire(), limits.SCRIPT_WAIT_SECONDS_MAX)
+            except TimeoutError:
+                message = "Too many scripts are waiting for others in their logical partition. Try again later."
+                raise Failure(Kind.TIMED_OUT, message) from None
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            self._users[place] -= 1
+            if not self._users[place]:
+                del self._users[place], self._locks[place]

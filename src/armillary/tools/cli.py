@@ -15,7 +15,7 @@ from pathlib import Path
 from armillary import __version__
 from armillary.errors import Failure, bad_request
 from armillary.storage.private import private_umask
-from armillary.tools.commands import parsers
+from armillary.tools.commands import arguments as server_commands
 from armillary.tools.options import Option
 from armillary.tools.settings import OPTIONS, Settings, resolve
 from armillary.tools.terminal import printable
@@ -49,7 +49,7 @@ def _main(arguments: Sequence[str] | None) -> int:
 
             print(trust(_settings(parsed)))
             return 0
-        if command in parsers.NAMES:
+        if command in server_commands.NAMES:
             # Of the settings they take where the server is; the rest of the arguments is their own.
             settings = _settings({name: value for name, value in parsed.items() if name in ("data", "config")})
             from armillary.tools.commands.run import run_command
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     trust = _command(commands, "trust", "say where the development certificate is and how to install it")
     for name in ("data", "host", "advertise", "config"):
         _add(trust, OPTIONS[name])
-    parsers.add_parsers(commands, _command)
+    server_commands.add_parsers(commands, _command)
     transfers.add_parsers(commands, _command)
     _command(commands, "version", "print the version")
     return parser

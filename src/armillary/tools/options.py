@@ -58,8 +58,41 @@ def setting(
     return field(default=default, repr=not is_secret, metadata={"option": option})
 
 
+# Kinds of values: how they are parsed, and how messages and documentation name them.
+
+TRUTH: Final[dict[str, Any]] = {"parse": parsing.truth, "expected": "true or false", "default_text": "false"}
+PEM_FILE: Final[dict[str, Any]] = {"parse": parsing.path, "expected": "the path of a PEM file", "default_text": "none"}
+HOST_AND_PORT: Final[dict[str, Any]] = {
+    "parse": parsing.host_and_port,
+    "expected": "a host name or address, optionally with a port",
+}
+PORT: Final[dict[str, Any]] = {
+    "parse": parsing.whole_number(0, 65535),
+    "expected": "a port from 0 to 65535",
+    "is_number": True,
+}
+
+
 def choice(*words: str) -> dict[str, Any]:
     return {"parse": parsing.choice(*words), "expected": "one of " + ", ".join(words)}
+
+
+def whole_number(low: int, high: int, step: int = 1, unit: str = "") -> dict[str, Any]:
+    what = f"a multiple of {step}" if step > 1 else f"a whole number of {unit}" if unit else "a whole number"
+    return {
+        "parse": parsing.whole_number(low, high, step),
+        "expected": f"{what} from {low} to {high}",
+        "is_number": True,
+    }
+
+
+def size(default_text: str) -> dict[str, Any]:
+    return {
+        "parse": parsing.size_bytes,
+        "expected": f"a size of at least 1KB such as {default_text}, 2MB or a number of bytes",
+        "default_text": default_text,
+        "is_number": True,
+    }
 
 
 def of_environment(options: Mapping[str, Option], environment: Mapping[str, str]) -> dict[str, Given]:
@@ -80,9 +113,11 @@ def of_file(options: Mapping[str, Option], path: Path) -> dict[str, Given]:
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise bad_request(f"The configuration file {path} cannot be read: {error.strerror}.") from None
+        raise bad_request(f"The configuration file {path} cannot be read: {error.strerror}. Check --config.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"The configuration file {path} is not TOML: {error}.") from None
+        raise bad_request(
+            f"The configuration file {path} is not TOML: {error}. Correct it, or give another with --config."
+        ) from None
     names = [name for name in options if name != "config"]
     for name in content:
         if name not in names:

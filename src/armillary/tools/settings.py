@@ -15,15 +15,28 @@ from typing import TYPE_CHECKING, Any, Final
 from armillary import limits
 from armillary.errors import bad_request
 from armillary.tools import parsing
-from armillary.tools.options import Given, Option, of_environment, of_file, value_of
-from armillary.tools.options import choice as _choice
-from armillary.tools.options import setting as _setting
+from armillary.tools.options import (
+    HOST_AND_PORT,
+    PEM_FILE,
+    PORT,
+    TRUTH,
+    Given,
+    Option,
+    choice,
+    of_environment,
+    of_file,
+    setting,
+    size,
+    value_of,
+    whole_number,
+)
 
-if TYPE_CHECKING:  # nothing is imported for a setting: `armillary version` is not to wait for it
+if TYPE_CHECKING:  # imported for annotations only, so that `armillary version` starts fast
     from armillary.scripts.jail import Confinement
     from armillary.storage.private import Permissions
 
-# Published by Microsoft for its emulator, and the default of many clients: good on loopback, no secret at all.
+# The key that Microsoft publishes for its emulator, and the default of many clients. It is no secret, so it is for
+# loopback only.
 WELL_KNOWN_KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
 TABLE_PORT: Final = 8902
@@ -31,8 +44,6 @@ MONGO_PORT: Final = 10255
 GREMLIN_PORT: Final = 8901
 
 _CONSISTENCY: Final = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")
-
-
 _KEY: Final[dict[str, Any]] = {
     "parse": parsing.key,
     "expected": f"base64 of at least {limits.ACCOUNT_KEY_BYTES_MIN} bytes",
@@ -43,315 +54,267 @@ _KEY: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    directory: Path = _setting(
-        "data", Path("armillary-data"), parsing.path, "the path of a directory", "Where everything is kept."
+    directory: Path = setting(
+        "data", Path("armillary-data"), parsing.path, "the path of a directory", "The data directory."
     )
-    data_permissions: Permissions = _setting(
+    data_permissions: Permissions = setting(
         "data-permissions",
         "private",
-        **_choice("private", "inherited"),
-        meaning="private: the data directory is for its owner alone (0700, files 0600); one that is open to others is "
-        "narrowed at the start, another user's is refused. inherited: it is taken as it is, for volumes of containers "
-        "that cannot be changed.",
+        **choice("private", "inherited"),
+        meaning="private: only its owner may open the data directory (0700, files 0600). The server narrows wider "
+        "permissions at the start, and refuses a directory of another user. inherited: the server leaves permissions "
+        "as they are, for volumes that it cannot change.",
     )
-    host: str = _setting(
+    host: str = setting(
         "host", "127.0.0.1", parsing.host, "an IP address or host name", "The address that the doors listen on."
     )
-    advertise: str | None = _setting(
+    advertise: str | None = setting(
         "advertise",
         None,
-        parsing.host_and_port,
-        "a host name or address, perhaps with a port",
-        "Where clients on other machines reach the server, if that is not the address that it listens on: the name in "
-        "the account document and in the development certificate, and a Host that requests may be for. The port is the "
-        "SQL door's; without one it is the port that it listens on.",
+        **HOST_AND_PORT,
+        meaning="The address at which clients on other machines reach the server, if it is not the address that the "
+        "server listens on. It is named in the account document and in the development certificate, and accepted in "
+        "the Host header. The port is the SQL door's (default: the port that it listens on).",
         default_text="the address that the client used",
     )
-    sql_port: int = _setting(
-        "sql-port",
-        8081,
-        parsing.whole_number(0, 65535),
-        "a port from 0 to 65535",
-        "The port of the SQL door; 0 picks a free one.",
-        is_number=True,
-    )
-    table_port: int | None = _setting(
+    sql_port: int = setting("sql-port", 8081, **PORT, meaning="The port of the SQL door; 0 picks a free one.")
+    table_port: int | None = setting(
         "table-port",
         None,
-        parsing.whole_number(0, 65535),
-        "a port from 0 to 65535",
-        "The port of the Table door; 0 picks a free one, as it does without this setting where the SQL door's is 0.",
+        **PORT,
+        meaning="The port of the Table door; 0 picks a free one. If --sql-port is 0, so is the default.",
         default_text=str(TABLE_PORT),
-        is_number=True,
     )
-    table_flavor: str = _setting(
+    table_flavor: str = setting(
         "table-flavor",
         "cosmos",
-        **_choice("cosmos", "storage"),
-        meaning="Whose limits, names and error codes the Table door has: those of Cosmos DB or of Azure Storage.",
+        **choice("cosmos", "storage"),
+        meaning="The service whose limits, names and error codes the Table door has: Cosmos DB or Azure Storage.",
     )
-    table_throughput_ru: int = _setting(
+    table_throughput_ru: int = setting(
         "table-throughput",
         limits.THROUGHPUT_MIN_RU,
-        parsing.whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU, limits.THROUGHPUT_STEP_RU),
-        f"a multiple of {limits.THROUGHPUT_STEP_RU} from {limits.THROUGHPUT_MIN_RU} to {limits.THROUGHPUT_MAX_RU}",
-        "Request units a second of tables that are made without saying how many (TableThroughput).",
-        is_number=True,
+        **whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU, limits.THROUGHPUT_STEP_RU),
+        meaning="Request units a second of a table that is created without a throughput (TableThroughput).",
     )
-    mongo_port: int | None = _setting(
+    mongo_port: int | None = setting(
         "mongo-port",
         None,
-        parsing.whole_number(0, 65535),
-        "a port from 0 to 65535",
-        "The port of the MongoDB door; 0 picks a free one, as it does without this setting where the SQL door's is 0.",
+        **PORT,
+        meaning="The port of the MongoDB door; 0 picks a free one. If --sql-port is 0, so is the default.",
         default_text=str(MONGO_PORT),
-        is_number=True,
     )
-    mongo_auth: str = _setting(
+    mongo_auth: str = setting(
         "mongo-auth",
         "on",
-        **_choice("on", "off"),
+        **choice("on", "off"),
         meaning="off: clients of the MongoDB door need no credentials; on loopback only.",
     )
-    mongo_version: str = _setting(
+    mongo_version: str = setting(
         "mongo-server-version",
         "7.0",
-        **_choice("4.2", "4.4", "5.0", "6.0", "7.0", "8.0"),
-        meaning="The MongoDB release that the MongoDB door answers for. Current drivers want at least 4.4.",
+        **choice("4.2", "4.4", "5.0", "6.0", "7.0", "8.0"),
+        meaning="The MongoDB release that the MongoDB door reports. Current drivers require at least 4.4.",
     )
-    mongo_advertised_host: str | None = _setting(
+    mongo_advertised_host: str | None = setting(
         "mongo-advertised-host",
         None,
-        parsing.host_and_port,
-        "a host name or address, perhaps with a port",
-        "What clients of the MongoDB door are told to reach it at, where that is not the address they came to, as "
-        "behind a mapped port.",
-        default_text="the host of --advertise, else the address that was reached",
+        **HOST_AND_PORT,
+        meaning="The address that the MongoDB door names to its clients, if it is not the one that they connected to: "
+        "behind a mapped port, for example.",
+        default_text="the host of --advertise, else the address that the client used",
     )
-    mongo_idle_s: int = _setting(
+    mongo_idle_s: int = setting(
         "mongo-idle-timeout",
         0,
-        parsing.whole_number(0, 86_400),
-        "a whole number of seconds from 0 to 86400",
-        "After how long a silent connection of the MongoDB door is closed (240 in the service); 0: never.",
-        is_number=True,
+        **whole_number(0, 86_400, unit="seconds"),
+        meaning="The time after which the MongoDB door closes an idle connection (240 in the service); 0: never.",
     )
-    mongo_throughput_ru: int = _setting(
+    mongo_throughput_ru: int = setting(
         "mongo-throughput",
         limits.THROUGHPUT_MIN_RU,
-        parsing.whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU),
-        f"a whole number from {limits.THROUGHPUT_MIN_RU} to {limits.THROUGHPUT_MAX_RU}",
-        "Request units a second of collections that are made without saying how many.",
-        is_number=True,
+        **whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU),
+        meaning="Request units a second of a collection that is created without a throughput.",
     )
-    mongo_transaction_s: int = _setting(
+    mongo_transaction_s: int = setting(
         "mongo-transaction-limit",
         int(limits.MONGO_TRANSACTION_SECONDS),
-        parsing.whole_number(1, 3600),
-        "a whole number of seconds from 1 to 3600",
-        "How long a transaction of the MongoDB door may stay open (5 in the service).",
-        is_number=True,
+        **whole_number(1, 3600, unit="seconds"),
+        meaning="How long a transaction of the MongoDB door may stay open (5 in the service).",
     )
-    has_mongo_test_commands: bool = _setting(
+    has_mongo_test_commands: bool = setting(
         "mongo-test-commands",
         False,
-        parsing.truth,
-        "true or false",
-        "Offer configureFailPoint, which makes commands fail: for tests of drivers.",
-        default_text="false",
+        **TRUTH,
+        meaning="Offer configureFailPoint, which makes commands fail: for tests of drivers.",
     )
-    gremlin_port: int | None = _setting(
+    gremlin_port: int | None = setting(
         "gremlin-port",
         None,
-        parsing.whole_number(0, 65535),
-        "a port from 0 to 65535",
-        "The port of the Gremlin door; 0 picks a free one, as it does without this setting where the SQL door's is 0.",
+        **PORT,
+        meaning="The port of the Gremlin door; 0 picks a free one. If --sql-port is 0, so is the default.",
         default_text=str(GREMLIN_PORT),
-        is_number=True,
     )
-    gremlin_create: str | None = _setting(
+    gremlin_create: str | None = setting(
         "gremlin-create",
         None,
         parsing.key_path_or_none,
         "a path such as /region, or none",
-        "Make graphs when they are first used, partitioned by this property; none: without a partition key.",
-        default_text="graphs must be there",
+        "Create graphs at their first use, with this partition key; none: without a partition key.",
+        default_text="graphs are not created",
     )
-    account: str = _setting(
+    account: str = setting(
         "account",
         "localhost",
         parsing.account_name,
         "3 to 44 lower-case letters, digits and hyphens",
         "The name of the account.",
     )
-    key: str = _setting(
+    key: str = setting(
         "key",
         WELL_KNOWN_KEY,
         **_KEY | {"default_text": "the emulator's well-known key"},
-        meaning="The primary key. Every user of the machine sees a command line: prefer the variable.",
+        meaning="The primary key. All users of the machine can read a command line: prefer the variable.",
     )
-    secondary_key: str | None = _setting("secondary-key", None, **_KEY, meaning="A second key, for changing keys.")
-    read_only_key: str | None = _setting("read-only-key", None, **_KEY, meaning="A key that may only read.")
-    secondary_read_only_key: str | None = _setting(
-        "secondary-read-only-key", None, **_KEY, meaning="A second key that may only read."
+    secondary_key: str | None = setting(
+        "secondary-key", None, **_KEY, meaning="A second key, so that keys can be changed without an interruption."
     )
-    control_key: str | None = _setting(
+    read_only_key: str | None = setting("read-only-key", None, **_KEY, meaning="A key that allows reads only.")
+    secondary_read_only_key: str | None = setting(
+        "secondary-read-only-key", None, **_KEY, meaning="A second key that allows reads only."
+    )
+    control_key: str | None = setting(
         "control-key",
         None,
-        **_KEY | {"default_text": "made at the first start and kept with the data; in memory none"},
-        meaning="The key of the control API and of the commands that use it. Without one a server in memory has no "
-        "control API.",
+        **_KEY | {"default_text": "generated at the first start and kept in the data directory; with --memory none"},
+        meaning="The key of the control API and of the commands that use it. A server with --memory has a control API "
+        "only if this is set.",
     )
-    allows_well_known_key: bool = _setting(
+    allows_well_known_key: bool = setting(
         "allow-well-known-key",
         False,
-        parsing.truth,
-        "true or false",
-        "Serve other machines with the emulator's well-known key, which is no secret: for containers whose ports are "
-        "published to one machine only.",
-        default_text="false",
+        **TRUTH,
+        meaning="Serve other machines with the emulator's well-known key, which is no secret: for containers whose "
+        "ports are published to one machine only.",
     )
-    tls_certificate: Path | None = _setting(
+    tls_certificate: Path | None = setting(
         "tls-certificate",
         None,
-        parsing.path,
-        "the path of a PEM file",
-        "The server's certificate, followed in the same file by the chain that leads to its authority. Read again on "
-        "SIGHUP.",
-        default_text="a development certificate that is made and kept with the data",
+        **PEM_FILE | {"default_text": "a development certificate, generated and kept in the data directory"},
+        meaning="The server's certificate, followed in the same file by the chain that leads to its authority. SIGHUP "
+        "reloads it.",
     )
-    tls_key: Path | None = _setting(
-        "tls-key",
-        None,
-        parsing.path,
-        "the path of a PEM file",
-        "The private key of --tls-certificate, without a password.",
-        default_text="none",
+    tls_key: Path | None = setting(
+        "tls-key", None, **PEM_FILE, meaning="The private key of --tls-certificate, without a password."
     )
-    tls_client_ca: Path | None = _setting(
+    tls_client_ca: Path | None = setting(
         "tls-client-ca",
         None,
-        parsing.path,
-        "the path of a PEM file",
-        "The authority of client certificates: with it, the control API answers only over TLS to clients that show a "
-        "certificate of this authority, and need the control key as well. Health and readiness are told to all.",
-        default_text="none: the control key is enough",
+        **PEM_FILE | {"default_text": "none: the control key is enough"},
+        meaning="The authority of client certificates. The control API then requires TLS and a client certificate of "
+        "this authority besides the control key. Health and readiness are answered without them.",
     )
-    require_tls: bool | None = _setting(
+    require_tls: bool | None = setting(
         "require-tls",
         None,
-        parsing.truth,
-        "true or false",
-        "Refuse connections without TLS at all doors; health and readiness are told over plain HTTP all the same.",
-        default_text="true where the host can be reached from other machines, unless --allow-well-known-key is given",
+        **TRUTH | {"default_text": "true if --host can be reached from other machines, unless --allow-well-known-key"},
+        meaning="Refuse connections without TLS at all doors. Health and readiness are answered over plain HTTP too.",
         is_flag=True,
     )
-    aad: str = _setting(
+    aad: str = setting(
         "aad",
         "auto",
-        **_choice("auto", "on", "off"),
+        **choice("auto", "on", "off"),
         meaning="Accept the emulator's form of Azure AD tokens; auto: on loopback with the well-known key only.",
     )
-    consistency: str = _setting(
-        "consistency", "Session", **_choice(*_CONSISTENCY), meaning="The account's default consistency level."
+    consistency: str = setting(
+        "consistency", "Session", **choice(*_CONSISTENCY), meaning="The account's default consistency level."
     )
-    durability: str = _setting(
+    durability: str = setting(
         "durability",
         "full",
-        **_choice("full", "relaxed"),
-        meaning="full: acknowledged writes survive power loss. relaxed: they survive the end of the process, but power "
-        "loss may cost the last tenth of a second.",
+        **choice("full", "relaxed"),
+        meaning="full: acknowledged writes survive power loss. relaxed: they survive a crash of the process; power "
+        "loss may lose the last tenth of a second.",
     )
-    throughput: str = _setting(
+    throughput: str = setting(
         "throughput",
         "observe",
-        **_choice("enforce", "observe", "off"),
-        meaning="enforce: refuse what is beyond the provisioned throughput, with 429. observe: serve everything, and "
-        "count what would have been refused. off: no budgets; charges are answered and counted all the same. The "
-        "control API can set it for a container.",
+        **choice("enforce", "observe", "off"),
+        meaning="enforce: requests beyond the provisioned throughput are refused with 429. observe: all requests are "
+        "served, and those that would have been refused are counted. off: there are no budgets; requests are charged "
+        "and counted. The control API can set it for a container.",
     )
-    is_serverless: bool = _setting(
+    is_serverless: bool = setting(
         "serverless",
         False,
-        parsing.truth,
-        "true or false",
-        "A serverless account: no throughput is provisioned, and each physical partition has "
+        **TRUTH,
+        meaning="A serverless account: no throughput is provisioned, and each physical partition has "
         f"{limits.SERVERLESS_PARTITION_RU} request units a second.",
-        default_text="false",
     )
-    has_burst: bool = _setting(
+    has_burst: bool = setting(
         "burst",
         False,
-        parsing.truth,
-        "true or false",
-        f"Partitions with less than {limits.BURST_THROUGHPUT_RU} request units a second save up what they do not use, "
-        f"for up to {limits.BURST_SECONDS_MAX} seconds, and may spend it at that rate.",
-        default_text="false",
+        **TRUTH,
+        meaning=f"A partition with less than {limits.BURST_THROUGHPUT_RU} request units a second saves the units that "
+        f"it does not use, for up to {limits.BURST_SECONDS_MAX} seconds, and may spend them at that rate.",
     )
-    partition_throughput_ru: int = _setting(
+    partition_throughput_ru: int = setting(
         "partition-throughput",
         limits.PARTITION_THROUGHPUT_RU,
-        parsing.whole_number(1, limits.THROUGHPUT_MAX_RU),
-        f"a whole number from 1 to {limits.THROUGHPUT_MAX_RU}",
-        "Request units a second that one physical partition carries.",
-        is_number=True,
+        **whole_number(1, limits.THROUGHPUT_MAX_RU),
+        meaning="The most request units a second that one physical partition may have.",
     )
-    partition_storage_bytes: int = _setting(
+    partition_storage_bytes: int = setting(
         "partition-storage",
         limits.PARTITION_STORAGE_BYTES,
-        parsing.size_bytes,
-        "a size of at least 1KB such as 50GB, 2MB or a number of bytes",
-        "How much one physical partition stores; with more in it, it is split.",
-        default_text="50GB",
-        is_number=True,
+        **size("50GB"),
+        meaning="The size at which a physical partition is split.",
     )
-    logical_partition_bytes_max: int = _setting(
+    logical_partition_bytes_max: int = setting(
         "logical-partition-storage",
         limits.LOGICAL_PARTITION_BYTES_MAX,
-        parsing.size_bytes,
-        "a size of at least 1KB such as 20GB, 2MB or a number of bytes",
-        "How much the items of one partition key may take (10GB once); never more than a physical partition stores.",
-        default_text="20GB",
-        is_number=True,
+        **size("20GB"),
+        meaning="The most that the items of one partition key may take (formerly 10GB); never more than "
+        "--partition-storage.",
     )
-    merge_policy: str = _setting(
+    merge_policy: str = setting(
         "merge-policy",
         "off",
-        **_choice("off", "on"),
-        meaning="on: neighbouring partitions are merged when they hold little together and each carries less than "
+        **choice("off", "on"),
+        meaning="on: neighbouring partitions are merged when they are small together and each has less than "
         f"{limits.MERGE_PARTITION_RU_MAX} RU/s. off: only on request.",
     )
-    is_in_memory: bool = _setting(
-        "memory", False, parsing.truth, "true or false", "Keep nothing on disk.", default_text="false"
+    is_in_memory: bool = setting(
+        "memory", False, **TRUTH, meaning="Keep all data in memory; nothing is written to disk."
     )
-    clock: str = _setting(
+    clock: str = setting(
         "clock",
         "system",
-        **_choice("system", "movable"),
-        meaning="movable: the control API can stop the time and move it on, for tests of what depends on it: time to "
-        "live, budgets, the ends of resource tokens.",
+        **choice("system", "movable"),
+        meaning="movable: the control API can stop and advance the clock, for tests of TTL, budgets and the expiry of "
+        "resource tokens.",
     )
-    script_confinement: Confinement = _setting(
+    script_confinement: Confinement = setting(
         "script-confinement",
         "filter",
-        **_choice("filter", "limits"),
-        meaning="filter: JavaScript runs only in processes that a filter of system calls (seccomp) confines, and is "
-        "refused where the kernel or the architecture has none. limits: there it runs without the filter, for scripts "
-        "that are trusted.",
+        **choice("filter", "limits"),
+        meaning="filter: scripts run only under a system-call filter (seccomp), and are refused on machines without "
+        "one. limits: on such machines scripts run without the filter; for trusted scripts only.",
     )
-    log_level: str = _setting(
+    log_level: str = setting(
         "log-level",
         "info",
-        **_choice("debug", "info", "warning", "error"),
-        meaning="How much is logged to standard error.",
+        **choice("debug", "info", "warning", "error"),
+        meaning="The least severity that is logged to standard error.",
     )
-    log_format: str = _setting(
+    log_format: str = setting(
         "log-format",
         "text",
-        **_choice("text", "json"),
-        meaning="The form of the log, the security log included: lines of text, or a JSON object a line.",
+        **choice("text", "json"),
+        meaning="The form of the log, including the security log: lines of text, or one JSON object a line.",
     )
-    config: Path | None = _setting(
+    config: Path | None = setting(
         "config",
         None,
         parsing.path,
@@ -424,14 +387,14 @@ class Settings:
         if self.has_exposed_key and not self.allows_well_known_key:
             raise bad_request(
                 f"The host {self.host} can be reached from other machines, and the emulator's well-known key is known "
-                "to everybody. Set ARMILLARY_KEY to a key of your own (openssl rand -base64 64 makes one), or use the "
-                "host 127.0.0.1. In a container whose ports are published to one machine only, "
+                "publicly. Set ARMILLARY_KEY to a key of your own (openssl rand -base64 64 makes one), or use "
+                "--host 127.0.0.1. In a container whose ports are published to one machine only, "
                 "--allow-well-known-key allows it."
             )
         if self.is_public and self.mongo_auth == "off":
             raise bad_request(
-                f"The host {self.host} can be reached from other machines: --mongo-auth off would let everybody in. "
-                "Use the host 127.0.0.1, or leave it on."
+                f"The host {self.host} can be reached from other machines: with --mongo-auth off they would need "
+                "no credentials. Use --host 127.0.0.1, or --mongo-auth on."
             )
 
     @property
@@ -460,16 +423,17 @@ def resolve(command_line: Mapping[str, object], environment: Mapping[str, str]) 
 def _check_together(settings: Settings, found: Mapping[str, Given]) -> None:
     keys = (settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key)
     if settings.control_key is not None and settings.control_key in keys:
-        raise bad_request("The control key is also a key of the account. Set different ones.")
+        raise bad_request("--control-key is the same as a key of the account. Set a different one.")
     if {settings.key, settings.secondary_key} & {settings.read_only_key, settings.secondary_read_only_key} - {None}:
-        raise bad_request("A read-only key is the same as a key that may write. Set different ones.")
+        raise bad_request("A read-only key is the same as a key that allows writes. Set a different one.")
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         missing, given = ("key", "certificate") if settings.tls_key is None else ("certificate", "key")
-        raise bad_request(f"{found[f'tls-{given}'].source} has no meaning without --tls-{missing}.")
+        raise bad_request(f"{found[f'tls-{given}'].source} needs --tls-{missing} as well. Set both.")
     for name in ("data", "durability"):
         if settings.is_in_memory and name in found and found[name].origin == found["memory"].origin:
             raise bad_request(
-                f"{found['memory'].source} keeps nothing on disk, so {found[name].source} has no meaning."
+                f"{found['memory'].source} keeps nothing on disk, so {found[name].source} has no effect. Give "
+                "only one of them."
             )
 
 

@@ -163,7 +163,7 @@ def test_a_read_only_key_is_no_other_key() -> None:
 
 
 def test_memory_with_a_directory_is_refused_unless_it_overrides_one(tmp_path: Path) -> None:
-    expected = "--memory keeps nothing on disk, so --data has no meaning."
+    expected = "--memory keeps nothing on disk, so --data has no effect. Give only one of them."
     assert refusal({"memory": True, "data": str(tmp_path)}) == expected
     assert resolve({"memory": True}, {"ARMILLARY_DATA": str(tmp_path)}).is_in_memory
 
@@ -211,5 +211,5 @@ def test_what_cannot_be_advertised(wrong: str) -> None:
 
 @pytest.mark.parametrize("given", ["tls-certificate", "tls-key"])
 def test_a_certificate_comes_with_its_key(given: str) -> None:
-    with pytest.raises(Failure, match=f"--{given} has no meaning without"):
+    with pytest.raises(Failure, match=f"--{given} needs --tls-"):
         resolve({given: "file.pem"}, {})

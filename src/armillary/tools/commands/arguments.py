@@ -1,12 +1,287 @@
-"""Arguments that several commands take: names such as shop/orders, partition keys, and the confirmation of a delete."""
+"""The arguments and help texts of the commands that talk to a running server, and the reading of those that several
+commands take: names such as shop/orders, partition keys, throughput, the confirmation of a delete. Built at every start
+of the program, so this module imports nothing heavy; each command is a function of a module beside this one.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from armillary.errors import Failure, Kind, bad_request
+
+# How the caller makes a parser and adds a setting to it: `cli.py` knows both.
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+AddCommand = Callable[..., argparse.ArgumentParser]
+
+NAMES = (
+    "databases",
+    "containers",
+    "partitions",
+    "keys",
+    "scale",
+    "split",
+    "merge",
+    "feed",
+    "migrate",
+    "script",
+    "snapshot",
+    "restore",
+    "backup",
+    "account-keys",
+)
+
+
+def add_parsers(commands: Commands, add_command: AddCommand) -> None:
+    databases = add_command(commands, "databases", "list, create and delete databases")
+    verbs = _verbs(databases, add_command)
+    _of_server(add_command(verbs, "list", "list the databases"))
+    show = _of_server(add_command(verbs, "show", "show a database and its containers"))
+    show.add_argument("database")
+    create = _of_server(add_command(verbs, "create", "create a database"))
+    create.add_argument("database")
+    _throughput(create, "shared by its containers")
+    _delete(_of_server(add_command(verbs, "delete", "delete a database with everything in it")), "database")
+
+    containers = add_command(commands, "containers", "list, create and delete containers")
+    verbs = _verbs(containers, add_command)
+    listed = _of_server(add_command(verbs, "list", "list the containers"))
+    listed.add_argument("database", nargs="?")
+    show = _of_server(add_command(verbs, "show", "show a container's definition"))
+    _container(show)
+    create = _of_server(add_command(verbs, "create", "create a container; its database too, if it does not exist"))
+    _container(create)
+    _key(create)
+    create.add_argument("--definition", metavar="FILE", help="a JSON file with policies, as the SQL API has them")
+    _throughput(create, "of the container")
+    _container(_delete(_of_server(add_command(verbs, "delete", "delete a container with its items")), None))
+
+    scale = _of_server(add_command(commands, "scale", "change the throughput of a container or of a database"))
+    scale.add_argument("name", metavar="DATABASE[/CONTAINER]")
+    scale.add_argument("throughput", metavar="RU", nargs="?", type=int, default=None, help="request units a second")
+    scale.add_argument(
+        "--autoscale", metavar="RU", type=int, help="autoscale maximum in request units a second, instead of RU"
+    )
+    _waiting(scale)
+
+    partitions = _of_server(
+        add_command(commands, "partitions", "draw the partitions of containers, and their top keys")
+    )
+    partitions.add_argument("containers", metavar="DATABASE/CONTAINER", nargs="+", help="give several to compare them")
+    _top(partitions)
+    keys = _of_server(add_command(commands, "keys", "show the partition keys with the most bytes and request units"))
+    _container(keys)
+    _top(keys)
+
+    split = _of_server(add_command(commands, "split", "split a partition in two"))
+    _container(split)
+    split.add_argument(
+        "range", metavar="PARTITION", nargs="?", type=int, default=None, help="its id (default: the largest)"
+    )
+    _waiting(split)
+    merge = _of_server(add_command(commands, "merge", "merge two neighbouring partitions into one"))
+    _container(merge)
+    merge.add_argument(
+        "ranges",
+        metavar="PARTITION",
+        nargs="*",
+        type=int,
+        default=[],
+        help="two ids (default: the smallest neighbours)",
+    )
+    _waiting(merge)
+    _add_feed(commands, add_command)
+    _add_script(commands, add_command)
+    _add_snapshots_and_backups(commands, add_command)
+    _add_account_keys(commands, add_command)
+
+    migrate = _of_server(add_command(commands, "migrate", "change the partition key of a container while it is in use"))
+    _container(migrate)
+    migrate.add_argument(
+        "target",
+        metavar="DATABASE/NEW",
+        help="the new container, created if it does not exist; takes the old one's name in the end",
+    )
+    _key(migrate)
+    _throughput(migrate, "of the new container (default: as the old one)")
+    migrate.add_argument("--keep-as", metavar="NAME", help="new name of the old container (default: NAME-before)")
+    migrate.add_argument(
+        "--no-switch", action="store_true", help="copy, follow changes and compare, but do not switch the names"
+    )
+
+
+def _add_feed(commands: Commands, add_command: AddCommand) -> None:
+    feed = add_command(commands, "feed", "show the change feed of a container")
+    verbs = feed.add_subparsers(dest="verb", metavar="tail", required=True)
+    tail = add_command(verbs, "tail", "print the changes of a container as they happen, one JSON value a line")
+    _place(tail)
+    _container(tail)
+    tail.add_argument(
+        "--mode",
+        choices=["latest", "all-versions"],
+        help="latest: the newest version of each item (default); all-versions: every write and delete, if the "
+        "container's change feed policy keeps them",
+    )
+    tail.add_argument("--from", metavar="START", help="beginning, now (default), or a time: 2026-01-31T12:00:00Z")
+    tail.add_argument(
+        "--partition-key", metavar="VALUE", help="changes of one logical partition: its key as a string or JSON"
+    )
+    tail.add_argument("--limit", metavar="N", type=int, help="stop after N changes")
+    tail.add_argument(
+        "--no-follow", action="store_true", help="stop at the end of the feed instead of waiting for more"
+    )
+
+
+def _add_script(commands: Commands, add_command: AddCommand) -> None:
+    script = add_command(commands, "script", "store and run stored procedures, triggers and functions")
+    verbs = script.add_subparsers(dest="verb", metavar="list|show|put|delete|run", required=True)
+    _container(_of_server(add_command(verbs, "list", "list the scripts of a container")))
+    show = _of_server(add_command(verbs, "show", "print the source of a script"))
+    put = _of_server(add_command(verbs, "put", "store a script; replaces a script of the same name"))
+    delete = _delete(_of_server(add_command(verbs, "delete", "delete a script")), None)
+    for parser in (show, put, delete):
+        _container(parser)
+        parser.add_argument("name")
+        kind = parser.add_mutually_exclusive_group()
+        kind.add_argument("--trigger", action="store_true", help="NAME is a trigger (default: a stored procedure)")
+        kind.add_argument("--function", action="store_true", help="NAME is a user-defined function")
+    put.add_argument("file", metavar="FILE", help="its JavaScript source; - reads standard input")
+    put.add_argument("--when", choices=["pre", "post"], help="when a trigger runs (default: pre)")
+    put.add_argument(
+        "--operation",
+        choices=["all", "create", "update", "replace", "delete"],
+        help="what a trigger runs for (default: all)",
+    )
+    run = _of_server(add_command(verbs, "run", "run a stored procedure"))
+    _container(run)
+    run.add_argument("name")
+    run.add_argument("--partition-key", metavar="VALUE", help="the logical partition it runs in: a string or JSON")
+    run.add_argument("--params", metavar="JSON", help="its arguments as a JSON list")
+    run.add_argument("--explain", action="store_true", help="show each read and write with its charge")
+    run.add_argument("--dry-run", action="store_true", help="roll back whatever it writes")
+
+
+def _add_snapshots_and_backups(commands: Commands, add_command: AddCommand) -> None:
+    snapshot = _of_server(add_command(commands, "snapshot", "write a database or container to a file"))
+    snapshot.add_argument("name", metavar="DATABASE[/CONTAINER]", help="/ for all databases")
+    snapshot.add_argument("file", metavar="FILE")
+    restore = _of_server(add_command(commands, "restore", "restore databases and containers from a snapshot file"))
+    restore.add_argument("file", metavar="FILE")
+    restore.add_argument("--as", dest="target", metavar="DATABASE[/CONTAINER]", help="restore under another name")
+    restore.add_argument(
+        "--replace", action="store_true", help="replace a database or container that has the name already"
+    )
+
+    backup = add_command(commands, "backup", "back up the whole account while the server runs, and restore it")
+    verbs = backup.add_subparsers(dest="verb", required=True, metavar="create|list|verify|restore|prune")
+    meanings = {
+        "create": "add a backup to a directory; files that an earlier backup has are not copied again",
+        "list": "list the backups in a directory",
+        "verify": "read all of a backup, open it and verify every invariant",
+        "restore": "write a backup to a new data directory",
+        "prune": "remove old backups and the files that only they need",
+    }
+    for verb, meaning in meanings.items():
+        parser = _of_server(add_command(verbs, verb, meaning))
+        parser.add_argument("directory", metavar="DIR", help="where the backups are")
+        if verb in ("verify", "restore"):
+            parser.add_argument(
+                "--number",
+                metavar="N",
+                type=int,
+                help="number of the backup, as `backup list` shows it (default: the newest)",
+            )
+        if verb == "restore":
+            parser.add_argument("--to", metavar="DIR", required=True, help="the new data directory")
+        if verb == "prune":
+            parser.add_argument(
+                "--keep", metavar="N", type=int, required=True, help="how many of the newest backups to keep"
+            )
+
+
+def _add_account_keys(commands: Commands, add_command: AddCommand) -> None:
+    keys = add_command(commands, "account-keys", "show and change the keys that clients sign with")
+    verbs = keys.add_subparsers(dest="verb", required=True, metavar="list|connection-strings|regenerate")
+    _of_server(add_command(verbs, "list", "show the keys"))
+    _of_server(add_command(verbs, "connection-strings", "show the connection strings for each protocol"))
+    regenerate = _of_server(
+        add_command(verbs, "regenerate", "replace a key at once; clients that use the old one are refused")
+    )
+    regenerate.add_argument("key", choices=("primary", "secondary", "primaryReadonly", "secondaryReadonly"))
+
+
+def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:
+    _of_server(parser)
+    return parser.add_subparsers(dest="verb", metavar="list|show|create|delete")
+
+
+def _of_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Arguments of every command that talks to a server and can print JSON."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return _place(parser)
+
+
+def _place(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Arguments that locate the server."""
+    parser.add_argument("--data", metavar="DIR", help="the server's data directory (ARMILLARY_DATA)")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="address of the server, such as http://127.0.0.1:8081 (default: read from the data directory)",
+    )
+    parser.add_argument(
+        "--client-certificate",
+        metavar="FILE",
+        type=Path,
+        help="a PEM file with a certificate and its key, for a server with --tls-client-ca",
+    )
+    parser.add_argument("--config", metavar="FILE", help="the server's settings file (ARMILLARY_CONFIG)")
+    return parser
+
+
+def _container(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("container", metavar="DATABASE/CONTAINER")
+
+
+def _key(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--partition-key",
+        metavar="PATH",
+        action="append",
+        help="such as /customerId; give it up to three times for a hierarchical key",
+    )
+    parser.add_argument("--fixed", action="store_true", help="without partition key: one partition of up to 10 GB")
+
+
+def _throughput(parser: argparse.ArgumentParser, whose: str) -> None:
+    parser.add_argument("--throughput", metavar="RU", type=int, help=f"request units a second, {whose}")
+    parser.add_argument(
+        "--autoscale", metavar="RU", type=int, help=f"autoscale maximum in request units a second, {whose}"
+    )
+
+
+def _delete(parser: argparse.ArgumentParser, what: str | None) -> argparse.ArgumentParser:
+    if what is not None:
+        parser.add_argument(what)
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+    return parser
+
+
+def _top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--top", metavar="N", type=int, help="how many keys to show (default: 10)")
+
+
+def _waiting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return at once; the server completes it in the background"
+    )
+
+
+# What the commands read from their arguments.
 
 
 def container_path(name: str) -> tuple[str, str, str, str]:

@@ -1,15 +1,18 @@
-"""`armillary containers`: list, show, create, delete."""
+"""`armillary containers`: list, show, create, delete. `armillary feed tail`: prints the changes of a container."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.commands.arguments import confirm, container_path, key_fields, throughput_fields
+from armillary.tools.commands.arguments import confirm, container_path, key_fields, key_values, throughput_fields
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, size, throughput_text
+
+_POLL_S = 0.2  # between two looks at the change feed
 
 
 def container_table(screen: Screen, containers: list[dict[str, Any]]) -> None:
@@ -83,6 +86,36 @@ def delete_container(server: Server, screen: Screen, arguments: dict[str, Any]) 
         screen.content(content)
     else:
         screen.say(f"Deleted the container {name}.")
+
+
+def tail_changes(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
+    """`armillary feed tail`: print the changes as they happen, one JSON value a line."""
+    path = (*container_path(arguments["container"]), "changes")
+    query: dict[str, object] = {"mode": arguments.get("mode", "latest"), "from": arguments.get("from", "now")}
+    if "partition_key" in arguments:
+        query["key"] = json.dumps(key_values(arguments["partition_key"]))
+    left = arguments.get("limit")
+    if left is not None and left < 1:
+        raise bad_request("--limit is how many changes to print: at least 1.")
+    while True:
+        try:
+            page = server.get(*path, **query)
+        except Failure as failure:
+            if failure.kind is not Kind.THROTTLED:
+                raise
+            time.sleep(_POLL_S)
+            continue
+        rows = page["changes"][:left]
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False, separators=(",", ":")), flush=True)
+        if left is not None:
+            left -= len(rows)
+        is_over = page["isEnd"] and "no_follow" in arguments
+        if left == 0 or is_over:
+            return
+        query["position"] = page["position"]
+        if page["isEnd"]:
+            time.sleep(_POLL_S)
 
 
 def _ensure_database(server: Server, name: str) -> bool:

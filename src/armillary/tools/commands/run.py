@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from armillary.tools.commands import account_keys, databases, feeds, migrating, partitions, resharding, scripting
+from armillary.tools.commands import account_keys, databases, migrating, partitions, resharding, scripting
 from armillary.tools.commands import containers as container_commands
 from armillary.tools.remote import Server, Where, find_server
 from armillary.tools.screen import Screen
@@ -33,7 +33,7 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("account-keys", "list"): account_keys.list_keys,
     ("account-keys", "connection-strings"): account_keys.list_connection_strings,
     ("account-keys", "regenerate"): account_keys.regenerate_key,
-    ("feed", "tail"): feeds.tail,
+    ("feed", "tail"): container_commands.tail_changes,
     ("script", "list"): scripting.list_scripts,
     ("script", "show"): scripting.show_script,
     ("script", "put"): scripting.put_script,

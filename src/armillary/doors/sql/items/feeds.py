@@ -20,8 +20,7 @@ from armillary.doors.sql.items.documents import header_key
 from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, query_metrics
 from armillary.doors.sql.resources.lists import container_paths, parse_query_body
 from armillary.errors import bad_request
-from armillary.languages.sql.compiling.compile import BoundQuery, compile_query, parse_parameters
-from armillary.languages.sql.compiling.user_functions import UserFunctions
+from armillary.languages.sql.compiling.compile import BoundQuery, UserFunctions, compile_query, parse_parameters
 from armillary.languages.sql.planning.plan import query_plan
 from armillary.model.charges import QUERY_PLAN_RU, Part
 from armillary.model.items import parse_document

@@ -17,8 +17,13 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.resources.resources import record_content
 from armillary.errors import bad_request
-from armillary.languages.sql.compiling.compile import BoundQuery, Computed, compile_query, parse_parameters
-from armillary.languages.sql.compiling.user_functions import UserFunctions
+from armillary.languages.sql.compiling.compile import (
+    BoundQuery,
+    Computed,
+    UserFunctions,
+    compile_query,
+    parse_parameters,
+)
 from armillary.languages.sql.library.context import Context
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU
 from armillary.model.items import parse_document

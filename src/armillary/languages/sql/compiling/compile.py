@@ -10,9 +10,9 @@ of the same types. Choosing an access path is `query/access/access_path.py`'s pa
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from armillary import limits
 from armillary.errors import bad_request
@@ -22,10 +22,9 @@ from armillary.languages.sql.compiling.constants import Constants, kind_of
 from armillary.languages.sql.compiling.emit_context import EmitContext
 from armillary.languages.sql.compiling.index_conditions import filter_of
 from armillary.languages.sql.compiling.score_ranking import ScoreRanking
-from armillary.languages.sql.compiling.user_functions import Run, UserFunctions
 from armillary.languages.sql.library.context import Context, detached_context
 from armillary.languages.sql.syntax import tree
-from armillary.languages.sql.syntax.check import Checked, check_count, check_query
+from armillary.languages.sql.syntax.check import Checked, check_count, check_query, not_yet
 from armillary.languages.sql.syntax.expressions import too_many_operators
 from armillary.languages.sql.syntax.lexer import query_error
 from armillary.languages.sql.syntax.order_by_rank import Component, components_of, is_ranked
@@ -38,7 +37,7 @@ from armillary.model.values import UNDEFINED, Value
 from armillary.query.aggregates import AGGREGATES
 from armillary.query.conditions import Condition
 from armillary.query.operators import evaluate
-from armillary.query.selection import Grouping, Ordering, OrderKey, Selection, Stage
+from armillary.query.selection import Grouping, Meter, Ordering, OrderKey, Selection, Stage
 from armillary.work import spend
 
 _A = TypeVar("_A")
@@ -58,6 +57,40 @@ _ENVELOPE = (None, "orderByItems", "payload")  # aliases of the columns in a cli
 _NAMESPACE: dict[str, Any] = {
     name: value for name, value in vars(runtime).items() if not name.startswith("_") and name != "annotations"
 } | {"U": UNDEFINED}
+
+
+class UserFunctions(Protocol):
+    """The user-defined functions of a container, called by queries and implemented by `scripts/functions.py`."""
+
+    def check_function(self, name: str) -> None:
+        """Called for each function that a query uses, before it runs. Raises a Failure if it does not exist."""
+
+    async def ready(self) -> None:
+        """Prepare for calls; awaited before the query runs."""
+
+    def call_function(self, name: str, arguments: Sequence[Value]) -> Value:
+        """Call a function. Raises a Failure if it does not exist, throws, or exceeds its time limit."""
+
+
+class Run(Meter):
+    """One execution of a query, as generated code sees it: counts the calls, rows and memory."""
+
+    __slots__ = ("_functions",)
+
+    def __init__(self, functions: UserFunctions | None, names: Iterable[str]) -> None:
+        super().__init__()
+        self._functions = functions
+        for name in names:
+            if functions is None:
+                raise not_yet(f"The user-defined function udf.{name}")
+            functions.check_function(name)
+
+    def call_user_function(self, name: str, arguments: Sequence[Value]) -> Value:
+        assert self._functions is not None, "the constructor refuses such queries"
+        if any(argument is UNDEFINED for argument in arguments):
+            return UNDEFINED
+        self.user_calls += 1
+        return self._functions.call_function(name, arguments)
 
 
 @dataclass(frozen=True, slots=True)

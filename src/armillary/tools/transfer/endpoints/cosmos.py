@@ -20,7 +20,7 @@ import orjson
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.tools.transfer.endpoints.http_client import Answer, HttpClient
-from armillary.tools.transfer.endpoints.patience import Patience
+from armillary.tools.transfer.endpoints.retries import Retries
 
 API_VERSION: Final = "2020-07-15"
 THROTTLED: Final = 429
@@ -81,19 +81,19 @@ class CosmosEndpoint:
         body: bytes = b"",
     ) -> Answer:
         """Until there is an answer that is final: also one that is a refusal."""
-        patience = Patience()
+        retries = Retries()
         while True:
             try:
                 answer = await self._http.request(
                     method, target, [*self._signed(method, resource_type, link), *headers], body
                 )
             except Failure:
-                if not self._http.has_answered or not await patience.wait():
+                if not self._http.has_answered or not await retries.wait():
                     raise
                 continue
             if answer.status == THROTTLED:
-                await patience.wait(float(answer.headers.get("x-ms-retry-after-ms") or 100))
-            elif answer.status not in PASSING or not await patience.wait():
+                await retries.wait(float(answer.headers.get("x-ms-retry-after-ms") or 100))
+            elif answer.status not in PASSING or not await retries.wait():
                 return answer
 
     def content(self, answer: Answer) -> Any:

@@ -27,7 +27,7 @@ from armillary.tools.transfer.endpoints.cosmos import (
     message_of,
     refusal,
 )
-from armillary.tools.transfer.endpoints.patience import Patience
+from armillary.tools.transfer.endpoints.retries import Retries
 from armillary.tools.transfer.rows import BadRow, Position, Row, Written, bad_row, json_text
 
 # Whole requests are limited to 2 MB; larger items go alone, and the server says whether it takes them.
@@ -113,14 +113,14 @@ class CosmosSink:
             done.set()
 
     async def _write_wave(self, upserts: list[_Upsert], written: _Tally) -> None:
-        patience = Patience()
+        retries = Retries()
         while upserts:
             requests = self._requests(upserts)
             left = await asyncio.gather(*[self._send(range_id, each, written) for range_id, each in requests])
             upserts = [upsert for each in left for upsert in each]
             if upserts:  # their partitions were split or merged
                 await self._read_ranges()
-                if not await patience.wait():
+                if not await retries.wait():
                     for upsert in upserts:
                         written.bad.append(bad_row(upsert.row.number, "Its partition is gone.", upsert.row.document))
                     break
@@ -166,7 +166,7 @@ class CosmosSink:
         """What another partition has to be asked for."""
         headers = (*_HEADERS, ("x-ms-documentdb-partitionkeyrangeid", range_id))
         moved: list[_Upsert] = []
-        patience = Patience()
+        retries = Retries()
         while upserts:
             async with self._gate:
                 body = b"[%b]" % b",".join([each.text for each in upserts])
@@ -205,7 +205,7 @@ class CosmosSink:
                 else:
                     written.refuse(upsert, str(result.get("message") or f"It is refused with {status}."))
             upserts = again
-            if upserts and not await patience.wait(pause_ms):
+            if upserts and not await retries.wait(pause_ms):
                 raise refusal(answer, self._endpoint.url)
         return moved
 

@@ -17,7 +17,7 @@ from pymongo.errors import BulkWriteError, ConfigurationError, InvalidURI, Opera
 from pymongo.uri_parser import parse_uri
 
 from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.transfer.endpoints.patience import Patience
+from armillary.tools.transfer.endpoints.retries import Retries
 from armillary.tools.transfer.files.bson_files import document_of_item, item_of_document
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
 from armillary.tools.transfer.transforms import MISSING, get
@@ -136,7 +136,7 @@ class MongoSink:
         return Written(sum(counts), 0.0, bad)
 
     async def _send(self, group: list[tuple[Row, Document]], bad: list[BadRow]) -> int:
-        patience = Patience()
+        retries = Retries()
         written = 0
         while group:
             try:
@@ -157,9 +157,9 @@ class MongoSink:
                 self.rows_ahead += len(group) - len(failed)
                 group = again
                 if group:
-                    await patience.wait(100)
+                    await retries.wait(100)
             except PyMongoError as error:
-                if not await patience.wait():
+                if not await retries.wait():
                     raise _refusal(error) from None
         return written
 

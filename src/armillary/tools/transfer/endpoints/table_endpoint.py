@@ -19,7 +19,7 @@ import orjson
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.edm import INT32_MAX, INT32_MIN
 from armillary.tools.transfer.endpoints.http_client import Answer, HttpClient
-from armillary.tools.transfer.endpoints.patience import Patience
+from armillary.tools.transfer.endpoints.retries import Retries
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
 
 _API_VERSION: Final = "2019-02-02"
@@ -52,7 +52,7 @@ class TableEndpoint:
     ) -> Answer:
         """Until there is an answer that is final: also one that is a refusal."""
         target = f"{self._prefix}/{path}"
-        patience = Patience()
+        retries = Retries()
         while True:
             date = formatdate(usegmt=True)
             signed = hmac.digest(self._key, f"{date}\n/{self._account}{target}".encode(), "sha256")
@@ -66,11 +66,11 @@ class TableEndpoint:
             try:
                 answer = await self._http.request(method, target + query, (*own, *headers), body)
             except Failure:
-                if not self._http.has_answered or not await patience.wait():
+                if not self._http.has_answered or not await retries.wait():
                     raise
                 continue
             pause_ms = answer.headers.get("x-ms-retry-after-ms") if answer.status == 429 else None
-            if answer.status not in _PASSING or not await patience.wait(float(pause_ms) if pause_ms else None):
+            if answer.status not in _PASSING or not await retries.wait(float(pause_ms) if pause_ms else None):
                 return answer
 
     def refusal(self, answer: Answer) -> Failure:

@@ -8,23 +8,24 @@ import asyncio
 import time
 from typing import Final
 
-PATIENCE_S: Final = 60.0  # without an answer that says more
+_RETRIED_S: Final = 60.0  # since the request began, or since a server last said how long to wait
 _FIRST_PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 5.0
 
 
-class Patience:
-    """Of one request."""
+class Retries:
+    """The retries of one request."""
 
     def __init__(self) -> None:
         self._pause_s = _FIRST_PAUSE_S
-        self._deadline_s = time.monotonic() + PATIENCE_S
+        self._deadline_s = time.monotonic() + _RETRIED_S
 
     async def wait(self, pause_ms: float | None = None) -> bool:
-        """False: it has taken too long. A server that says how long to wait is there, and is waited for."""
+        """Wait before the next attempt; False if the time for retries is over. A server that says how long to wait is
+        alive, so the time starts anew."""
         if pause_ms is not None:
             await asyncio.sleep(max(pause_ms, 1.0) / 1000)
-            self._deadline_s = time.monotonic() + PATIENCE_S
+            self._deadline_s = time.monotonic() + _RETRIED_S
             return True
         if time.monotonic() >= self._deadline_s:
             return False
