@@ -54,7 +54,7 @@ class Container:
         self._adopt_versions()
         self.form = json_form(self.schema)  # of its items, to the doors that read JSON
         self.map = PartitionMap(record.container_state.ranges)
-        self._clock = clock
+        self.clock = clock
         self._engine = engine
         self.partitions = {each.id: self.new_partition(each) for each in self.map.ranges}
         self.faults: Faults | None = None  # None, unless there are rules of faults
@@ -126,7 +126,7 @@ class Container:
         """What the functions of a query are told about time and about the container."""
         policies = self.policies
         is_planar = policies.geospatial == "Geometry"
-        return Context(self._clock, full_text=policies.full_text, vectors=policies.vector, is_planar=is_planar)
+        return Context(self.clock, full_text=policies.full_text, vectors=policies.vector, is_planar=is_planar)
 
     # Keys.
 
@@ -204,7 +204,7 @@ class Container:
 
     def new_partition(self, key_range: KeyRange) -> Partition:
         store = self._engine.store(key_range.store)
-        return Partition(store, self.schema, key_range, self._clock, self.state.first_lsn)
+        return Partition(store, self.schema, key_range, self.clock, self.state.first_lsn)
 
     def take_over(self, new_map: PartitionMap, children: Sequence[Partition]) -> None:
         """Serve from the children of a split or merge. Reads of the parents that have begun may finish."""

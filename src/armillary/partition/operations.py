@@ -5,7 +5,7 @@ list of these through the one write path.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
@@ -18,6 +18,8 @@ from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
 from armillary.model.indexes.indexing import ItemTerms
 from armillary.model.keys import Key
 from armillary.model.patch import Patch
+from armillary.model.sendable import LOCAL, Sendable
+from armillary.partition.document_changes import Changed, ChangeStatement, CompiledChange, Decided
 from armillary.partition.schema import Rules, Schema
 
 Document = dict[str, Any]
@@ -103,23 +105,33 @@ def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, dire
 
 
 @dataclass(slots=True)
-class Operation:
+class Operation(Sendable):
     verb: Verb
     epk: bytes
     key: Key
     item_id: str
     draft: Draft | None = None  # CREATE, UPSERT, REPLACE, MERGE
     patch: Patch | None = None
-    condition: Callable[[Document], bool] | None = None  # of a PATCH
-    # For MongoDB documents: the function of a CHANGE (None: leave the document as it is), and the condition of a
-    # DELETE.
-    change: Callable[[Document], Document | None] | None = None
-    matches: Callable[[Document], bool] | None = None
+    change: ChangeStatement | None = None  # of a MongoDB document: a CHANGE, or a DELETE with a filter
+    decided: Decided | None = None  # what the change makes of the document, if that was computed before
     if_match: str | None = None
     if_none_match: str | None = None
     directive: str = "Default"
     is_any: bool = False  # a DELETE of any item, expired or not
     is_replacement: bool = False  # a CHANGE that replaces the whole document
+    # Compiled where the operation runs: the condition of the patch, and the change.
+    condition: Callable[[Document], bool] | None = field(default=None, compare=False, repr=False, metadata=LOCAL)
+    compiled: CompiledChange | None = field(default=None, compare=False, repr=False, metadata=LOCAL)
+
+    def changed(self, document: Document, encoded: bytes) -> Changed:
+        """What the statement makes of a document."""
+        decided = self.decided
+        if decided is not None and decided.document == encoded:
+            if isinstance(decided.outcome, Failure):
+                raise decided.outcome
+            return decided.outcome
+        assert self.compiled is not None, "compiled by the visit"
+        return self.compiled(document)
 
 
 class Result(Enum):
@@ -146,6 +158,7 @@ class Outcome:
     terms: int = 0  # charged terms that were added or removed
     patch_operations: int = 0
     before: bytes | None = None  # the BSON of a document that was changed or deleted
+    changed: Changed | None = None  # what a MongoDB statement made of it
 
 
 class MemberFailed(Exception):

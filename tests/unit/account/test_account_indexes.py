@@ -18,6 +18,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.indexes.index_definitions import read_definition
 from armillary.model.bson.bson_values import decode, encode
+from armillary.partition.document_changes import ChangeStatement
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ async def test_unique_indexes_hold_and_are_given_up_where_documents_are_not(shop
     await shop.insert(container, {"_id": "null"})
     with pytest.raises(Failure):
         await shop.insert(container, {"_id": "null too", "a": None})
-    change = document_operations.changing(container, (), 5, lambda was: {**was, "a": "elsewhere"})
+    change = document_operations.changing(container, (), 5, ChangeStatement({}, {"$set": {"a": "elsewhere"}}))
     await document_operations.write(container, change)
     await shop.insert(container, {"_id": "new", "a": 5})
     await indexes.drop_indexes(shop.account, container, ["a_1"])

@@ -32,6 +32,7 @@ from armillary.model.bson.bson_json import document_of, from_json, json_of, to_j
 from armillary.model.bson.bson_values import decode, encode, equal, is_identical
 from armillary.model.items import find_illegal_in_item_id
 from armillary.model.patch import parse_patch
+from armillary.partition.document_changes import ChangeStatement
 from armillary.partition.operations import Result
 
 OID = ObjectId("5f0c1e7a8d3b2a0012345678")
@@ -206,20 +207,20 @@ async def test_many_writes_stop_at_the_first_failure_or_go_on(house: House) -> N
 async def test_changes_and_deletes_are_told_what_is_there(house: House) -> None:
     container = await house.container()
     await insert(house, container, {"_id": OID, "pk": "a", "n": Int64(1)})
-    more = document_operations.changing(container, ("a",), OID, lambda was: {**was, "n": Int64(was["n"] + 1)})
+    more = document_operations.changing(container, ("a",), OID, ChangeStatement({}, {"$inc": {"n": 1}}))
     answer = await document_operations.write(container, more)
     assert answer.outcome is not None and decode(answer.outcome.before or b"")["n"] == 1
     assert decode(answer.payload or b"")["n"] == 2
     none = await document_operations.write(
-        container, document_operations.changing(container, ("a",), OID, lambda was: None)
+        container, document_operations.changing(container, ("a",), OID, ChangeStatement({"n": 1}, {"$inc": {"n": 1}}))
     )
     assert none.result is Result.NOT_MODIFIED
     kept = await document_operations.write(
-        container, document_operations.deleting(container, ("a",), OID, lambda was: was["n"] == 1)
+        container, document_operations.deleting(container, ("a",), OID, ChangeStatement({"n": 1}))
     )
     assert kept.result is Result.NOT_MODIFIED
     gone = await document_operations.write(
-        container, document_operations.deleting(container, ("a",), OID, lambda was: was["n"] == 2)
+        container, document_operations.deleting(container, ("a",), OID, ChangeStatement({"n": 2}))
     )
     assert gone.result is Result.DELETED
     with pytest.raises(Failure) as caught:
@@ -266,7 +267,9 @@ async def test_sql_writes_over_documents_and_documents_over_items(house: House) 
     # The other way round.
     await items.create(container, {"id": "plain", "pk": "a", "n": 1}, ItemOptions(), house.clock)
     assert await find(container, "a", "plain") == {"_id": "plain", "pk": "a", "n": 1}
-    change = document_operations.changing(container, ("a",), "plain", lambda was: {**was, "when": DatetimeMS(1)})
+    change = document_operations.changing(
+        container, ("a",), "plain", ChangeStatement({}, {"$set": {"when": DatetimeMS(1)}})
+    )
     await document_operations.write(container, change)
     item = orjson.loads((await items.read(container, "plain", ItemOptions(("a",)))).payload or b"")
     assert item["when"] == {"$date": {"$numberLong": "1"}} and item["_id"] == "plain"

@@ -23,6 +23,7 @@ from armillary.model import layout
 from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_json import json_of
 from armillary.model.bson.bson_values import Document, decode, encode
+from armillary.partition.document_changes import ChangeStatement
 from armillary.partition.history.retryable_write_records import Record
 from armillary.storage.engine import Txn
 
@@ -72,7 +73,7 @@ class Both:
             return
         before = self.known[place]
         change = document_operations.changing(
-            self.container, (place[0],), before["_id"], lambda was: {**was, "n": was["n"] + 1}
+            self.container, (place[0],), before["_id"], ChangeStatement({}, {"$inc": {"n": 1}})
         )
         await document_operations.write(self.container, change)
         self.known[place] = {**before, "n": before["n"] + 1}
@@ -134,7 +135,7 @@ async def test_the_check_sees_damaged_documents(shop: Shop, space: str) -> None:
     container = await shop.collection()
     await shop.index(container, {"a": 1}, unique=True)
     document = {"_id": ObjectId(), "a": 5}
-    record = Record(b"s" * 16, 1, (0,), lambda outcomes: [b"{}"])
+    record = Record(b"s" * 16, 1, (0,), (b"{}",))
     operation = document_operations.inserting(container, document, encode(document), shop.clock)
     await document_operations.write(container, operation, record=record)
     assert await problems(shop) == []

@@ -27,6 +27,7 @@ from armillary.languages.mongo.indexes.index_definitions import read_definition
 from armillary.languages.mongo.indexes.key_conditions import usable_condition
 from armillary.model.bson.bson_values import decode, encode
 from armillary.model.documents import BSON
+from armillary.partition.document_changes import ChangeStatement
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Result
 from armillary.query.selection import Selection, Stage
@@ -50,7 +51,7 @@ async def put(container: Container, clock: Any, *documents: dict[str, Any]) -> N
 
 
 async def set_n(container: Container, key: Any, number: int, value: int) -> Result:
-    change = changing(container, key, number, lambda was: {**was, "n": value})
+    change = changing(container, key, number, ChangeStatement({}, {"$set": {"n": value}}))
     return (await document_operations.write(container, change)).result
 
 
@@ -70,7 +71,7 @@ async def test_a_transaction_sees_its_snapshot_and_its_own_writes(shop: Shop) ->
     transaction = await Transaction.begin(container, (), shop.clock)
     inside = transaction.within(container, ())
     assert await set_n(inside, (), 1, 100) is Result.REPLACED
-    await document_operations.write(inside, deleting(inside, (), 2, lambda was: True))
+    await document_operations.write(inside, deleting(inside, (), 2, ChangeStatement({})))
     await put(inside, shop.clock, {"_id": 50, "n": 50})
     await set_n(container, (), 7, 700)
     await put(container, shop.clock, {"_id": 60, "n": 60})
@@ -145,7 +146,7 @@ async def test_commits_are_done_once_and_over_splits(shop: Shop) -> None:
     await shop.split(container)
     await set_n(inside, ("p1",), 10, 1)
     await put(inside, shop.clock, {"_id": 1000, "pk": "p1", "n": 1})
-    record = Record(b"s" * 16, 3, (0,), lambda outcomes: [b"{}"])
+    record = Record(b"s" * 16, 3, (0,), (b"{}",))
     await transaction.commit(record)
     assert sum((await seen(shop.account, container, ("p1",))).values()) == 3
     assert document_operations.recorded(container, b"s" * 16, 3) == {0: b"{}"}

@@ -15,6 +15,7 @@ from armillary.account.collections import document_operations
 from armillary.account.collections.document_operations import changing, inserting
 from armillary.account.container import Container
 from armillary.model.bson.bson_values import decode, encode
+from armillary.partition.document_changes import ChangeStatement
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Outcome, Result
 from armillary.partition.upkeep import upkeep
@@ -31,14 +32,11 @@ async def shop() -> AsyncIterator[Shop]:
 
 
 def numbered(number: int, statements: Sequence[int] = (0,), session: bytes = SESSION) -> Record:
-    def answers(outcomes: Sequence[Outcome]) -> list[bytes]:
-        return [outcome.result.name.encode() for outcome in outcomes]
-
-    return Record(session, number, tuple(statements), answers)
+    return Record(session, number, tuple(statements))
 
 
 async def count_up(container: Container, key: Any, number: int, session: bytes = SESSION) -> Result:
-    change = changing(container, key, 1, lambda was: {**was, "n": was["n"] + 1})
+    change = changing(container, key, 1, ChangeStatement({}, {"$inc": {"n": 1}}))
     return (await document_operations.write(container, change, record=numbered(number, session=session))).result
 
 
@@ -54,7 +52,7 @@ async def test_a_write_is_done_once(shop: Shop) -> None:
     await shop.insert(container, {"_id": 1, "n": 0})
     assert await count_up(container, (), 5) is Result.REPLACED
     assert await count_up(container, (), 5) is Result.REPEATED
-    assert document_operations.recorded(container, SESSION, 5) == {0: b"REPLACED"}
+    assert document_operations.recorded(container, SESSION, 5) == {0: encode({"n": 1, "m": 1})}
     assert await count_up(container, (), 5, OTHER) is Result.REPLACED
     await shop.reopen()
     container = shop.account.container("shop", "c")
@@ -76,7 +74,7 @@ async def test_writes_that_come_again_at_once_are_done_once(shop: Shop) -> None:
 async def test_what_changes_nothing_is_not_recorded(shop: Shop) -> None:
     container = await shop.collection()
     await shop.insert(container, {"_id": 1, "n": 0})
-    nothing = changing(container, (), 1, lambda was: None)
+    nothing = changing(container, (), 1, ChangeStatement({"n": 1}, {"$inc": {"n": 1}}))
     assert (await document_operations.write(container, nothing, record=numbered(1))).result is Result.NOT_MODIFIED
     assert document_operations.recorded(container, SESSION, 1) == {}
 

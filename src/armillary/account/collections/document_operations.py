@@ -5,7 +5,7 @@ change is computed inside the transaction that writes it, from the document that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -21,11 +21,13 @@ from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_values import Document
 from armillary.model.keys import Key
 from armillary.partition.budget import Ask
+from armillary.partition.document_changes import Changed as Changed
+from armillary.partition.document_changes import ChangeStatement as ChangeStatement
+from armillary.partition.document_changes import CompiledChange as CompiledChange
+from armillary.partition.document_changes import Decided
+from armillary.partition.document_changes import Returning as Returning
 from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb, bson_draft
-
-Change = Callable[[Document], Document | None]
-Match = Callable[[Document], bool]
 
 DocumentWrite: TypeAlias = Operation  # made by `inserting`, `replacing`, `changing` and `deleting`
 WriteOutcome: TypeAlias = Outcome
@@ -33,12 +35,10 @@ RetryRecord: TypeAlias = Record  # makes a write retryable: stored with it, and 
 
 
 def retry_record(
-    session_id: bytes,
-    number: int,
-    statements: tuple[int, ...],
-    answers: Callable[[Sequence[WriteOutcome]], list[bytes]],
+    session_id: bytes, number: int, statements: tuple[int, ...], answers: tuple[bytes, ...] | None
 ) -> RetryRecord:
-    """The record of a retryable write. `answers` gives what is to be answered if a statement is sent again."""
+    """The record of a retryable write. `answers`: what is to be answered if a statement is sent again; None: what the
+    statement returns, or the counts of documents that it changes."""
     return Record(session_id, number, statements, answers)
 
 
@@ -109,15 +109,36 @@ def replacing(container: Container, document: Document, encoded: bytes, clock: C
     return operation
 
 
-def changing(container: Container, key: Key, id_value: Any, change: Change) -> Operation:
-    """The operation that makes another document of one. `change` is told what is there at that moment, and gives None
-    to leave it. It may run more than once, and must keep `_id` and shard key."""
-    return Operation(Verb.CHANGE, container.effective_key(key), key, id_text(id_value), change=change)
+def changing(
+    container: Container, key: Key, id_value: Any, statement: ChangeStatement, compiled: CompiledChange | None = None
+) -> Operation:
+    """The operation that makes another document of one, if it still matches; it must keep `_id` and shard key.
+    `compiled`: what the statement means, if the caller knows. It may run more than once."""
+    epk, item_id = container.effective_key(key), id_text(id_value)
+    return Operation(Verb.CHANGE, epk, key, item_id, change=statement, compiled=compiled)
 
 
-def deleting(container: Container, key: Key, id_value: Any, matches: Match) -> Operation:
+def deleting(
+    container: Container, key: Key, id_value: Any, statement: ChangeStatement, compiled: CompiledChange | None = None
+) -> Operation:
     """The operation that deletes a document if it still matches."""
-    return Operation(Verb.DELETE, container.effective_key(key), key, id_text(id_value), matches=matches)
+    epk, item_id = container.effective_key(key), id_text(id_value)
+    return Operation(Verb.DELETE, epk, key, item_id, change=statement, compiled=compiled)
+
+
+async def decide_ahead(
+    container: Container, operation: DocumentWrite, id_value: Any, decide: Callable[[bytes], Awaitable[Changed]]
+) -> int:
+    """Compute what the operation's statement makes of the document as it is now: for statements that take longer than
+    a transaction may. Returns the bytes of memory that are kept for it."""
+    encoded = await peek(container, operation.key, id_value)
+    if encoded is None:
+        return 0
+    try:
+        operation.decided = Decided(encoded, await decide(encoded))
+    except Failure as failure:
+        operation.decided = Decided(encoded, failure)
+    return 10 * len(encoded)
 
 
 async def write(

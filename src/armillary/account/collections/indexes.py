@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from armillary.account.account import Account
 from armillary.account.catalog.container_rules import FIRST_SLOT, LAST_SLOT, new_rules
@@ -14,14 +16,30 @@ from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.filters.text_search import TextIndex, text_index_of
 from armillary.languages.mongo.indexes.index_definitions import CANNOT_CREATE, ID_DEFINITION, added
 from armillary.model.bson.bson_json import field_name
 from armillary.model.bson.bson_values import Document, shell_text
+
+# What definitions say about words, and the entries that say so: those of a record are replaced, never changed.
+_text_indexes: Final[WeakKeyDictionary[Container, tuple[Any, TextIndex | None]]] = WeakKeyDictionary()
 
 
 def definitions(container: Container) -> list[Document]:
     """All indexes of a collection, that of `_id` first."""
     return [dict(ID_DEFINITION), *[index.definition for index in container.state.indexes]]
+
+
+def text_index(container: Container) -> TextIndex | None:
+    """The text index of a collection, if it has one."""
+    entries = container.state.indexes
+    kept = _text_indexes.get(container)
+    if kept is not None and kept[0] is entries:
+        return kept[1]
+    every = [text_index_of(each) for each in definitions(container)]
+    found = next((each for each in every if each is not None), None)
+    _text_indexes[container] = entries, found
+    return found
 
 
 async def create_indexes(account: Account, container: Container, wanted: Sequence[Document]) -> int:

@@ -14,20 +14,17 @@ from weakref import WeakKeyDictionary
 from armillary import limits
 from armillary.account.container import Container
 from armillary.account.visits import visits
-from armillary.account.visits.write_visits import WriteMany
+from armillary.account.visits.write_visits import WriteMany, item_lsn, write_conflict
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
-from armillary.model import layout
-from armillary.model.encoding import lsn_of
 from armillary.model.keys import Key
 from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb
 from armillary.partition.partition import Done, Guard, Partition
 from armillary.partition.writing.write_refusals import too_many_changes
-from armillary.storage.engine import View
 from armillary.storage.forked import ForkedStore
 
-WRITE_CONFLICT, ELSEWHERE, SNAPSHOT_GONE = 112, 263, 246
+ELSEWHERE, SNAPSHOT_GONE = 263, 246
 
 
 class _Fork(Partition):
@@ -78,23 +75,17 @@ class _Fork(Partition):
         if item_id not in self.found:
             claims = _claims.setdefault(self._real, {})
             if claims.setdefault((self._epk, item_id), self) is not self:
-                raise conflict()  # another open transaction has written it
-            self.found[item_id] = _lsn(self._forked.pinned, self._epk, item_id)
+                raise write_conflict()  # another open transaction has written it
+            self.found[item_id] = item_lsn(self._forked.pinned, self._epk, item_id)
         present = self._real.partition_for(self._epk)
-        if await present.read(lambda view: _lsn(view, self._epk, item_id)) != self.found[item_id]:
-            raise conflict()
+        if await present.read(lambda view: item_lsn(view, self._epk, item_id)) != self.found[item_id]:
+            raise write_conflict()
 
     def release(self) -> None:
         """Let other transactions write its items."""
         claims = _claims.get(self._real, {})
         for item_id in self.found:
             claims.pop((self._epk, item_id), None)
-
-    def check(self, view: View) -> None:
-        """Refuse the commit if any of the items was written since. Runs in the transaction that writes them."""
-        for item_id, lsn in self.found.items():
-            if _lsn(view, self._epk, item_id) != lsn:
-                raise conflict()
 
 
 # What open transactions have written, by key and id, of each container.
@@ -136,7 +127,7 @@ class Transaction:
         """The container as the transaction sees it. `key`: what a request is about; None: it does not say."""
         assert self.is_open
         if self._container.is_retired and container is not self._container:
-            raise conflict()  # it was moved to another shard key: the next attempt finds the new one
+            raise write_conflict()  # it was moved to another shard key: the next attempt finds the new one
         is_here = container is self._container and (key is None or container.effective_key(key) == self._epk)
         if not is_here or (key is None and container.key is not None):
             raise elsewhere()
@@ -160,7 +151,7 @@ class Transaction:
             self._store.release()
 
     async def _write(self, record: Record | None) -> None:
-        visit = WriteMany(self._epk, self._fork.operations, record, guard=self._fork.check)
+        visit = WriteMany(self._epk, self._fork.operations, record, found=self._fork.found)
         try:
             await visits.run_uncounted(self._container, visit)
         except Repeated:
@@ -169,7 +160,7 @@ class Transaction:
             raise failed.failure from None
         except Failure as failure:
             if failure.kind is Kind.STALE_CONTAINER:
-                raise conflict() from None
+                raise write_conflict() from None
             raise
 
     async def abort(self) -> None:
@@ -177,21 +168,6 @@ class Transaction:
             self.is_open = False
             self._fork.release()
             self._store.release()
-
-
-def _lsn(view: View, epk: bytes, item_id: str) -> int | None:
-    rid = view.get(layout.id_key(epk, item_id))
-    stored = view.get(layout.ITEMS + rid) if rid is not None else None
-    return lsn_of(stored) if stored is not None else None
-
-
-def conflict() -> Failure:
-    return Failure(
-        Kind.RETRY_WITH,
-        "Write conflict during plan execution and yielding is disabled. Please retry your operation or multi-document "
-        "transaction.",
-        details={"code": WRITE_CONFLICT},
-    )
 
 
 def elsewhere() -> Failure:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from armillary import limits
 from armillary.account.container import Container
-from armillary.account.visits.write_visits import run_together
+from armillary.account.visits.write_visits import ready_all, run_together
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import Ask
 from armillary.partition.history.retryable_write_records import Record, Repeated
@@ -114,6 +114,7 @@ class Ahead:
         operations = self._operations
         while self._next < len(operations) and self._next - self._taken < self._most:
             batch = portion(self._container, operations, self._next, len(operations), is_mixed=self._is_mixed)
+            batch = ready_all(self._container, batch)
             # The partitions that own the keys now; after a split, more may own them when the task runs.
             places: dict[Partition, list[int]] = {}
             for place, operation in enumerate(batch):

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import ClassVar
 
 from armillary import limits
+from armillary.account.collections.compiled_changes import SHARES, with_change
 from armillary.account.container import Container
 from armillary.account.faults import write_name
 from armillary.account.visits.patch_conditions import compiled, with_conditions
@@ -19,16 +20,18 @@ from armillary.account.visits.visits import Session, Visit, check_session
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, layout
+from armillary.model.encoding import lsn_of
 from armillary.model.keys import Key
 from armillary.partition.budget import WRITE_DEPOSIT, Ask
 from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb
-from armillary.partition.partition import Guard, Partition
+from armillary.partition.partition import Partition
 from armillary.partition.upkeep.background_throttle import Slice
 from armillary.storage.engine import View
 
 DELETE_BY_KEY_RU = 1.0  # and what the deletes cost
+WRITE_CONFLICT = 112
 NOT_RUN = "Not executed because another operation of the batch failed."
 _PASSING = (Kind.NOT_FOUND, Kind.RANGE_BUSY)  # another client deleted it, or it is to be tried again
 
@@ -58,8 +61,8 @@ class WriteItem(Visit[Answer]):
 
     async def run(self, container: Container, partition: Partition) -> Answer:
         todo, record = self.todo, self.record
-        if todo.patch is not None:
-            todo = compiled(container, todo)
+        if todo.draft is None:
+            todo = ready(container, todo)
         if record is not None:
             outcome = await _recorded(partition, todo, record)
         elif todo.condition is not None:
@@ -88,8 +91,25 @@ async def _recorded(partition: Partition, operation: Operation, record: Record) 
 
 async def _write_all(container: Container, partition: Partition, todo: Sequence[Operation]) -> list[Outcome]:
     """Operations in one transaction, their conditions compiled here."""
-    ready = [each if each.patch is None else compiled(container, each) for each in todo]
+    ready = ready_all(container, todo)
     return await with_conditions(ready, lambda: partition.write_all(ready), partition.clock)
+
+
+def ready(container: Container, operation: Operation, shares: int = 1) -> Operation:
+    """The operation with what it needs compiled: the condition of its patch, or its change. `shares`: the number of
+    operations that share the time of the transaction."""
+    if operation.patch is not None:
+        return compiled(container, operation)
+    if operation.change is not None and operation.compiled is None:
+        return with_change(container, operation, shares)
+    return operation
+
+
+def ready_all(container: Container, todo: Sequence[Operation]) -> Sequence[Operation]:
+    if all(each.draft is not None for each in todo):
+        return todo
+    shares = 1 if len(todo) == 1 else SHARES
+    return [each if each.draft is not None else ready(container, each, shares) for each in todo]
 
 
 def repeated_outcome(repeated: Repeated, statement: int) -> Outcome:
@@ -192,12 +212,20 @@ class WriteMany(Visit[Written]):
     todo: Sequence[Operation]
     record: Record | None = None
     takes_gone: bool = False
-    guard: Guard | None = None  # looks at the store first, and may refuse: of a transaction's fork, which is kept here
+    found: Mapping[str, int | None] | None = None
     DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
     IS_READ: ClassVar[bool] = False
 
     async def run(self, container: Container, partition: Partition) -> Written:
-        return Written(await partition.write_all(self.todo, self.record, self.guard))
+        todo = ready_all(container, self.todo)
+        return Written(await partition.write_all(todo, self.record, self._check if self.found is not None else None))
+
+    def _check(self, view: View) -> None:
+        """Refuse the writes if any of the items was written since. Runs in the transaction that writes them."""
+        assert self.found is not None
+        for item_id, lsn in self.found.items():
+            if item_lsn(view, self.epk, item_id) != lsn:
+                raise write_conflict()
 
     def is_gone(self, failed: MemberFailed) -> bool:
         return failed.failure.kind is Kind.NOT_FOUND and self.todo[failed.index].verb is Verb.DELETE
@@ -231,6 +259,22 @@ class WriteBulk(Visit[Written]):
             if index:  # what is done already is refused no more
                 ticket = min(ticket, 0) if meter.is_enforcing else meter.admit(WRITE_DEPOSIT, own)
             outcome.charge_ru = meter.spend(outcome.charge_ru, operation.epk, ticket, own)
+
+
+def item_lsn(view: View, epk: bytes, item_id: str) -> int | None:
+    """The lsn of an item; None: there is none."""
+    rid = view.get(layout.id_key(epk, item_id))
+    stored = view.get(layout.ITEMS + rid) if rid is not None else None
+    return lsn_of(stored) if stored is not None else None
+
+
+def write_conflict() -> Failure:
+    return Failure(
+        Kind.RETRY_WITH,
+        "Write conflict during plan execution and yielding is disabled. Please retry your operation or multi-document "
+        "transaction.",
+        details={"code": WRITE_CONFLICT},
+    )
 
 
 def pay_each(

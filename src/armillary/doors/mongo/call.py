@@ -4,7 +4,7 @@ far. `Services` is what a command may use of the server; `Command` is an entry o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -14,7 +14,7 @@ from bson.timestamp import Timestamp
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.collections import document_operations
-from armillary.account.collections.document_operations import RetryRecord, WriteOutcome
+from armillary.account.collections.document_operations import RetryRecord
 from armillary.account.container import Container
 from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.account.snapshots.snapshot_reads import PinnedAccount
@@ -106,9 +106,7 @@ class RetryableWrite:
         """Statements that were done before, with their answers."""
         return document_operations.recorded(container, self.session_id, self.number)
 
-    def record(
-        self, statements: tuple[int, ...], answers: Callable[[Sequence[WriteOutcome]], list[bytes]]
-    ) -> RetryRecord:
+    def record(self, statements: tuple[int, ...], answers: tuple[bytes, ...] | None = None) -> RetryRecord:
         return document_operations.retry_record(self.session_id, self.number, statements, answers)
 
 

@@ -5,7 +5,6 @@ collection is a container without partition key; a shard key is a partition key.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
 
 from bson.binary import UUID_SUBTYPE, Binary
@@ -14,13 +13,16 @@ from armillary.account import containers
 from armillary.account.catalog.container_state import CollectionState, ContainerState
 from armillary.account.catalog.records import Record
 from armillary.account.collections import indexes
+from armillary.account.collections.collection_rules import options_of as options_of
+from armillary.account.collections.collection_rules import shard_fields as shard_fields
+from armillary.account.collections.collection_rules import value_at as value_at
 from armillary.account.container import Container
 from armillary.account.throughput.provisioning import Throughput
 from armillary.doors.mongo.call import Call
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson.bson_json import field_name, member_name
-from armillary.model.bson.bson_values import MISSING, Document, decode, encode
+from armillary.model.bson.bson_json import member_name
+from armillary.model.bson.bson_values import MISSING, Document, encode
 from armillary.model.resources import ResourceType
 
 SYSTEM: Final = "system."
@@ -191,20 +193,6 @@ def _with_options(collection: CollectionState, options: Document) -> CollectionS
     return replace(collection, options=encode(options).hex(), keeps_images=keeps_images, cap=cap)
 
 
-# Options.
-
-
-def options_of(container: Container) -> Document:
-    collection = container.state.collection
-    return _decoded_options(collection.options) if collection is not None and collection.options else {}
-
-
-@lru_cache(1024)
-def _decoded_options(encoded: str) -> Document:
-    """Cached and shared: not to be changed in place."""
-    return decode(bytes.fromhex(encoded))
-
-
 def uuid_of(container: Container) -> Binary:
     collection = container.state.collection
     known = collection.uuid if collection is not None else None
@@ -244,31 +232,6 @@ def index_path_of(field: str) -> str:
 
 def _is_plain(part: str) -> bool:
     return bool(part) and all(letter.isalnum() or letter in "_-" for letter in part)
-
-
-def shard_fields(container: Container) -> tuple[str, ...]:
-    """The fields of the shard key, as clients name them; none: the collection is not sharded."""
-    return _shard_fields(container.key.steps) if container.key is not None else ()
-
-
-@lru_cache(1024)
-def _shard_fields(key: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    fields = []
-    for steps in key:
-        first = field_name(steps[0])
-        # A container that another API partitions by `id` is sharded by `_id` here.
-        fields.append(".".join(["_id" if first is None else first, *steps[1:]]))
-    return tuple(fields)
-
-
-def value_at(document: Document, field: str) -> Any:
-    """The value at a dotted path, through documents alone."""
-    value: Any = document
-    for part in field.split("."):
-        if type(value) is not dict or part not in value:
-            return MISSING
-        value = value[part]
-    return value
 
 
 def check_shard_key(container: Container, document: Document) -> None:

@@ -61,6 +61,10 @@ class Context:
         """Sets the values of the current run."""
         self.values[:] = values
 
+    def given_values(self) -> Document:
+        """The values of `let`, by name."""
+        return {name: self.values[place] for name, place in self._let.items()}
+
     def scope(self, document: Document) -> Scope:
         """A new scope for evaluating expressions on a document. It can be reused for other documents by setting 0 and
         1.

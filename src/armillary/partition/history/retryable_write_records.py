@@ -9,7 +9,7 @@ both children, because a record does not say which keys it concerns.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bson.errors import BSONError
@@ -32,7 +32,8 @@ class Record:
     session: bytes  # 16 bytes
     number: int
     statements: tuple[int, ...]  # the command's statements in this write, one for each operation
-    answers: Callable[[Sequence[Outcome]], list[bytes]]  # makes the stored answer to each statement
+    # The stored answer to each statement. None: what the statements returned, or how many documents they changed.
+    answers: tuple[bytes, ...] | None = None
     is_scattered: bool = False  # the statements may also be recorded in other groupings
 
     @property
@@ -150,10 +151,19 @@ def put_record(txn: Txn, record: Record, outcomes: Sequence[Outcome], now_s: flo
     """Store the answers to a write; returns the stored value."""
     for key in older:
         txn.delete(key)
-    answers = dict(zip(map(str, record.statements), record.answers(outcomes), strict=True))
+    given = record.answers if record.answers is not None else [_answer(each) for each in outcomes]
+    answers = dict(zip(map(str, record.statements), given, strict=True))
     value = int(now_s).to_bytes(4, "big") + encode(answers)
     txn.put(record.key, value)
     return value
+
+
+def _answer(outcome: Outcome) -> bytes:
+    changed = outcome.changed
+    if changed is not None and changed.answer is not None:
+        return encode(changed.answer)
+    is_match = changed is not None and changed.is_match
+    return encode({"n": int(is_match), "m": int(changed is not None and changed.after is not None)})
 
 
 def unpack_record(value: bytes) -> tuple[int, dict[int, bytes]]:

@@ -182,33 +182,39 @@ class Writer:
 
     def _change(self, operation: Operation) -> Outcome:
         """Compute a document's new state inside the transaction, so that no other write can come between."""
-        assert operation.change is not None
         rid, stored = self._existing(operation)
         before, document = documents.bson_bytes(stored), documents.bson_document(stored)
-        becomes = operation.change(document)
+        changed = operation.changed(document, before)
+        becomes = changed.after
         if becomes is None:
             charge_ru = charges.failed_write_ru(len(stored))
-            return Outcome(Result.NOT_MODIFIED, before, None, lsn_of(stored), charge_ru, before=before)
+            return Outcome(Result.NOT_MODIFIED, before, None, lsn_of(stored), charge_ru, before=before, changed=changed)
         check_key(self._schema, operation, becomes, is_bson=True)
         made = bson_draft(self._schema, becomes, encode(becomes), int(self._now_s), operation.directive)
         if made.item_id != operation.item_id:
             raise Failure(Kind.INTERNAL, "The change of a document would give it another id.")
-        outcome = self._overwrite(operation, rid, stored, made, document)
-        outcome.before = before
+        try:
+            outcome = self._overwrite(operation, rid, stored, made, document)
+        except Failure as failure:
+            if failure.kind is Kind.CONFLICT:
+                failure.details = {**failure.details, "document": becomes}  # whose values are taken
+            raise
+        outcome.before, outcome.changed = before, changed
         return outcome
 
     def _delete(self, operation: Operation) -> Outcome:
         rid, stored = self._existing(operation)
         self._check_etag(operation, rid, stored)
-        before = None
-        if operation.matches is not None:
+        before = changed = None
+        if operation.change is not None:
             before = documents.bson_bytes(stored)
-            if not operation.matches(documents.bson_document(stored)):
+            changed = operation.changed(documents.bson_document(stored), before)
+            if not changed.is_match:
                 return Outcome(Result.NOT_MODIFIED, None, None, lsn_of(stored), charges.failed_write_ru(len(stored)))
         charged = self._remove(operation.epk, operation.item_id, rid, stored, log.ITEM_DELETED)
         old_bytes = len(payload_of(stored))
         charge_ru = charges.delete_ru(old_bytes, charged)
-        return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru, old_bytes, charged, before=before)
+        return Outcome(Result.DELETED, None, None, self.head.lsn, charge_ru, old_bytes, charged, 0, before, changed)
 
     def _read(self, operation: Operation) -> Outcome:
         rid, stored = self._existing(operation)

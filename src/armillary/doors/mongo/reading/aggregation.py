@@ -58,7 +58,7 @@ async def aggregate(call: Call) -> Reply:
         level = (call.body.get("readConcern") or {}).get("level")
         if level == "linearizable":
             raise refusal(72, "$out and $merge cannot be used with a 'linearizable' read concern level")
-        await out_and_merge.write(call, stream.pipeline.output, stream.batches(), stream.values)
+        await out_and_merge.write(call, stream.pipeline.output, stream.batches(), stream.values, stream.given_collation)
         return await first_batch(call, new_cursor(call, ListedSource([]), namespace), batch_size=None)
     cursor = new_cursor(call, PagedSource(_encoded(stream.batches())), namespace)
     return await first_batch(call, cursor, batch_size=batch_size)
@@ -125,7 +125,8 @@ class Aggregation:
         own = namespaces.options_of(container).get("collation") if container is not None else None
         self._call = call
         self._container = container
-        self._collation: Collation | None = compiled_filters.collation_of(fields.optional_document("collation"), own)
+        self.given_collation: Document | None = fields.optional_document("collation") or own
+        self._collation: Collation | None = compiled_filters.collation_of(self.given_collation)
         let = compiled_filters.let_of(call)
         context = compiled_filters.context_of(call, let, self._collation)
         self.values = run_values(

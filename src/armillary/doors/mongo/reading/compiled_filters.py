@@ -4,29 +4,19 @@ and cached.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from armillary import limits
-from armillary.clock import Clock
+from armillary.account.collections.collection_rules import dice as dice
 from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.collation import Collation, key_function, parse_collation
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions.compiling import compile_expression, looks_at_documents
+from armillary.languages.mongo.filters.matcher_cache import cached_matcher
+from armillary.languages.mongo.filters.matcher_cache import forget as forget
 from armillary.languages.mongo.filters.matching import Matcher, compile_filter
 from armillary.languages.mongo.filters.text_search import TextIndex
-from armillary.model.bson.bson_values import Document, encode
-
-_KEPT_BYTES_MAX: Final = 2048
-# Operators whose result depends on more than the document.
-_VOLATILE: Final = (b"$expr", b"$sampleRate", b"$text", b"$where")
-_matchers: OrderedDict[bytes, Matcher] = OrderedDict()
-
-
-def dice(clock: Clock) -> Callable[[], float]:
-    return lambda: int.from_bytes(clock.random_bytes(7), "big") / (1 << 56)
+from armillary.model.bson.bson_values import Document
 
 
 def collation_of(given: Any, default: Document | None = None) -> Collation | None:
@@ -49,22 +39,7 @@ def matcher_of(
 ) -> Matcher:
     if has_collation:
         return compile_filter(given, context or context_of(call), text_index=text_index)
-    key = encode(given)
-    found = _matchers.get(key)
-    if found is not None:
-        _matchers.move_to_end(key)
-        return found
-    if len(key) > _KEPT_BYTES_MAX or any(word in key for word in _VOLATILE):
-        return compile_filter(given, context or context_of(call), text_index=text_index)
-    made = compile_filter(given, context_of(call))
-    _matchers[key] = made
-    if len(_matchers) > limits.QUERY_CACHE_ENTRIES:
-        _matchers.popitem(last=False)
-    return made
-
-
-def forget() -> None:
-    _matchers.clear()
+    return cached_matcher(given, lambda: context_of(call), context, text_index)
 
 
 def let_of(call: Call) -> Document | None:

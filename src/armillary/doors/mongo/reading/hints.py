@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from armillary.account.collections import indexes
 from armillary.account.container import Container
@@ -12,14 +11,11 @@ from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.collation import Collation
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.matching import Matcher
-from armillary.languages.mongo.filters.text_search import TextIndex, text_index_of
+from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.indexes.index_definitions import is_identical_key
 from armillary.languages.mongo.sort_keys import Sort, compile_sort
 from armillary.model.bson.bson_values import Document, is_number
-
-# What definitions say about words, and the entries that say so: those of a record are replaced, never changed.
-_text_indexes: Final[WeakKeyDictionary[Container, tuple[Any, TextIndex | None]]] = WeakKeyDictionary()
 
 
 def check(container: Container | None, hint: Any) -> Document | None:
@@ -116,16 +112,7 @@ def _nested(values: Document) -> Document:
 
 
 def text_index(container: Container | None) -> TextIndex | None:
-    if container is None:
-        return None
-    entries = container.state.indexes
-    kept = _text_indexes.get(container)
-    if kept is not None and kept[0] is entries:
-        return kept[1]
-    every = [text_index_of(each) for each in indexes.definitions(container)]
-    found = next((each for each in every if each is not None), None)
-    _text_indexes[container] = entries, found
-    return found
+    return indexes.text_index(container) if container is not None else None
 
 
 def geo_paths(container: Container | None) -> tuple[str, ...]:

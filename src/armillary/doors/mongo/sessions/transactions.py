@@ -14,6 +14,7 @@ from armillary.account.account import Account
 from armillary.account.collections import document_operations, transactions
 from armillary.account.collections.document_operations import WriteOutcome
 from armillary.account.container import Container
+from armillary.account.visits.write_visits import write_conflict
 from armillary.clock import Clock
 from armillary.doors.mongo.errors import code_of
 from armillary.errors import Failure, Kind
@@ -84,7 +85,7 @@ class Transaction:
             await self._show(announce)
             if self._inner is not None:
                 await self._inner.commit(
-                    document_operations.retry_record(session_id, self.number, (0,), lambda _outcomes: [b"committed"])
+                    document_operations.retry_record(session_id, self.number, (0,), (b"committed",))
                 )
         except Failure:
             self.state = "aborted"
@@ -100,7 +101,7 @@ class Transaction:
             try:
                 await containers.rename_container(self._account, container, name)
             except Failure as failure:
-                raise (transactions.conflict() if failure.kind is Kind.CONFLICT else failure) from None
+                raise (write_conflict() if failure.kind is Kind.CONFLICT else failure) from None
 
     async def _forget_made(self) -> None:
         for container in self.made.values():

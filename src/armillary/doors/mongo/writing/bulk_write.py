@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from armillary.account.collections import document_operations
+from armillary.account.collections import collection_rules, document_operations
 from armillary.account.collections.document_operations import RetryRecord
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
@@ -15,7 +15,7 @@ from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
 from armillary.doors.mongo.wire.answers import Elements, encode_elements
 from armillary.doors.mongo.wire.messages import decode_document
-from armillary.doors.mongo.writing import change_statements, collection_options
+from armillary.doors.mongo.writing import change_statements
 from armillary.doors.mongo.writing.duplicate_key_errors import as_duplicate
 from armillary.doors.mongo.writing.inserts import check_count, inserting, statement_numbers
 from armillary.doors.mongo.writing.updates_and_deletes import with_statement_id
@@ -89,7 +89,7 @@ class _Run:
         retryable = self._call.retryable
         if retryable is None:
             return None
-        return retryable.record((self._numbers[index],), lambda _outcomes: [encode({"n": 1})])
+        return retryable.record((self._numbers[index],), (encode({"n": 1}),))
 
     def _known(self, container: Container | None, index: int) -> bytes | None:
         retryable = self._call.retryable
@@ -124,7 +124,7 @@ class _Run:
             self.counts["nInserted"] += 1
             return {"n": 1}
         skips = call.fields.flag("bypassDocumentValidation", False)
-        check = None if skips else collection_options.validator_of(call, container)
+        check = None if skips else collection_rules.validator_of(container)
         made = inserting(call, container, encode(operation["document"]), check)
         try:
             answer = await document_operations.write(

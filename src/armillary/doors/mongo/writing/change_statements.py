@@ -6,14 +6,20 @@ document tries the next candidate if the first was changed meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from armillary import limits, work
-from armillary.account.collections import document_operations
-from armillary.account.collections.document_operations import DocumentWrite, WriteOutcome
+from armillary.account.collections import collection_rules, compiled_changes, document_operations
+from armillary.account.collections.document_operations import (
+    ChangeStatement,
+    CompiledChange,
+    DocumentWrite,
+    Returning,
+    WriteOutcome,
+)
 from armillary.account.container import Container
 from armillary.account.visits.read_visits import Answer
 from armillary.doors.mongo import namespaces
@@ -21,27 +27,23 @@ from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reading import compiled_filters, hints, query_execution
 from armillary.doors.mongo.reading.shard_targeting import ANYWHERE, Target
-from armillary.doors.mongo.writing import collection_options
 from armillary.doors.mongo.writing.duplicate_key_errors import as_duplicate
 from armillary.doors.mongo.writing.inserts import check_id, new_id
-from armillary.doors.mongo.writing.optimistic_decisions import Decision
+from armillary.doors.mongo.writing.optimistic_decisions import decide_ahead, write_decided
 from armillary.errors import Failure, Kind
-from armillary.languages.mongo.collation import Collation
+from armillary.languages.mongo.collation import Collation, key_function
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import Matcher
 from armillary.languages.mongo.sort_keys import Sort, compile_sort
-from armillary.languages.mongo.updates.updates import Update, check_immutable, compile_update, is_replacement
-from armillary.languages.mongo.updates.upserts import id_first, upserted_document
+from armillary.languages.mongo.updates.updates import Update, compile_update, is_replacement
+from armillary.languages.mongo.updates.upserts import upserted_document
 from armillary.model.bson.bson_values import MISSING, Document, decode, encode
 from armillary.model.keys import NO_KEY, Key
 
 _UPSERT_TRIES: Final = 10  # while another client inserts and deletes the same document
 _PORTION: Final = 1000  # operations made at a time
 _PORTION_AHEAD, _AHEAD_BYTES, _AHEAD_TRIES = 50, 16 * limits.MB, 20  # the same if they are decided ahead
-_SHARES: Final = 200  # of a transaction's time, which many operations share
-
-T = TypeVar("T")
 
 
 class Variables:
@@ -49,10 +51,15 @@ class Variables:
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self.now_ms = int(call.clock.now_s() * 1000)
         self._let = compiled_filters.let_of(call)
 
+    def values(self, constants: Document | None = None) -> Document | None:
+        return {**(self._let or {}), **constants} if constants else self._let
+
     def context(self, collation: Collation | None, constants: Document | None = None) -> Context:
-        return compiled_filters.context_of(self._call, {**(self._let or {}), **(constants or {})}, collation)
+        random = collection_rules.dice(self._call.clock)
+        return Context.of(self.now_ms, random, self.values(constants), key_function(collation))
 
     @property
     def are_none(self) -> bool:
@@ -67,12 +74,29 @@ class Order:
     matcher: Matcher
     collation: Collation | None
     is_multi: bool
+    change: ChangeStatement  # what is sent to the partitions
+    context: Context
     update: Update | None = None  # None: delete
     is_upsert: bool = False
     sort: Sort | None = None
-    skips_validation: bool = False
     statement: int = 0  # statement id of a retryable write
-    answer: Callable[[Done], bytes] | None = None  # the recorded answer, if it is more than counts
+
+    def compiled(self, container: Container) -> CompiledChange:
+        """What becomes of a document. It may run more than once."""
+        change, matcher = self.change, self.matcher
+        project = compiled_changes.projection_of(change, self.context, matcher)
+        if self.update is None:
+            return compiled_changes.delete_change(change, matcher, project)
+        check = None if change.skips_validation else collection_rules.validator_of(container)
+        return compiled_changes.update_change(container, change, matcher, self.update, project, check)
+
+    def operation(self, container: Container, key: Key, id_value: Any, compiled: CompiledChange) -> DocumentWrite:
+        """The operation on one document."""
+        if self.update is None:
+            return document_operations.deleting(container, key, id_value, self.change, compiled)
+        operation = document_operations.changing(container, key, id_value, self.change, compiled)
+        operation.is_replacement = self.update.kind == "replacement"
+        return operation
 
 
 @dataclass(slots=True)
@@ -81,16 +105,15 @@ class Done:
     modified: int = 0
     is_upserted: bool = False
     upserted_id: Any = None
-    before: Document | None = None  # of the one document that was changed
-    after: Document | None = None
+    answer: Document | None = None  # of findAndModify
     repeated: bytes | None = None  # a retry: the recorded answer
 
-    def pack(self) -> bytes:
-        """The counts, as recorded for retries."""
-        kept: Document = {"n": self.matched, "m": self.modified}
-        if self.is_upserted:
-            kept["u"] = self.upserted_id
-        return encode(kept)
+    @classmethod
+    def of(cls, outcome: WriteOutcome | None) -> Done:
+        changed = outcome.changed if outcome is not None else None
+        if changed is None or not changed.is_match:
+            return cls()
+        return cls(1, int(changed.after is not None), answer=changed.answer)
 
     @classmethod
     def unpack(cls, packed: bytes) -> Done:
@@ -109,7 +132,8 @@ def update_order(call: Call, container: Container | None, statement: Fields, var
     if constants is not None and type(change) is not list:
         raise refusal(51198, "Constant values may only be specified for pipeline updates")
     context = variables.context(collation, constants)
-    update = compile_update(change, context, statement.body.get("arrayFilters"))
+    array_filters = statement.body.get("arrayFilters")
+    update = compile_update(change, context, array_filters)
     matcher = _matcher(call, container, given, context, collation, variables)
     matcher = hints.hinted(matcher, hints.check(container, statement.body.get("hint")))
     order = statement.optional_document("sort")
@@ -117,8 +141,16 @@ def update_order(call: Call, container: Container | None, statement: Fields, var
         raise refusal(9, "Cannot specify sort with multi=true")
     sort = compile_sort(order, collation, matcher.text) if order else None
     is_upsert = statement.flag("upsert", False)
-    skips = call.fields.flag("bypassDocumentValidation", False)
-    return Order(given, matcher, collation, is_multi, update, is_upsert, sort, skips)
+    stated = ChangeStatement(
+        given,
+        change,
+        array_filters,
+        collation=_given_collation(container, statement),
+        let=variables.values(constants),
+        now_ms=variables.now_ms,
+        skips_validation=call.fields.flag("bypassDocumentValidation", False),
+    )
+    return Order(given, matcher, collation, is_multi, stated, context, update, is_upsert, sort)
 
 
 def delete_order(call: Call, container: Container | None, statement: Fields, variables: Variables) -> Order:
@@ -127,12 +159,24 @@ def delete_order(call: Call, container: Container | None, statement: Fields, var
     context = variables.context(collation)
     matcher = _matcher(call, container, given, context, collation, variables)
     matcher = hints.hinted(matcher, hints.check(container, statement.body.get("hint")))
-    return Order(given, matcher, collation, not statement.body["limit"])
+    stated = ChangeStatement(
+        given, collation=_given_collation(container, statement), let=variables.values(), now_ms=variables.now_ms
+    )
+    return Order(given, matcher, collation, not statement.body["limit"], stated, context)
+
+
+def returning(order: Order, wanted: Returning) -> Order:
+    """The statement of a findAndModify, which answers the document."""
+    return replace(order, change=replace(order.change, returning=wanted))
+
+
+def _given_collation(container: Container | None, statement: Fields) -> Document | None:
+    own = namespaces.options_of(container).get("collation") if container is not None else None
+    return statement.optional_document("collation") or own
 
 
 def _collation(container: Container | None, statement: Fields) -> Collation | None:
-    own = namespaces.options_of(container).get("collation") if container is not None else None
-    return compiled_filters.collation_of(statement.optional_document("collation"), own)
+    return compiled_filters.collation_of(_given_collation(container, statement))
 
 
 def _matcher(
@@ -187,73 +231,64 @@ async def _update_found(call: Call, container: Container, order: Order) -> Done:
     if order.is_multi:
         check_target(call, container, order, ANYWHERE)
         return await _update_many(call, container, order)
+    return await _change_one(call, container, order)
+
+
+async def _change_one(call: Call, container: Container, order: Order) -> Done:
+    """Change or delete the first document that still matches."""
+    change = order.compiled(container)
+    compiled = compiled_changes.bounded(change)
     async for key, id_value in candidates(call, container, order):
-        done = Done()
-        decision = Decision(change_of(call, container, order, done), done)
-        operation = document_operations.changing(container, key, id_value, decision.decide_inside)
-        operation.is_replacement = order.update is not None and order.update.kind == "replacement"
-        write = partial(_write, call, container, operation, order, done)
+        operation = order.operation(container, key, id_value, compiled)
+        write = partial(_write, call, container, operation, order)
         try:
-            answer = await decision.write(call, container, key, id_value, write)
+            answer = await write_decided(call, container, operation, id_value, change, write)
         except Failure as failure:
             if failure.kind is not Kind.NOT_FOUND:
-                raise as_duplicate(call, container, failure, done.after or {}) from None
+                raise as_duplicate(call, container, failure) from None
             call.spend(failure.charge_ru)
             continue
         call.spend(answer.charge_ru)
         if document_operations.was_repeated(answer):
             return _repeated(order, answer)
+        done = Done.of(answer.outcome)
         if done.matched:
             return done
     return Done()
 
 
-async def _write(call: Call, container: Container, operation: DocumentWrite, order: Order, done: Done) -> Answer:
-    """One operation, with a retry record if the write is retryable, inside the transaction if there is one."""
+async def _write(
+    call: Call, container: Container, operation: DocumentWrite, order: Order, recorded: bytes | None = None
+) -> Answer:
+    """One operation, with a retry record if the write is retryable, inside the transaction if there is one.
+    `recorded`: what a retry is answered; None: what the statement returns."""
     record = None
     if call.retryable is not None:
-        answer = order.answer or Done.pack
-        record = call.retryable.record((order.statement,), lambda _outcomes: [answer(done)])
+        record = call.retryable.record((order.statement,), (recorded,) if recorded is not None else None)
     return await document_operations.write(await call.scoped(container, operation.key), operation, record=record)
 
 
 def _repeated(order: Order, answer: Answer) -> Done:
     """The recorded answer of a retry."""
     packed = answer.payload or b""
-    return Done(matched=1, repeated=packed) if order.answer is not None else Done.unpack(packed)
+    return Done(matched=1, repeated=packed) if order.change.returning is not None else Done.unpack(packed)
 
 
 async def _update_many(call: Call, container: Container, order: Order) -> Done:
-    places = [each async for each in candidates(call, container, order)]
     total = Done()
-    states: list[Done] = []
-
-    def decision(shares: int) -> Decision[Document | None]:
-        states.append(Done())
-        return Decision(change_of(call, container, order, states[-1]), states[-1], shares)
-
-    def operation(key: Key, id_value: Any, decided: Decision[Document | None]) -> DocumentWrite:
-        return document_operations.changing(container, key, id_value, decided.decide_inside)
-
-    async for done in _in_portions(call, container, places, decision, operation):
-        if isinstance(done, Failure):
-            last = next((each.after for each in reversed(states) if each.after is not None), {})
-            raise as_duplicate(call, container, done, last)
-        total.matched += sum(each.matched for each in states[: len(done)])
-        total.modified += sum(each.modified for each in states[: len(done)])
-        states.clear()
+    async for outcomes in _in_portions(call, container, order):
+        for each in map(Done.of, outcomes):
+            total.matched += each.matched
+            total.modified += each.modified
     return total
 
 
-async def _in_portions(
-    call: Call,
-    container: Container,
-    places: list[tuple[Key, Any]],
-    decision: Callable[[int], Decision[T]],
-    operation: Callable[[Key, Any, Decision[T]], DocumentWrite],
-) -> AsyncIterator[list[WriteOutcome | None] | Failure]:
-    """Every document, many in one transaction. Once one of them takes long to decide about, all that follow are decided
+async def _in_portions(call: Call, container: Container, order: Order) -> AsyncIterator[list[WriteOutcome | None]]:
+    """Every document, many in one transaction. Once one of them takes long to compute, all that follow are computed
     ahead of their transactions."""
+    places = [each async for each in candidates(call, container, order)]
+    change = order.compiled(container)
+    compiled = compiled_changes.bounded(change, compiled_changes.SHARES)
     first = tries = 0
     is_ahead = False
     while first < len(places):
@@ -261,17 +296,16 @@ async def _in_portions(
         operations: list[DocumentWrite] = []
         kept_bytes = 0
         for key, id_value in places[first : first + (_PORTION_AHEAD if is_ahead else _PORTION)]:
-            decided = decision(_SHARES)
+            operation = order.operation(container, key, id_value, compiled)
             if is_ahead:
-                kept_bytes += await decided.decide_ahead(call, container, key, id_value)
-            operations.append(operation(key, id_value, decided))
+                kept_bytes += await decide_ahead(call, container, operation, id_value, change)
+            operations.append(operation)
             if kept_bytes > _AHEAD_BYTES:
                 break
         try:
             done, is_outlasted = await _all_of(call, container, operations)
         except Failure as failure:
-            yield failure
-            return
+            raise as_duplicate(call, container, failure) from None
         yield done
         first += len(done)
         is_ahead = is_ahead or is_outlasted
@@ -300,45 +334,6 @@ async def _all_of(
     return done, False
 
 
-def change_of(call: Call, container: Container, order: Order, done: Done) -> Callable[[Document], Document | None]:
-    """What becomes of a document; what became of it is noted in `done`. It may run more than once."""
-    update, matcher = order.update, order.matcher
-    assert update is not None
-    fields = namespaces.shard_fields(container)
-    check = None if order.skips_validation else collection_options.validator_of(call, container)
-
-    def change(document: Document) -> Document | None:
-        done.matched = done.modified = 0
-        done.before = done.after = None
-        if not matcher.matches(document):
-            return None
-        position = matcher.first_match(document, update.positional_array) if update.needs_position else None
-        after = update.apply(document, position)
-        done.matched = 1
-        done.before = done.after = document
-        if after is document:
-            if check is not None and update.kind == "replacement":
-                check(document, document)  # it is written as it was, which must be allowed
-            return None
-        check_immutable(document, after, "_id")
-        for field in fields:
-            _check_shard_field(document, after, field)
-        after = id_first(after)
-        if check is not None:
-            check(after, document)
-        done.modified = 1
-        done.after = after
-        return after
-
-    return change
-
-
-def _check_shard_field(before: Document, after: Document, field: str) -> None:
-    check_immutable(before, after, field)
-    if namespaces.value_at(before, field) is MISSING and namespaces.value_at(after, field) is not MISSING:
-        raise refusal(66, f"Performing an update on the path '{field}' would modify the immutable field '{field}'")
-
-
 async def _upsert(call: Call, container: Container, order: Order) -> Done:
     assert order.update is not None
     document = upserted_document(order.given, order.update)
@@ -349,13 +344,19 @@ async def _upsert(call: Call, container: Container, order: Order) -> Done:
         if namespaces.value_at(document, field) is MISSING:
             raise refusal(61, "Failed to target upsert by query :: could not extract exact shard key")
     namespaces.check_shard_key(container, document)
-    check = None if order.skips_validation else collection_options.validator_of(call, container)
+    check = None if order.change.skips_validation else collection_rules.validator_of(container)
     if check is not None:
         check(document, None)
     operation = document_operations.inserting(container, document, encode(document), call.clock)
-    done = Done(is_upserted=True, upserted_id=document["_id"], after=document)
+    done = Done(is_upserted=True, upserted_id=document["_id"])
+    wanted = order.change.returning
+    if wanted is not None:
+        project = compiled_changes.projection_of(order.change, order.context, order.matcher)
+        value = document if wanted.is_new else None
+        done.answer = compiled_changes.modified_answer(value, project, is_removing=False, upserted=document)
+    recorded = encode(done.answer) if done.answer is not None else encode({"n": 0, "m": 0, "u": document["_id"]})
     try:
-        answer = await _write(call, container, operation, order, done)
+        answer = await _write(call, container, operation, order, recorded)
     except Failure as failure:
         raise as_duplicate(call, container, failure, document) from None
     call.spend(answer.charge_ru)
@@ -366,57 +367,17 @@ async def _upsert(call: Call, container: Container, order: Order) -> Done:
 
 
 async def run_delete(call: Call, container: Container, order: Order) -> int:
-    matches = order.matcher.matches
-    if order.is_multi:
-        check_target(call, container, order, ANYWHERE)
-        places = [each async for each in candidates(call, container, order)]
-        count = 0
-
-        def decision(shares: int) -> Decision[bool]:
-            return Decision(matches, None, shares)
-
-        def operation(key: Key, id_value: Any, decided: Decision[bool]) -> DocumentWrite:
-            return document_operations.deleting(container, key, id_value, decided.decide_inside)
-
-        async for done in _in_portions(call, container, places, decision, operation):
-            if isinstance(done, Failure):
-                raise done
-            count += sum(1 for each in done if each is not None and document_operations.has_deleted(each))
-        return count
-    return (await delete_one(call, container, order)).matched
+    if not order.is_multi:
+        return (await delete_one(call, container, order)).matched
+    check_target(call, container, order, ANYWHERE)
+    count = 0
+    async for done in _in_portions(call, container, order):
+        count += sum(1 for each in done if each is not None and document_operations.has_deleted(each))
+    return count
 
 
 async def delete_one(call: Call, container: Container, order: Order) -> Done:
-    """The document that was deleted is in `before`."""
-    matches = order.matcher.matches
-    async for key, id_value in candidates(call, container, order):
-        done = Done()
-        decision = Decision(_noting(matches, done), done)
-        operation = document_operations.deleting(container, key, id_value, decision.decide_inside)
-        write = partial(_write, call, container, operation, order, done)
-        try:
-            answer = await decision.write(call, container, key, id_value, write)
-        except Failure as failure:
-            if failure.kind is not Kind.NOT_FOUND:
-                raise
-            call.spend(failure.charge_ru)
-            continue
-        call.spend(answer.charge_ru)
-        if document_operations.was_repeated(answer):
-            return _repeated(order, answer)
-        if document_operations.has_deleted(answer):
-            return done
-    return Done()
-
-
-def _noting(matches: Callable[[Document], bool], done: Done) -> Callable[[Document], bool]:
-    def look(document: Document) -> bool:
-        is_match = matches(document)
-        done.matched = int(is_match)
-        done.before = document if is_match else None
-        return is_match
-
-    return look
+    return await _change_one(call, container, order)
 
 
 # Finding.

@@ -1,25 +1,17 @@
-"""Options of collections that decide about documents: they are checked when a collection is created or changed, and its
-validator is run on every document that is written, unless the collection only warns.
+"""Options of collections that decide about documents, checked when a collection is created or changed. What they demand
+of documents is in `account/collections/collection_rules.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from armillary.account.container import Container
-from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.reading import compiled_filters
-from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import whole_collation
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.validation.validation_errors import details
 from armillary.model.bson.bson_values import Document
 
-_ENDS = (Kind.TIMED_OUT, Kind.TOO_LARGE, Kind.RETRY_WITH)  # these end the command, whatever the document is
-
-Check = Callable[[Document, Document | None], None]  # of a document, and what it was before
 _OWN_DATABASES: Final = ("admin", "config", "local")
 _KEPT: Final = ("validator", "validationLevel", "validationAction", "collation", "changeStreamPreAndPostImages")
 _LEVELS: Final = ("off", "strict", "moderate")
@@ -55,40 +47,3 @@ def checked_options(call: Call) -> Document:
     else:
         kept["collation"] = whole_collation(collation)
     return kept
-
-
-def validator_of(call: Call, container: Container) -> Check | None:
-    options = namespaces.options_of(container)
-    given = options.get("validator")
-    if not given or options.get("validationAction", "error") != "error":
-        return None
-    level = options.get("validationLevel", "strict")
-    if level == "off":
-        return None
-    collation = compiled_filters.collation_of(None, options.get("collation"))
-    context = compiled_filters.context_of(call, None, collation)
-    holds = compiled_filters.matcher_of(given, call, context, has_collation=collation is not None).matches
-
-    def matches(document: Document) -> bool:
-        try:
-            return holds(document)
-        except Failure as failure:  # an expression that fails counts as false
-            if failure.kind in _ENDS:
-                raise
-            return False
-
-    def check(document: Document, before: Document | None) -> None:
-        if matches(document) or (level == "moderate" and before is not None and not matches(before)):
-            return
-        raise refusal(
-            121,
-            "Document failed validation",
-            fields={
-                "errInfo": {
-                    "failingDocumentId": document.get("_id"),
-                    "details": details(given, document, context),
-                }
-            },
-        )
-
-    return check

@@ -18,13 +18,14 @@ def as_duplicate(
     call: Call,
     container: Container,
     failure: Failure,
-    document: Document,
+    document: Document | None = None,
     building: Sequence[Document] = (),
 ) -> Failure:
-    """The error of a CONFLICT; other failures unchanged. `document` was to be stored. `building`: definitions of
-    indexes that are being built."""
+    """The error of a CONFLICT; other failures unchanged. `document` was to be stored; None: the failure has it.
+    `building`: definitions of indexes that are being built."""
     if failure.kind is not Kind.CONFLICT or "code" in failure.details:
         return failure
+    document = failure.details.get("document", {}) if document is None else document
     namespace = f"{call.database}.{container.name}"
     name = failure.details.get("index")
     if name is None:

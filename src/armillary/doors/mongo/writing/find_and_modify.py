@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from armillary import limits
+from armillary.account.collections import compiled_changes
+from armillary.account.collections.document_operations import Returning
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply
@@ -13,9 +14,8 @@ from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.writing import change_statements
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.sort_keys import compile_sort
-from armillary.model.bson.bson_values import Document, decode, encode
+from armillary.model.bson.bson_values import decode
 
 FIELDS: Final = frozenset(
     "findAndModify findandmodify query sort remove update new fields upsert bypassDocumentValidation collation "
@@ -33,19 +33,17 @@ async def find_and_modify(call: Call) -> Reply:
     variables = change_statements.Variables(call)
     order = order_of(call, container, variables)
     shown = fields.document("fields", {})
-    project = compile_projection(shown, variables.context(order.collation), order.matcher) if shown else None
-
-    def told(done: change_statements.Done) -> Document:
-        return _told(done, is_removing=is_removing, is_new=is_new, project=project)
-
+    order = change_statements.returning(order, Returning(is_new, shown or None))
+    compiled_changes.projection_of(order.change, order.context, order.matcher)  # refused before anything is done
+    nothing = compiled_changes.modified_answer(None, None, is_removing=is_removing)
     if container is None:
-        return told(change_statements.Done())
+        return nothing
     number = call.fields.number("stmtId", 0, high=limits.MONGO_STATEMENT_NUMBER_MAX)
     if call.retryable is not None:
         packed = call.retryable.known(container).get(number)
         if packed is not None:
             return {**decode(packed), "retriedStmtId": number}
-        order = change_statements.adjusted(order, statement=number, answer=lambda done: encode(told(done)))
+        order = change_statements.adjusted(order, statement=number)
     try:
         run = change_statements.delete_one if is_removing else change_statements.run_update
         done = await run(call, container, order)
@@ -53,7 +51,9 @@ async def find_and_modify(call: Call) -> Reply:
         if call.transaction is not None:
             call.transaction.check((failure,))
         raise
-    return told(done) if done.repeated is None else {**decode(done.repeated), "retriedStmtId": number}
+    if done.repeated is not None:
+        return {**decode(done.repeated), "retriedStmtId": number}
+    return done.answer if done.answer is not None else nothing
 
 
 def order_of(
@@ -79,25 +79,6 @@ def order_of(
     if wanted:
         order = change_statements.adjusted(order, sort=compile_sort(wanted, order.collation, order.matcher.text))
     return order
-
-
-def _told(
-    done: change_statements.Done,
-    *,
-    is_removing: bool,
-    is_new: bool,
-    project: Callable[[Document], Document] | None,
-) -> Document:
-    is_there = bool(done.matched or done.is_upserted)
-    status: Document = {"n": int(is_there)}
-    if not is_removing:
-        status["updatedExisting"] = bool(done.matched)
-    if done.is_upserted:
-        status["upserted"] = done.upserted_id
-    value = done.after if is_new else done.before
-    if value is not None and project is not None:
-        value = project(value)
-    return {"lastErrorObject": status, "value": value}
 
 
 def check_options(call: Call) -> None:

@@ -12,7 +12,7 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 
 from armillary import limits, work
-from armillary.account.collections import document_operations
+from armillary.account.collections import collection_rules, document_operations
 from armillary.account.collections.document_operations import DocumentWrite, RetryRecord, WriteOutcome
 from armillary.account.collections.write_pipeline import RecordOf
 from armillary.account.container import Container
@@ -21,7 +21,6 @@ from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import capped
 from armillary.doors.mongo.errors import ends_command, write_error
 from armillary.doors.mongo.wire.messages import decode_document
-from armillary.doors.mongo.writing import collection_options
 from armillary.doors.mongo.writing.duplicate_key_errors import as_duplicate
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
@@ -49,7 +48,7 @@ async def insert(call: Call) -> Reply:
     is_ordered = call.fields.flag("ordered", True)
     container = await namespaces.for_writing(call, collection)
     skips = call.fields.flag("bypassDocumentValidation", False)
-    check = None if skips else collection_options.validator_of(call, container)
+    check = None if skips else collection_rules.validator_of(container)
     operations: list[DocumentWrite] = []
     places: list[int] = []  # of each operation's document
     errors: list[Document] = []
@@ -86,7 +85,7 @@ async def insert(call: Call) -> Reply:
 
         def record_of(run: Sequence[int]) -> RetryRecord:
             numbers = tuple([statements[places[place]] for place in run])
-            return retryable.record(numbers, lambda outcomes: [b"" for _ in outcomes])
+            return retryable.record(numbers, (b"",) * len(numbers))
 
     outcomes = await write_all(call, container, operations, stops=is_ordered, is_mixed=is_mixed, record_of=record_of)
     retried = [statement for statement in statements if statement in known]
@@ -141,7 +140,7 @@ def documents_of(call: Call) -> list[bytes]:
 
 
 def inserting(
-    call: Call, container: Container, given: bytes, check: collection_options.Check | None = None
+    call: Call, container: Container, given: bytes, check: collection_rules.Check | None = None
 ) -> DocumentWrite:
     document = decode_document(given)
     if next(iter(document), None) != "_id":

@@ -5,32 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from armillary.account import containers
-from armillary.account.collections import document_operations, indexes
-from armillary.account.collections.document_operations import DocumentWrite
+from armillary.account.collections import collection_rules, document_operations, indexes
+from armillary.account.collections.compiled_changes import bounded, merge_change
+from armillary.account.collections.document_operations import ChangeStatement, DocumentWrite
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, check_collection, check_database
 from armillary.doors.mongo.commands import capped, sharding
 from armillary.doors.mongo.reading import compiled_filters, query_execution
-from armillary.doors.mongo.writing import collection_options
 from armillary.doors.mongo.writing.duplicate_key_errors import ID_INDEX, as_duplicate, duplicate
 from armillary.doors.mongo.writing.inserts import check_id, new_id
-from armillary.doors.mongo.writing.optimistic_decisions import Decision
+from armillary.doors.mongo.writing.optimistic_decisions import write_decided
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import CLUSTER_TIME, NOW
 from armillary.languages.mongo.stages.outputs import Merge, Out
 from armillary.languages.mongo.stages.stage import Batches
-from armillary.languages.mongo.updates.updates import check_immutable
 from armillary.languages.mongo.updates.upserts import id_first
-from armillary.model.bson.bson_values import MISSING, Document, encode, is_identical
+from armillary.model.bson.bson_values import MISSING, Document, encode
 
 _TRIES = 3
 
 
-async def write(call: Call, output: Out | Merge, batches: Batches, values: Sequence[Any]) -> None:
+async def write(
+    call: Call, output: Out | Merge, batches: Batches, values: Sequence[Any], collation: Document | None
+) -> None:
+    """`values` and `collation` are those of the pipeline's run."""
     database = check_database(output.database or call.database)
     if output.collection.startswith("system."):
         code = 17385 if isinstance(output, Out) else 31319
@@ -54,7 +57,7 @@ async def write(call: Call, output: Out | Merge, batches: Batches, values: Seque
         if isinstance(output, Out):
             await _replace(call, output.collection, before, read())
         else:
-            await _merge(call, output, before, read(), values)
+            await _merge(call, _Merging(output, values, collation), before, read())
     finally:
         call.database = before
 
@@ -107,15 +110,36 @@ def _inserting(call: Call, container: Container, document: Document) -> Document
     return document_operations.inserting(container, document, encode(document), call.clock)
 
 
-def _check_of(call: Call, container: Container) -> collection_options.Check | None:
+def _check_of(call: Call, container: Container) -> collection_rules.Check | None:
     is_bypassed = call.fields.flag("bypassDocumentValidation", False)
-    return None if is_bypassed else collection_options.validator_of(call, container)
+    return None if is_bypassed else collection_rules.validator_of(container)
 
 
 # $merge.
 
 
-async def _merge(call: Call, output: Merge, source: str, batches: Batches, values: Sequence[Any]) -> None:
+class _Merging(NamedTuple):
+    output: Merge
+    values: Sequence[Any]  # of the pipeline's run
+    collation: Document | None
+
+    def statement(self, incoming: Document, variables: Document, *, skips_validation: bool) -> ChangeStatement:
+        """What becomes of a document that an incoming one is merged with."""
+        output = self.output
+        return ChangeStatement(
+            {},
+            incoming if output.stages is None else output.stages,
+            merge=output.when_matched,
+            collation=self.collation,
+            let=variables or None,
+            now_ms=int(self.values[NOW]),
+            cluster_time=self.values[CLUSTER_TIME],
+            skips_validation=skips_validation,
+        )
+
+
+async def _merge(call: Call, merging: _Merging, source: str, batches: Batches) -> None:
+    output = merging.output
     container = await namespaces.for_writing(call, output.collection)
     if output.on != ("_id",) and not namespaces.has_unique_index(container, output.on):
         raise refusal(51183, "Cannot find index to verify that join fields will be unique")
@@ -125,7 +149,7 @@ async def _merge(call: Call, output: Merge, source: str, batches: Batches, value
         for document in batch:
             call.check_time()
             try:
-                await _merge_one(call, container, output, document, values)
+                await _merge_one(call, container, merging, document)
             except Failure as refused:
                 # The other documents of the batch are merged nevertheless.
                 failure = failure or refused
@@ -133,9 +157,8 @@ async def _merge(call: Call, output: Merge, source: str, batches: Batches, value
             raise failure
 
 
-async def _merge_one(
-    call: Call, container: Container, output: Merge, incoming: Document, values: Sequence[Any]
-) -> None:
+async def _merge_one(call: Call, container: Container, merging: _Merging, incoming: Document) -> None:
+    output = merging.output
     if "_id" not in incoming and "_id" in output.on:
         incoming = {"_id": new_id(call), **incoming}
     given: Document = {}
@@ -150,7 +173,7 @@ async def _merge_one(
         if field not in given and namespaces.value_at(incoming, field) is not MISSING:
             given[field] = {"$eq": namespaces.value_at(incoming, field)}
     for attempt in range(1, _TRIES + 1):
-        if await _merge_into(call, container, output, given, incoming, values):
+        if await _merge_into(call, container, merging, given, incoming):
             return
         match output.when_not_matched:
             case "discard":
@@ -180,10 +203,9 @@ def _leads_through_array(document: Document, path: str) -> bool:
     return isinstance(value, list)
 
 
-async def _merge_into(
-    call: Call, container: Container, output: Merge, given: Document, incoming: Document, values: Sequence[Any]
-) -> bool:
+async def _merge_into(call: Call, container: Container, merging: _Merging, given: Document, incoming: Document) -> bool:
     """Merge with the present document; False: there is none."""
+    output = merging.output
     matcher = compiled_filters.matcher_of(given, call)
     wanted = query_execution.wanted(container, given, matcher, most=1)
     check = _check_of(call, container)
@@ -195,29 +217,19 @@ async def _merge_into(
                 index = ID_INDEX if output.on == ("_id",) else "_".join(f"{field}_1" for field in output.on)
                 raise duplicate(f"{call.database}.{container.name}", index, values_found, key)
 
-            def change(existing: Document) -> Document | None:
-                merged = output.merged(existing, incoming, values)
-                if merged is existing:
-                    return None
-                if output.when_matched == "replace" and any(name.startswith("$") for name in merged):
-                    raise refusal(52, "The dollar ($) prefixed field is not allowed in the context of a replacement")
-                merged = id_first({"_id": existing["_id"], **merged} if "_id" not in merged else merged)
-                check_immutable(existing, merged, "_id")
-                for field in namespaces.shard_fields(container):
-                    check_immutable(existing, merged, field)
-                if is_identical(existing, merged):
-                    return None
-                if check is not None:
-                    check(merged, existing)
-                return merged
+            variables = output.variables(incoming, merging.values)
+            statement = merging.statement(incoming, variables, skips_validation=check is None)
 
+            def merged(existing: Document) -> Document:
+                return output.merged(existing, incoming, variables, merging.values)  # noqa: B023
+
+            change = merge_change(container, statement, merged, check)
             place = container.key_of_bson(found.document)
             id_value = found.document["_id"]
-            decision = Decision(change)
-            operation = document_operations.changing(container, place, id_value, decision.decide_inside)
+            operation = document_operations.changing(container, place, id_value, statement, bounded(change))
             write = partial(document_operations.write, container, operation)
             try:
-                answer = await decision.write(call, container, place, id_value, write)
+                answer = await write_decided(call, container, operation, id_value, change, write)
             except Failure as failure:
                 if failure.kind is not Kind.NOT_FOUND:
                     raise

@@ -4,7 +4,7 @@ the target collection is the door's part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -41,20 +41,29 @@ class Merge:
     _transform: Transform | None = None
     _context: Context | None = None  # context of the pipeline in `whenMatched`, with `let`
     _outer: Context | None = None
-    _let: list[Callable[[Document], Any]] = field(default_factory=list)
+    _let: Mapping[str, Callable[[Document], Any]] = field(default_factory=dict)
+    stages: list[Any] | None = None  # the pipeline in `whenMatched`, as given
 
-    def merged(self, existing: Document, incoming: Document, values: Values) -> Document:
-        """The document that replaces an existing one with the same values in the `on` fields."""
+    def variables(self, incoming: Document, values: Values) -> Document:
+        """What the pipeline in `whenMatched` may name, for a document that is merged: the variables of the command and
+        its own."""
+        if self._outer is None:
+            return {}
+        self._outer.begin(values)
+        own = {name: each(incoming) for name, each in self._let.items()}
+        return {**self._outer.given_values(), **own}
+
+    def merged(self, existing: Document, incoming: Document, variables: Document, values: Values) -> Document:
+        """The document that replaces an existing one with the same values in the `on` fields. `variables`: made for the
+        incoming one."""
         match self.when_matched:
             case "merge":
                 return {**existing, **incoming}
             case "keepExisting":
                 return existing
             case "pipeline":
-                assert self._transform is not None and self._context is not None and self._outer is not None
-                self._outer.begin(values)
-                bound = [each(incoming) for each in self._let]
-                self._context.begin([*values, *bound])
+                assert self._transform is not None and self._context is not None
+                self._context.begin([*values, *[variables[name] for name in self._let]])
                 return self._transform(existing)
         return incoming
 
@@ -120,10 +129,9 @@ def merge(name: str, spec: Any, context: Context, compile_transform: CompileTran
     if variables["new"] != "$$ROOT":
         raise refusal(51273, "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'")
     inner = context.nested(variables)
-    let = [over(compile_expression(each, context), context) for each in variables.values()]
-    return Merge(
-        database, collection, on, "pipeline", not_matched, compile_transform(matched, inner), inner, context, let
-    )
+    let = {name: over(compile_expression(each, context), context) for name, each in variables.items()}
+    transform = compile_transform(matched, inner)
+    return Merge(database, collection, on, "pipeline", not_matched, transform, inner, context, let, matched)
 
 
 def _on(given: Any) -> tuple[str, ...]:

@@ -1,0 +1,124 @@
+"""What a collection demands of its documents: its options as stored, the fields of its shard key, and its validator,
+which is run on every document that is written unless the collection only warns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.languages.mongo.collation import key_function, parse_collation
+from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.expression_context import Context
+from armillary.languages.mongo.filters.matcher_cache import cached_matcher
+from armillary.languages.mongo.filters.matching import compile_filter
+from armillary.languages.mongo.updates.updates import check_immutable
+from armillary.languages.mongo.validation.validation_errors import details
+from armillary.model.bson.bson_json import field_name
+from armillary.model.bson.bson_values import MISSING, Document, decode
+
+Check = Callable[[Document, Document | None], None]  # of a document, and what it was before
+
+_ENDS = (Kind.TIMED_OUT, Kind.TOO_LARGE, Kind.RETRY_WITH)  # these end the command, whatever the document is
+
+
+def dice(clock: Clock) -> Callable[[], float]:
+    """The random numbers of expressions."""
+    return lambda: int.from_bytes(clock.random_bytes(7), "big") / (1 << 56)
+
+
+def options_of(container: Container) -> Document:
+    collection = container.state.collection
+    return _decoded_options(collection.options) if collection is not None and collection.options else {}
+
+
+@lru_cache(1024)
+def _decoded_options(encoded: str) -> Document:
+    """Cached and shared: not to be changed in place."""
+    return decode(bytes.fromhex(encoded))
+
+
+# Shard keys.
+
+
+def shard_fields(container: Container) -> tuple[str, ...]:
+    """The fields of the shard key, as clients name them; none: the collection is not sharded."""
+    return _shard_fields(container.key.steps) if container.key is not None else ()
+
+
+@lru_cache(1024)
+def _shard_fields(key: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    fields = []
+    for steps in key:
+        first = field_name(steps[0])
+        # A container that another API partitions by `id` is sharded by `_id` here.
+        fields.append(".".join(["_id" if first is None else first, *steps[1:]]))
+    return tuple(fields)
+
+
+def value_at(document: Document, field: str) -> Any:
+    """The value at a dotted path, through documents alone."""
+    value: Any = document
+    for part in field.split("."):
+        if type(value) is not dict or part not in value:
+            return MISSING
+        value = value[part]
+    return value
+
+
+def check_shard_field(before: Document, after: Document, field: str) -> None:
+    """Refuse a change of a field of the shard key."""
+    check_immutable(before, after, field)
+    if value_at(before, field) is MISSING and value_at(after, field) is not MISSING:
+        raise refusal(66, f"Performing an update on the path '{field}' would modify the immutable field '{field}'")
+
+
+# The validator.
+
+
+def validator_of(container: Container) -> Check | None:
+    options = options_of(container)
+    given = options.get("validator")
+    if not given or options.get("validationAction", "error") != "error":
+        return None
+    level = options.get("validationLevel", "strict")
+    if level == "off":
+        return None
+    collation = parse_collation(options.get("collation"))
+
+    def make_context() -> Context:
+        return Context.of(int(container.clock.now_s() * 1000), dice(container.clock), None, key_function(collation))
+
+    context = make_context()
+    if collation is not None:
+        holds = compile_filter(given, context).matches
+    else:
+        holds = cached_matcher(given, make_context, context, None).matches
+
+    def matches(document: Document) -> bool:
+        try:
+            return holds(document)
+        except Failure as failure:  # an expression that fails counts as false
+            if failure.kind in _ENDS:
+                raise
+            return False
+
+    def check(document: Document, before: Document | None) -> None:
+        if matches(document) or (level == "moderate" and before is not None and not matches(before)):
+            return
+        raise refusal(
+            121,
+            "Document failed validation",
+            fields={
+                "errInfo": {
+                    "failingDocumentId": document.get("_id"),
+                    "details": details(given, document, context),
+                }
+            },
+        )
+
+    return check
