@@ -15,8 +15,9 @@ from typing import Any, Final
 import uvloop
 
 from armillary.account import containers
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.graphs.graph import StoredGraph
+from armillary.account.registry import AccountSettings
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import SystemClock
 from armillary.languages.gremlin.graph_protocol import AddEdge, AddVertex

@@ -110,7 +110,8 @@ class Dice:
 
 class VirtualClock:
     """Time that moves only when told to, and randomness from a seed: for tests and simulation. A sleep ends when the
-    clock was advanced that far."""
+    clock was advanced that far. A simulation advances it to the end of the earliest sleep whenever the event loop has
+    nothing else to do."""
 
     def __init__(self, start_s: float = 1_700_000_000.0, seed: int = 0) -> None:
         self._now_s = start_s
@@ -146,3 +147,11 @@ class VirtualClock:
             future = heappop(self._sleepers)[2]
             if not future.done():
                 future.set_result(None)
+
+    @property
+    def next_wake_s(self) -> float | None:
+        """Seconds until the earliest sleep ends; None: there is none. A simulation that has nothing else to do advances
+        by this."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heappop(self._sleepers)  # cancelled
+        return max(0.0, self._sleepers[0][0] - self._now_s) if self._sleepers else None

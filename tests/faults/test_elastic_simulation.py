@@ -12,7 +12,7 @@ from faults.elastic.defects import DEFECTS
 from faults.elastic.port import Refused
 from faults.elastic.world import World, simulate
 
-from armillary.account.account import AccountSettings
+from armillary.account.registry import AccountSettings
 from armillary.account.reshaping.split_and_merge import POINTS, Reshape
 from armillary.errors import Failure, Kind
 

@@ -13,7 +13,7 @@ from faults.elastic.tides import DEFINITION, Events, Tide
 from faults.elastic.world import World, simulate
 from faults.test_elastic_simulation import crashes, reshapes, reshapes_and_crashes
 
-from armillary.account.account import AccountSettings
+from armillary.account.registry import AccountSettings
 from armillary.model.indexes.indexing import ItemTerms
 from armillary.partition.history.log import Head
 from armillary.partition.writing import path_coverage

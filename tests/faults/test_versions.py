@@ -22,9 +22,9 @@ from faults.test_elastic_simulation import reshapes_and_crashes
 from support.portions import first
 from support.process import KEY, ServerProcess
 
-from armillary.account.account import AccountSettings
 from armillary.account.changes.change_feed import ChangePage, change_row, read_changes
 from armillary.account.check import check_account
+from armillary.account.registry import AccountSettings
 from armillary.account.visits.page_walk import FeedOptions
 
 POLICIES = {"changeFeedPolicy": {"retentionDuration": 10}, "defaultTtl": -1}

@@ -9,8 +9,9 @@ import orjson
 from support.process import KEY
 
 from armillary.account import containers
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.account.registry import AccountSettings
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import Clock, SystemClock
 from armillary.doors.gremlin.authentication import Keys

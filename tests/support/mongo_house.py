@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import bson
 
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
+from armillary.account.registry import AccountSettings
 from armillary.clock import Clock, VirtualClock
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.door import MongoDoor

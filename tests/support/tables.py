@@ -17,11 +17,12 @@ import orjson
 from support.process import KEY
 
 from armillary.account import containers
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.queries import item_pages
+from armillary.account.registry import AccountSettings
 from armillary.account.throughput.provisioning import Throughput
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock

@@ -1,7 +1,7 @@
-"""The account: one object that holds the catalog and the open containers. All doors share it.
+"""The account: one object that opens containers and runs their upkeep in the background. All doors share it.
 
-Doors ask it for a database or container and call the functions of this package with it: `account/items/items.py` for
-items, `account/queries/item_pages.py` for pages of items and queries, `containers.py`,
+Doors ask it for a database or container, which `registry.py` finds, and call the functions of this package with it:
+`account/items/items.py` for items, `account/queries/item_pages.py` for pages of items and queries, `containers.py`,
 `account/security/permissions.py`, `account/items/scripts.py` and `account/throughput/offers.py` for the rest.
 """
 
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from armillary import limits
-from armillary.account.catalog.catalog import Catalog, NewStore
+from armillary.account.catalog.catalog import NewStore
 from armillary.account.catalog.container_rules import new_rules
 from armillary.account.catalog.container_state import ContainerState, stored_change
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
+from armillary.account.registry import AccountSettings, Registry, missing
 from armillary.account.reshaping.planner import Reshaper
 from armillary.account.snapshots.snapshots import Snapshots
 from armillary.account.throughput.budgets import Budgets
@@ -28,53 +29,34 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
 from armillary.partition.upkeep import rules_change
 from armillary.scripts.functions import FunctionProcesses
-from armillary.scripts.jail import Confinement, Jail
+from armillary.scripts.jail import Jail
 from armillary.scripts.run import ScriptQueue
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AccountSettings:
-    name: str = "localhost"
-    consistency: str = "Session"
-    partition_throughput_ru: int = limits.PARTITION_THROUGHPUT_RU
-    logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
-    throughput_mode: str = "observe"  # or enforce, or off; containers may differ
-    is_serverless: bool = False
-    has_burst: bool = False
-    partition_storage_bytes: int = limits.PARTITION_STORAGE_BYTES
-    merges_by_policy: bool = False
-    script_confinement: Confinement = "filter"
-
-
 class Stoppable(Protocol):
     async def stop(self) -> None: ...
 
 
-class Account:
+class Account(Registry):
     def __init__(self, engine: Engine, clock: Clock, settings: AccountSettings) -> None:
-        self.engine = engine
-        self.clock = clock
-        self.settings = settings
-        self.catalog = Catalog(engine, clock)
+        super().__init__(engine, clock, settings)
         self.control = asyncio.Lock()  # held while the definition of a container or an offer changes
-        self.faults = Faults()
+        self.faults = Faults(clock, self._arm_faults)
         self.budgets = Budgets(self)
-        self.reshaper = Reshaper(self)
+        self.reshaper = Reshaper(self, self.budgets)
         self.snapshots = Snapshots(self)
         self.migrations: dict[tuple[str, str], Stoppable] = {}  # by the names of what is moved, as it was found
         self.jail = Jail(settings.script_confinement)  # where scripts run; nothing runs there until one does
         self.script_queue = ScriptQueue()
         self.function_processes = FunctionProcesses(settings.script_confinement)  # the same for functions of queries
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
-        self._containers: dict[bytes, Container] = {}  # by rid
         self._unopened: dict[bytes, Record] = {}  # containers that could not be opened yet, by rid
-        self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
         self._upkeep: list[asyncio.Task[None]] = []
         self._restating: dict[bytes, asyncio.Task[None]] = {}
-        self.rounds = Rounds(self)  # of upkeep
+        self.rounds = Rounds(self, self.reshaper)  # of upkeep
         self._left_lsn = 0  # the highest of the containers that were deleted since the start
 
     @classmethod
@@ -88,7 +70,7 @@ class Account:
         for offer in account.catalog.of_type(ResourceType.OFFER):
             account.budgets.assign_offer(offer)
             try:
-                await account.budgets.make_room(offer)
+                await account.budgets.make_room(offer, account.reshaper)
             except Failure as failure:  # on a full disk, reads and deletes must go on
                 log.warning(
                     "the partitions that the throughput of %s needs cannot be made: %s",
@@ -128,81 +110,20 @@ class Account:
                 "with --serverless."
             )
 
-    # Finding things by the names (or rids) that links are made of.
-
-    def database(self, name: str) -> Record:
-        record = self.catalog.find(ResourceType.DATABASE, b"", name)
-        if record is None:
-            raise _missing(ResourceType.DATABASE, name)
-        return record
-
-    def container(self, database: str, name: str) -> Container:
-        container = self._by_names.get((database, name))
-        if container is None:
-            record = self.find(ResourceType.CONTAINER, (database, name))
-            container = self._by_names[(database, name)] = self._containers[record.rid]
-        return container
-
-    def owner_container(self, database: str, name: str) -> Container:
-        """The container of something inside it: its absence is reported as the owner's."""
-        container = self._by_names.get((database, name))
-        if container is not None:
-            return container
-        try:
-            return self.container(database, name)
-        except Failure as failure:
-            raise Failure(Kind.OWNER_NOT_FOUND, failure.message, charge_ru=failure.charge_ru) from None
-
-    def find(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record:
-        """Any resource of the catalog by its path of names: database, container or user, resource."""
-        path = _PATHS[resource_type]
-        assert len(names) == len(path)
-        owner = self.owner(resource_type, names[:-1])
-        record = self.catalog.find(resource_type, owner.rid if owner is not None else b"", names[-1])
-        if record is None:
-            raise _missing(resource_type, names[-1])
-        if resource_type is ResourceType.CONTAINER and record.rid not in self._containers:
-            raise Failure(Kind.UNAVAILABLE, f"The container '{record.name}' is not open yet. Try again in a moment.")
-        return record
-
-    def owner(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record | None:
-        """The owner of the resources of a type: None for databases and offers."""
-        if resource_type is ResourceType.OFFER and self.settings.is_serverless:
-            raise bad_request("Reading or replacing offers is not supported for serverless accounts.")
-        owner: Record | None = None
-        for each_type, name in zip(_PATHS[resource_type], names, strict=False):
-            found = self.catalog.find(each_type, owner.rid if owner is not None else b"", name)
-            if found is None:
-                missing = _missing(each_type, name)
-                missing.kind = Kind.OWNER_NOT_FOUND
-                raise missing
-            owner = found
-        return owner
-
-    def owner_of(self, record: Record) -> Record | None:
-        path = _PATHS[record.type]
-        return self.catalog.get(path[-2], record.owner) if len(path) > 1 else None
-
-    def name_link(self, record: Record) -> str:
-        """The link of a resource by names: dbs/<name>/colls/<name>."""
-        owner = self.owner_of(record)
-        link = f"{record.type.value}/{record.name}"
-        return f"{self.name_link(owner)}/{link}" if owner is not None else link
-
     # Open containers.
 
     async def enter(self, record: Record) -> Container:
         """Open a container and serve it."""
         container = await self.opened(record)
         if self.catalog.get(ResourceType.CONTAINER, record.rid) is None:
-            raise _missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile
+            raise missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile
         return self.take_in(container)
 
     async def opened(self, record: Record) -> Container:
         """A container that requests do not find yet. If storage fails, upkeep opens it later."""
         database = self.catalog.get(ResourceType.DATABASE, record.owner)
         if database is None:
-            raise _missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile, with its database
+            raise missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile, with its database
         # A logical partition cannot be larger than the physical partition that stores it.
         maximum = min(self.settings.logical_partition_bytes_max, self.settings.partition_storage_bytes)
         if "partitionKey" not in record.body:
@@ -219,7 +140,7 @@ class Account:
         self._unopened.pop(container.record.rid, None)
         self._containers[container.record.rid] = container
         self.budgets.assign(container)
-        container.faults = self.armed_faults
+        container.faults = self.faults.armed
         if container.is_restating:
             self.restate(container)
         self.reshaper.enter(container)
@@ -234,10 +155,6 @@ class Account:
             running.cancel()
         self._by_names.clear()
         return await self.enter(container.record)
-
-    def forget_names(self) -> None:
-        """A container has another name."""
-        self._by_names.clear()
 
     def leave(self, doomed: list[Record]) -> None:
         """Forget containers that the catalog no longer has."""
@@ -255,17 +172,9 @@ class Account:
                 task.cancel()
         self.budgets.leave(doomed)
 
-    @property
-    def armed_faults(self) -> Faults | None:
-        """The fault rules that each request checks; None where there are none."""
-        return self.faults if self.faults.rules else None
-
-    def container_by_rid(self, rid: bytes) -> Container | None:
-        return self._containers.get(rid)
-
-    @property
-    def containers(self) -> list[Container]:
-        return list(self._containers.values())
+    def _arm_faults(self) -> None:
+        for container in self.containers:
+            container.faults = self.faults.armed
 
     @property
     def highest_lsn(self) -> int:
@@ -354,7 +263,7 @@ class Account:
             await self._open_the_rest()
             try:
                 await self.reshaper.keep_up()
-                await self.budgets.keep_up()
+                await self.budgets.keep_up(self.reshaper)
             except Failure as failure:
                 log.warning("upkeep of partitions stopped: %s", failure.message)
 
@@ -375,29 +284,8 @@ class Account:
                     log.warning("the container %s cannot be opened: %s", record.name, failure.message)
 
 
-# The owners of each type, outermost first, ending in the type itself.
-_IN_DATABASE = (ResourceType.DATABASE,)
-_IN_CONTAINER = (ResourceType.DATABASE, ResourceType.CONTAINER)
-_PATHS: dict[ResourceType, tuple[ResourceType, ...]] = {
-    ResourceType.DATABASE: (ResourceType.DATABASE,),
-    ResourceType.OFFER: (ResourceType.OFFER,),
-    ResourceType.CONTAINER: (*_IN_DATABASE, ResourceType.CONTAINER),
-    ResourceType.USER: (*_IN_DATABASE, ResourceType.USER),
-    ResourceType.PERMISSION: (*_IN_DATABASE, ResourceType.USER, ResourceType.PERMISSION),
-    ResourceType.ENCRYPTION_KEY: (*_IN_DATABASE, ResourceType.ENCRYPTION_KEY),
-    ResourceType.PROCEDURE: (*_IN_CONTAINER, ResourceType.PROCEDURE),
-    ResourceType.TRIGGER: (*_IN_CONTAINER, ResourceType.TRIGGER),
-    ResourceType.FUNCTION: (*_IN_CONTAINER, ResourceType.FUNCTION),
-    ResourceType.CONFLICT: (*_IN_CONTAINER, ResourceType.CONFLICT),
-}
-
-
 def _without_older_rules(state: ContainerState, _: NewStore) -> ContainerState:
     return replace(state, older_rules={})
-
-
-def _missing(resource_type: ResourceType, name: str) -> Failure:
-    return Failure(Kind.NOT_FOUND, f"Resource Not Found. {resource_type.value} '{name}' does not exist.", charge_ru=1.0)
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -8,26 +8,33 @@ decides which clients may make them; the door that a request came through says h
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from armillary import audit
-from armillary.clock import Dice
+from armillary.account.catalog.records import Record
+from armillary.clock import Clock, Dice
 from armillary.errors import Failure, Kind, bad_request
 from armillary.limits import FAULT_RULES_MAX
 from armillary.model.keys import Key
-from armillary.model.ranges import KeyRange
+from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.operations import Verb
-
-if TYPE_CHECKING:
-    from armillary.account.account import Account
-    from armillary.account.container import Container
 
 WRITES = ("create", "upsert", "replace", "patch", "delete", "batch", "execute")
 OPERATIONS = ("read", *WRITES, "query", "feed", "changes")
 _NAMES = {Verb.CHANGE: "replace", Verb.MERGE: "patch"}  # what other doors do, by the nearest name
+
+
+class FaultTarget(Protocol):
+    """What rules look at of the container that a request is about."""
+
+    name: str
+    record: Record
+    database: Record
+    map: PartitionMap
+
+    def key_range(self, key: Key) -> tuple[bytes, bytes]: ...
 
 
 @dataclass(slots=True)
@@ -66,7 +73,9 @@ class FaultRule:
     def is_spent(self) -> bool:
         return self.count is not None and self.hits >= self.count
 
-    def meets(self, operation: str, container: Container, low: bytes, high: bytes, ranges: Sequence[KeyRange]) -> bool:
+    def meets(
+        self, operation: str, container: FaultTarget, low: bytes, high: bytes, ranges: Sequence[KeyRange]
+    ) -> bool:
         """Whether the rule is about a request for the keys in [low, high), which goes to these ranges."""
         if operation not in self.operations or self.is_spent:
             return False
@@ -96,7 +105,7 @@ class FaultRule:
         message = f"Fault rule {self.id} asked for this failure."
         return Failure(self.kind, message, retry_after_ms=self.retry_after_ms, details=details)
 
-    def _stretch(self, container: Container) -> tuple[bytes, bytes] | None:
+    def _stretch(self, container: FaultTarget) -> tuple[bytes, bytes] | None:
         rid = container.record.rid
         if rid not in self._stretches:
             assert self.key is not None
@@ -110,34 +119,61 @@ class FaultRule:
 class Faults:
     """The rules of an account, in the order in which they were made. The first that hits a request decides."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, on_changed: Callable[[], None]) -> None:
+        """`on_changed`: gives `armed` to every container."""
         self.rules: dict[int, FaultRule] = {}
+        self._clock = clock
+        self._on_changed = on_changed
         self._last_id = 0
 
-    def number(self, rule: FaultRule) -> None:
+    @property
+    def armed(self) -> Faults | None:
+        """What containers ask before each request; None where there are no rules."""
+        return self if self.rules else None
+
+    def add(self, rule: FaultRule) -> FaultRule:
         if len(self.rules) >= FAULT_RULES_MAX:
             raise bad_request(f"There are {FAULT_RULES_MAX} fault rules, the most there may be. Delete some first.")
         self._last_id += 1
         rule.id = self._last_id
         self.rules[rule.id] = rule
+        self._on_changed()
+        audit.record("fault.set", number=rule.id, database=rule.database, container=rule.container)
+        return rule
 
-    async def at_key(self, operation: str, container: Container, epk: bytes) -> Failure | None:
+    def remove(self, rule_id: int) -> FaultRule:
+        rule = self.rules.pop(rule_id, None)
+        if rule is None:
+            raise Failure(Kind.NOT_FOUND, f"There is no fault rule {rule_id}.")
+        self._on_changed()
+        audit.record("fault.removed", number=rule_id)
+        return rule
+
+    def clear(self) -> int:
+        """Delete all rules; how many there were."""
+        count = len(self.rules)
+        self.rules.clear()
+        self._on_changed()
+        audit.record("faults.removed", count=count)
+        return count
+
+    async def at_key(self, operation: str, container: FaultTarget, epk: bytes) -> Failure | None:
         """Ask for a request about one key. Raises, waits, or returns what to raise once the work is done."""
         return await self._meet(operation, container, epk, epk + b"\x00", (container.map.find(epk),))
 
     async def over(
-        self, operation: str, container: Container, low: bytes, high: bytes, ranges: Sequence[KeyRange]
+        self, operation: str, container: FaultTarget, low: bytes, high: bytes, ranges: Sequence[KeyRange]
     ) -> None:
         """Ask for a request about a stretch of keys that is read from these ranges."""
         await self._meet(operation, container, low, high, ranges)
 
     async def _meet(
-        self, operation: str, container: Container, low: bytes, high: bytes, ranges: Sequence[KeyRange]
+        self, operation: str, container: FaultTarget, low: bytes, high: bytes, ranges: Sequence[KeyRange]
     ) -> Failure | None:
         for rule in list(self.rules.values()):
             if rule.meets(operation, container, low, high, ranges) and rule.fires():
                 if rule.delay_ms:
-                    await asyncio.sleep(rule.delay_ms / 1000)
+                    await self._clock.sleep(rule.delay_ms / 1000)
                 failure = rule.failure()
                 if failure is not None and not (rule.is_after and operation in WRITES):
                     raise failure
@@ -148,34 +184,3 @@ class Faults:
 def write_name(verb: Verb) -> str:
     """What rules call a write."""
     return _NAMES.get(verb) or verb.name.lower()
-
-
-def add_rule(account: Account, rule: FaultRule) -> FaultRule:
-    account.faults.number(rule)
-    arm(account)
-    audit.record("fault.set", number=rule.id, database=rule.database, container=rule.container)
-    return rule
-
-
-def remove_rule(account: Account, rule_id: int) -> FaultRule:
-    rule = account.faults.rules.pop(rule_id, None)
-    if rule is None:
-        raise Failure(Kind.NOT_FOUND, f"There is no fault rule {rule_id}.")
-    arm(account)
-    audit.record("fault.removed", number=rule_id)
-    return rule
-
-
-def remove_rules(account: Account) -> int:
-    """Delete them all; how many there were."""
-    count = len(account.faults.rules)
-    account.faults.rules.clear()
-    arm(account)
-    audit.record("faults.removed", count=count)
-    return count
-
-
-def arm(account: Account) -> None:
-    """Tell every container whether there are rules to ask for."""
-    for container in account.containers:
-        container.faults = account.armed_faults

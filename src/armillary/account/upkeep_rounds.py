@@ -11,18 +11,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from armillary import limits
 from armillary.account.container import Container
+from armillary.account.registry import Registry
+from armillary.account.reshaping.planner import Reshaper
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.partition.partition import Partition
 from armillary.partition.upkeep import ttl_sweep, upkeep
 from armillary.partition.upkeep.background_throttle import Throttle
-
-if TYPE_CHECKING:
-    from armillary.account.account import Account
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +37,9 @@ class _Job(NamedTuple):
 
 
 class Rounds:
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    def __init__(self, registry: Registry, reshaper: Reshaper) -> None:
+        self._registry = registry
+        self._reshaper = reshaper
         self._queue: deque[_Job] = deque()
         self._queued: set[tuple[str, Place]] = set()
         self._thinned: dict[Place, bytes] = {}  # how far logs were looked through for old tombstones
@@ -53,7 +53,7 @@ class Rounds:
     async def keep_up(self) -> None:
         """One pass: everything that is due now gets its slices; what becomes due meanwhile joins after a second."""
         loop = asyncio.get_running_loop()
-        throttle = Throttle(self._account.clock, lambda: 1)
+        throttle = Throttle(self._registry.clock, lambda: 1)
         looked_s = float("-inf")
         while True:
             if loop.time() - looked_s >= limits.SWEEP_EVERY_S:
@@ -77,7 +77,7 @@ class Rounds:
             self._thinned.pop(place, None)
 
     async def _collect(self, throttle: Throttle) -> None:
-        for container in self._account.containers:
+        for container in self._registry.containers:
             for partition in list(container.partitions.values()):
                 place = (container.record.rid, partition.range.id)
                 for kind, steps in self._due(container, partition).items():
@@ -94,7 +94,7 @@ class Rounds:
         place = (container.record.rid, partition.range.id)
         if container.schema.rules.default_ttl is not None:
             kinds.append("expiry")
-        if not self._account.reshaper.is_reshaping(partition, container):  # which needs the log as it is
+        if not self._reshaper.is_reshaping(partition, container):  # which needs the log as it is
             kinds.append("log")
             if place in self._looks or (partition.wants_coverage_scan and not container.is_restating):
                 kinds.append("look")
@@ -123,7 +123,7 @@ class Rounds:
     # The kinds of work.
 
     async def _expire(self, container: Container, partition: Partition) -> Steps:
-        now_s = self._account.clock.now_s()
+        now_s = self._registry.clock.now_s()
         if not await partition.read(lambda view: ttl_sweep.has_expired(view, now_s)):
             return
         sweep = ttl_sweep.Sweep(partition, now_s)
@@ -132,13 +132,13 @@ class Rounds:
             yield
 
     async def _thin_out(self, container: Container, partition: Partition) -> Steps:
-        now_s = self._account.clock.now_s()
+        now_s = self._registry.clock.now_s()
         await upkeep.forget_records(partition, now_s)
         await upkeep.forget_events(partition, now_s)
         await upkeep.forget_versions(partition, container.schema, now_s)
         place = (container.record.rid, partition.range.id)
         while (at := self._thinned.get(place, b"")) < layout.change_key(partition.lsn + 1):
-            if self._account.reshaper.is_reshaping(partition, container):
+            if self._reshaper.is_reshaping(partition, container):
                 return
             self._thinned[place] = next_key = await upkeep.forget_tombstones(partition, at, now_s)
             if next_key == at:

@@ -6,26 +6,43 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from typing import Final, Protocol, Self
 
 from armillary import work
 from armillary.storage.disk_errors import translated
 from armillary.storage.engine import Kept, Loader, T, Txn, View
 from armillary.storage.overlay import OverlayTxn
-from armillary.storage.rocks_database import KeptView, PinnedView, VersionView
+from armillary.storage.rocks_database import Database, KeptState, KeptView, PinnedView, Version, VersionView
 from armillary.storage.rocks_loader import RocksLoader
 from armillary.work import Check
 
-if TYPE_CHECKING:
-    from armillary.storage.rocks import RocksEngine
-
 _PREFIX_BYTES: Final = 4
+
+
+class RocksVersions(Protocol):
+    """The engine as its stores see it: versions to read, a queue of writes, and files to load."""
+
+    published: Version | None  # the durable state that readers see; None while the database is opened again
+
+    async def readable(self) -> Version:
+        """Waits while the database is opened again."""
+
+    def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> Awaitable[T]:
+        """Queue a transaction function. Answered when what it wrote is durable."""
+
+    async def keep(self) -> KeptState: ...
+
+    @property
+    def load_path(self) -> Path: ...
+
+    def writable(self) -> Database: ...
 
 
 class RocksStore:
     __slots__ = ("_engine", "_prefix")
 
-    def __init__(self, engine: RocksEngine, prefix: bytes) -> None:
+    def __init__(self, engine: RocksVersions, prefix: bytes) -> None:
         self._engine = engine
         self._prefix = prefix
 

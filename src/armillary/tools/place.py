@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.catalog.catalog import Catalog
+from armillary.account.registry import AccountSettings
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType

@@ -17,7 +17,8 @@ from contextlib import AsyncExitStack
 import uvloop
 
 from armillary import __version__
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
+from armillary.account.registry import AccountSettings
 from armillary.account.security.credentials import Credentials
 from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.doors.control.door import OPEN_TARGETS, ControlDoor

@@ -16,8 +16,9 @@ from faults.elastic.simulation import SimulatedClock, SimulatedEngine, Simulated
 from faults.ledger import Violation
 
 from armillary.account import containers
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.check import check_account
+from armillary.account.registry import AccountSettings
 from armillary.account.throughput.provisioning import Throughput
 
 DEFINITION = {"id": "items", "partitionKey": {"paths": ["/key"], "kind": "Hash", "version": 2}}

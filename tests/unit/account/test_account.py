@@ -13,11 +13,12 @@ import pytest
 from support.waiting import until
 
 from armillary.account import containers
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member
+from armillary.account.registry import AccountSettings
 from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock

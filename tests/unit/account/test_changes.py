@@ -18,7 +18,7 @@ from armillary.account.changes import feed_positions
 from armillary.account.changes.change_feed import ChangePage, read_changes
 from armillary.account.changes.feed_positions import Positions, Stretch
 from armillary.account.container import Container
-from armillary.account.faults import FaultRule, add_rule
+from armillary.account.faults import FaultRule
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
@@ -358,7 +358,7 @@ async def test_a_page_ends_before_a_partition_that_cannot_pay(house: House) -> N
 
 async def test_faults(house: House) -> None:
     container = await house.container()
-    add_rule(house.account, FaultRule(operations=frozenset(("changes",)), kind=Kind.RANGE_GONE, range_id=0, count=1))
+    house.account.faults.add(FaultRule(operations=frozenset(("changes",)), kind=Kind.RANGE_GONE, range_id=0, count=1))
     with pytest.raises(Failure) as caught:
         await house.page(container)
     assert caught.value.kind is Kind.RANGE_GONE

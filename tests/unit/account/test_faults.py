@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from support.passing_time import passing
 
 from armillary import limits
 from armillary.account import containers, faults
@@ -70,17 +71,17 @@ async def query(account: Account, container: Container, **options: Any) -> int:
 async def test_without_rules_containers_have_nothing_to_ask(account: Account) -> None:
     first = await make(account)
     assert first.faults is None
-    rule = faults.add_rule(account, FaultRule(kind=Kind.THROTTLED))
+    rule = account.faults.add(FaultRule(kind=Kind.THROTTLED))
     assert first.faults is account.faults
     assert (await make(account, "later")).faults is account.faults
-    faults.remove_rule(account, rule.id)
+    account.faults.remove(rule.id)
     assert first.faults is None
 
 
 async def test_every_seventh_write_to_a_key(account: Account) -> None:
     container = await make(account)
     rule = FaultRule(frozenset({"upsert"}), key=("K",), every=7, kind=Kind.THROTTLED, retry_after_ms=20)
-    faults.add_rule(account, rule)
+    account.faults.add(rule)
     expected = [None] * 6 + [Kind.THROTTLED]
     assert await outcomes(container, "K", 21) == expected * 3
     assert await outcomes(container, "other", 14) == [None] * 14
@@ -93,7 +94,7 @@ async def test_every_seventh_write_to_a_key(account: Account) -> None:
 
 async def test_the_next_three_after_two(account: Account) -> None:
     container = await make(account)
-    rule = faults.add_rule(account, FaultRule(skip=2, count=3, kind=Kind.UNAVAILABLE))
+    rule = account.faults.add(FaultRule(skip=2, count=3, kind=Kind.UNAVAILABLE))
     assert await outcomes(container, "K", 7) == [None, None, *[Kind.UNAVAILABLE] * 3, None, None]
     assert rule.is_spent and rule.hits == 3
 
@@ -102,9 +103,9 @@ async def test_a_chance_is_the_same_with_the_same_seed(account: Account) -> None
     container = await make(account)
     rows = []
     for rule_seed in (1, 1, 2):
-        rule = faults.add_rule(account, FaultRule(probability=0.3, seed=rule_seed, kind=Kind.RETRY_WITH))
+        rule = account.faults.add(FaultRule(probability=0.3, seed=rule_seed, kind=Kind.RETRY_WITH))
         rows.append(await outcomes(container, "K", 200))
-        faults.remove_rule(account, rule.id)
+        account.faults.remove(rule.id)
     assert rows[0] == rows[1] != rows[2]
     assert 30 < rows[0].count(Kind.RETRY_WITH) < 90
 
@@ -113,7 +114,7 @@ async def test_only_the_named_container_and_range(account: Account) -> None:
     container, other = await make(account, throughput_ru=18_000), await make(account, "other", 18_000)
     assert len(container.partitions) == 3
     rule = FaultRule(container="c", database="d", range_id=1, kind=Kind.RANGE_GONE)
-    faults.add_rule(account, rule)
+    account.faults.add(rule)
     keys = [f"k{number}" for number in range(60)]
     hit = [key for key in keys if await outcomes(container, key, 1) == [Kind.RANGE_GONE]]
     assert hit == [key for key in keys if container.partition_for(container.effective_key((key,))).range.id == 1]
@@ -123,7 +124,7 @@ async def test_only_the_named_container_and_range(account: Account) -> None:
 
 async def test_a_key_of_another_form_is_no_match(account: Account) -> None:
     container = await make(account)
-    faults.add_rule(account, FaultRule(key=("a", "b"), kind=Kind.THROTTLED))
+    account.faults.add(FaultRule(key=("a", "b"), kind=Kind.THROTTLED))
     assert await outcomes(container, "a", 1) == [None]
 
 
@@ -142,21 +143,21 @@ async def test_operations_are_told_apart(account: Account) -> None:
         "feed": lambda: item_pages.read_feed(account, container, FeedOptions()),
     }
     for name, call in calls.items():
-        rule = faults.add_rule(account, FaultRule(frozenset({name}), kind=Kind.TIMED_OUT))
+        rule = account.faults.add(FaultRule(frozenset({name}), kind=Kind.TIMED_OUT))
         with pytest.raises(Failure) as caught:
             await call()
         assert caught.value.kind is Kind.TIMED_OUT
-        faults.remove_rule(account, rule.id)
-        rule = faults.add_rule(account, FaultRule(frozenset(faults.OPERATIONS) - {name}, kind=Kind.TIMED_OUT))
+        account.faults.remove(rule.id)
+        rule = account.faults.add(FaultRule(frozenset(faults.OPERATIONS) - {name}, kind=Kind.TIMED_OUT))
         await call()
         assert rule.seen == 0
-        faults.remove_rule(account, rule.id)
+        account.faults.remove(rule.id)
         await put(container, "K")
 
 
 async def test_a_lost_answer_leaves_the_write_behind(account: Account) -> None:
     container = await make(account)
-    faults.add_rule(account, FaultRule(frozenset(faults.WRITES), kind=Kind.DROPPED, is_after=True))
+    account.faults.add(FaultRule(frozenset(faults.WRITES), kind=Kind.DROPPED, is_after=True))
     keyed = ItemOptions(key=("K",))
     with pytest.raises(Failure) as caught:
         await put(container, "K")
@@ -171,7 +172,7 @@ async def test_a_lost_answer_leaves_the_write_behind(account: Account) -> None:
 
 async def test_members_of_a_bulk_request_fail_for_themselves(account: Account) -> None:
     container = await make(account)
-    rule = faults.add_rule(account, FaultRule(frozenset({"create"}), every=2, kind=Kind.THROTTLED))
+    rule = account.faults.add(FaultRule(frozenset({"create"}), every=2, kind=Kind.THROTTLED))
 
     def members(prefix: str) -> list[Member]:
         keyed = ItemOptions(key=("K",))
@@ -179,21 +180,21 @@ async def test_members_of_a_bulk_request_fail_for_themselves(account: Account) -
 
     answer = await run_bulk(container, "0", members("a"), CLOCK)
     assert [getattr(each, "kind", None) for each in answer.members] == [None, Kind.THROTTLED, None, Kind.THROTTLED]
-    faults.remove_rule(account, rule.id)
-    faults.add_rule(account, FaultRule(frozenset({"create"}), kind=Kind.DROPPED))
+    account.faults.remove(rule.id)
+    account.faults.add(FaultRule(frozenset({"create"}), kind=Kind.DROPPED))
     with pytest.raises(Failure):
         await run_bulk(container, "0", members("b"), CLOCK)
 
 
 async def test_queries_are_hit_by_the_range_that_their_page_reads(account: Account) -> None:
     container = await make(account, throughput_ru=18_000)
-    rule = faults.add_rule(account, FaultRule(frozenset({"query"}), range_id=2, kind=Kind.RANGE_GONE))
+    rule = account.faults.add(FaultRule(frozenset({"query"}), range_id=2, kind=Kind.RANGE_GONE))
     assert await query(account, container) == 0  # its first page is that of range 0
     assert rule.seen == 0
     with pytest.raises(Failure):
         await query(account, container, range_id="2")
-    faults.remove_rule(account, rule.id)
-    faults.add_rule(account, FaultRule(key=("K",), kind=Kind.THROTTLED))
+    account.faults.remove(rule.id)
+    account.faults.add(FaultRule(key=("K",), kind=Kind.THROTTLED))
     await query(account, container)
     with pytest.raises(Failure):
         await query(account, container, key=("K",))
@@ -201,7 +202,7 @@ async def test_queries_are_hit_by_the_range_that_their_page_reads(account: Accou
 
 async def test_gathered_queries_are_queries(account: Account) -> None:
     container = await make(account, throughput_ru=18_000)
-    rule = faults.add_rule(account, FaultRule(frozenset({"query"}), count=1, kind=Kind.UNAVAILABLE))
+    rule = account.faults.add(FaultRule(frozenset({"query"}), count=1, kind=Kind.UNAVAILABLE))
     bound = compile_query("SELECT * FROM c").bind({}, container.query_context())
     gathering = gather(account, container, bound, FeedOptions())
     with pytest.raises(Failure):
@@ -212,20 +213,22 @@ async def test_gathered_queries_are_queries(account: Account) -> None:
 
 async def test_the_first_rule_that_hits_decides_and_delays_are_no_failures(account: Account) -> None:
     container = await make(account)
-    slow = faults.add_rule(account, FaultRule(delay_ms=1, count=1))
-    failing = faults.add_rule(account, FaultRule(kind=Kind.THROTTLED))
-    assert await outcomes(container, "K", 2) == [None, Kind.THROTTLED]
+    slow = account.faults.add(FaultRule(delay_ms=250, count=1))
+    failing = account.faults.add(FaultRule(kind=Kind.THROTTLED))
+    began_s = CLOCK.now_s()
+    assert await passing(CLOCK, outcomes(container, "K", 2)) == [None, Kind.THROTTLED]
     assert (slow.hits, failing.seen) == (1, 1)
+    assert CLOCK.now_s() - began_s == 0.25
 
 
 async def test_there_is_a_most_of_rules(account: Account) -> None:
     for _ in range(limits.FAULT_RULES_MAX):
-        faults.add_rule(account, FaultRule(kind=Kind.THROTTLED))
+        account.faults.add(FaultRule(kind=Kind.THROTTLED))
     with pytest.raises(Failure):
-        faults.add_rule(account, FaultRule(kind=Kind.THROTTLED))
-    assert faults.remove_rules(account) == limits.FAULT_RULES_MAX
+        account.faults.add(FaultRule(kind=Kind.THROTTLED))
+    assert account.faults.clear() == limits.FAULT_RULES_MAX
     with pytest.raises(Failure):
-        faults.remove_rule(account, 1)
+        account.faults.remove(1)
 
 
 def test_a_movable_clock_never_goes_back() -> None:

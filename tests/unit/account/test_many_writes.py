@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from support.collections import Shop
 
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.check import check_account
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
+from armillary.account.registry import AccountSettings
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.model.bson.bson_values import encode

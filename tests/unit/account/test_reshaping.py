@@ -14,7 +14,7 @@ import pytest
 
 from armillary import limits
 from armillary.account import containers
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import items
@@ -22,6 +22,7 @@ from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.queries import item_pages
 from armillary.account.queries.merged_queries import gather
+from armillary.account.registry import AccountSettings
 from armillary.account.reshaping.split_and_merge import BEGUN, CAUGHT_UP, COPIED, COPYING, HELD, POINTS, SWITCHED
 from armillary.account.throughput.provisioning import Throughput
 from armillary.account.visits.page_walk import FeedOptions

@@ -11,13 +11,14 @@ import pytest
 
 from armillary import limits
 from armillary.account import containers
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.queries import item_pages
 from armillary.account.queries.merged_queries import gather
+from armillary.account.registry import AccountSettings
 from armillary.account.throughput import offers, provisioning
 from armillary.account.throughput.provisioning import Throughput
 from armillary.account.visits.page_walk import FeedOptions

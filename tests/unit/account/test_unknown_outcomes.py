@@ -142,7 +142,7 @@ async def test_what_lives_follows_a_change_that_is_known_late(
         assert told(container) == before
         await change(account, container)  # can be done again, as nothing is in its way
     if change is scale:
-        await account.budgets.keep_up()
+        await account.budgets.keep_up(account.reshaper)
         await account.reshaper.grown(container)
         assert len(container.partitions) == 2
     if change is watch:

@@ -15,14 +15,15 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from armillary import limits
 from armillary.account.catalog.catalog import NewStore
 from armillary.account.catalog.container_state import ContainerState, ReshapeChild, ReshapeState
 from armillary.account.container import Container
+from armillary.account.registry import Registry
 from armillary.account.reshaping.retirement import Retirement
 from armillary.account.reshaping.split_and_merge import POINTS, Reshape
+from armillary.account.throughput.budgets import Budgets
 from armillary.account.throughput.provisioning import throughput_of
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.ranges import midpoint
@@ -30,22 +31,20 @@ from armillary.partition.partition import Partition
 from armillary.partition.reshaping import split_point
 from armillary.partition.upkeep.background_throttle import Throttle
 
-if TYPE_CHECKING:
-    from armillary.account.account import Account
-
 log = logging.getLogger(__name__)
 
 STORAGE, THROUGHPUT, REQUEST, POLICY = "storage", "throughput", "request", "policy"
 
 
 class Reshaper:
-    def __init__(self, account: Account) -> None:
-        self._account = account
-        self._throttle = Throttle(account.clock, self._share)
+    def __init__(self, registry: Registry, budgets: Budgets) -> None:
+        self._registry = registry
+        self._budgets = budgets
+        self._throttle = Throttle(registry.clock, self._share)
         self._running: dict[tuple[bytes, int], Reshape] = {}  # by container and number
         self._reserved: set[tuple[bytes, int]] = set()  # ranges that a reshape is, or is about to be, about
         self._switching: weakref.WeakKeyDictionary[Container, asyncio.Lock] = weakref.WeakKeyDictionary()
-        self._retirement = Retirement(account.catalog, account.clock)
+        self._retirement = Retirement(registry.catalog, registry.clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._pauses: frozenset[str] = frozenset()
         self._paused: dict[Reshape, asyncio.Event] = {}
@@ -131,7 +130,7 @@ class Reshaper:
             return replace(state, reshapes=state.without_reshape(reshape.number))
 
         try:
-            await self._account.catalog.change_container(
+            await self._registry.catalog.change_container(
                 container.record, change, garbage=stores, is_freeing=True, waits=True
             )
         except Failure:
@@ -139,7 +138,7 @@ class Reshaper:
             raise
         self._reserved -= {(container.record.rid, parent) for parent in reshape.parents}
         self._watch(container, [container.partitions[each] for each in reshape.parents])
-        await self._account.catalog.collect_garbage()
+        await self._registry.catalog.collect_garbage()
 
     def _resume(self, reshape: Reshape) -> None:
         """Restart a reshape whose cancellation failed: the container's record still lists it. Nothing is done if the
@@ -166,7 +165,7 @@ class Reshaper:
     def replaced(self, container: Container, parents: Iterable[Partition]) -> None:
         """Other partitions serve a container. The former ones are retired once their readers are done."""
         self._retirement.add(container, parents)
-        self._account.budgets.assign(container)
+        self._budgets.assign(container)
         self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
 
     def running(self, container: Container | None = None) -> list[Reshape]:
@@ -241,9 +240,9 @@ class Reshaper:
     async def keep_up(self) -> None:
         """Once in a while: empty the stores of parents, and look for what could be merged."""
         await self._retirement.collect()
-        for container in self._account.containers:
+        for container in self._registry.containers:
             self._consider(container)
-            if self._account.settings.merges_by_policy:
+            if self._registry.settings.merges_by_policy:
                 await self._merge_by_policy(container)
 
     async def _merge_by_policy(self, container: Container) -> None:
@@ -263,10 +262,10 @@ class Reshaper:
 
     @property
     def _small_bytes(self) -> float:
-        return self._account.settings.partition_storage_bytes * limits.MERGE_STORAGE_SHARE_MAX
+        return self._registry.settings.partition_storage_bytes * limits.MERGE_STORAGE_SHARE_MAX
 
     def _check_mergeable(self, container: Container, partitions: list[Partition]) -> None:
-        limit_bytes = self._account.settings.partition_storage_bytes
+        limit_bytes = self._registry.settings.partition_storage_bytes
         size_bytes = sum(partition.head.size_bytes for partition in partitions)
         if size_bytes >= limit_bytes:
             raise bad_request(
@@ -274,7 +273,7 @@ class Reshaper:
                 "split again at once."
             )
         throughput_ru = self._throughput_ru(container)
-        carried_ru = (len(container.map.ranges) - 1) * self._account.settings.partition_throughput_ru
+        carried_ru = (len(container.map.ranges) - 1) * self._registry.settings.partition_throughput_ru
         if self.is_growing(container) or (throughput_ru is not None and throughput_ru > carried_ru):
             raise bad_request(
                 f"The container's throughput needs all its partitions; with one less they carry {carried_ru} RU/s. "
@@ -283,14 +282,13 @@ class Reshaper:
 
     def _throughput_ru(self, container: Container) -> int | None:
         """What is provisioned for a container, alone or with others; None: nothing is."""
-        budgets = self._account.budgets
-        offer = budgets.offer_of(container.record) or budgets.offer_of(container.database)
+        offer = self._budgets.offer_of(container.record) or self._budgets.offer_of(container.database)
         return throughput_of(offer.body).ru if offer is not None else None
 
     # Storage.
 
     def _watch(self, container: Container, partitions: Iterable[Partition]) -> None:
-        limit_bytes = self._account.settings.partition_storage_bytes
+        limit_bytes = self._registry.settings.partition_storage_bytes
         for partition in partitions:
             partition.watched_bytes = limit_bytes
             partition.on_grown = lambda partition, container=container: self._outgrown(container, partition)
@@ -337,7 +335,7 @@ class Reshaper:
         assert definition is not None
         size_bytes = partition.head.size_bytes
         # A small sample does not predict the distribution of keys; hashes of many keys are even.
-        is_tiny = size_bytes < min(limits.TINY_PARTITION_BYTES, self._account.settings.partition_storage_bytes // 8)
+        is_tiny = size_bytes < min(limits.TINY_PARTITION_BYTES, self._registry.settings.partition_storage_bytes // 8)
         if reason == STORAGE or not is_tiny:
             cut = await split_point.middle(partition, definition, self._throttle.rest)
             if cut is not None and key_range.low < cut.boundary < key_range.high:
@@ -362,7 +360,7 @@ class Reshaper:
             entry = ReshapeState(state.next_reshape, parents, made, reason)
             return replace(state, next_reshape=state.next_reshape + 1, reshapes=(*state.reshapes, entry))
 
-        await self._account.catalog.change_container(container.record, change, waits=True)
+        await self._registry.catalog.change_container(container.record, change, waits=True)
         entry = next(each for each in container.state.reshapes if each.parents == parents)
         reservation.keep()
         return self._start(container, entry, is_fresh=True)
@@ -370,7 +368,7 @@ class Reshaper:
     def _start(self, container: Container, entry: ReshapeState, *, is_fresh: bool) -> Reshape:
         lock = self._switching.setdefault(container, asyncio.Lock())
         reshape = Reshape(
-            self._account, container, entry, lock, self._reach, self._switched, self._throttle, is_fresh=is_fresh
+            self._registry, container, entry, lock, self._reach, self._switched, self._throttle, is_fresh=is_fresh
         )
         self._running[(container.record.rid, reshape.number)] = reshape
         reshape.task = asyncio.create_task(self._run(reshape))
@@ -424,7 +422,7 @@ class Reshaper:
 
         # If the client has gone by the time that it is recorded, begin all the same.
         begin = partial(self._consider, container) if count else None
-        await self._account.catalog.change_container(container.record, change, on_changed=begin)
+        await self._registry.catalog.change_container(container.record, change, on_changed=begin)
 
     async def _try(self, wanted: Awaitable[object], container: Container) -> None:
         try:

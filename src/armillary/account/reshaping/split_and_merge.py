@@ -13,20 +13,17 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from armillary import limits
 from armillary.account.catalog.catalog import NewStore
 from armillary.account.catalog.container_state import ContainerState, ReshapeState
 from armillary.account.container import Container
+from armillary.account.registry import Registry
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping.copying import Overtaken, Progress, Target, Transfer
 from armillary.partition.upkeep.background_throttle import Throttle
-
-if TYPE_CHECKING:
-    from armillary.account.account import Account
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +43,7 @@ Switched = Callable[["Reshape", list[Partition]], None]
 class Reshape:
     def __init__(
         self,
-        account: Account,
+        registry: Registry,
         container: Container,
         entry: ReshapeState,
         switching: asyncio.Lock,
@@ -65,7 +62,7 @@ class Reshape:
         self.is_switching = False  # it cannot be cancelled any more
         self.is_done = False
         self.task: asyncio.Task[None] | None = None
-        self._account = account
+        self._registry = registry
         self._switching = switching
         self._reach = reach
         self._switched = switched
@@ -147,12 +144,12 @@ class Reshape:
                 entries.append(entry)
             return replace(state, reshapes=tuple(entries))
 
-        await self._account.catalog.change_container(self.container.record, change, garbage=garbage, waits=True)
+        await self._registry.catalog.change_container(self.container.record, change, garbage=garbage, waits=True)
         entry = self._entry()
         assert entry is not None
         self._transfer = self._new_transfer(entry)
         self._is_fresh = True
-        await self._account.catalog.collect_garbage()
+        await self._registry.catalog.collect_garbage()
 
     async def _catch_up(self) -> None:
         """Until few changes are missing. Where writers write faster than that goes, they wait for short moments."""
@@ -169,7 +166,7 @@ class Reshape:
 
     async def _brake(self) -> None:
         """Hold the writers until twice as much is applied as they write in the moment that follows."""
-        elapsed_s = self._account.clock.elapsed_s
+        elapsed_s = self._registry.clock.elapsed_s
         begun_s, left = elapsed_s(), max(limits.BRAKE_ENTRIES, 2 * self._written_meanwhile)
         self._hold()
         try:
@@ -215,7 +212,6 @@ class Reshape:
                 raise Overtaken
             parents = self._partitions()
             self.container.take_over(new_map, partitions)
-            self._account.budgets.assign(self.container)
             for parent in parents:
                 parent.move()
             self._transfer.sources = ()  # so that references to this reshape do not count as readers of the parents
@@ -226,7 +222,7 @@ class Reshape:
 
     async def _switch(self, new_map: PartitionMap) -> bool:
         """The one transaction. Returns whether it took place."""
-        until_s = self._account.clock.now_s() + limits.RETIRED_SECONDS
+        until_s = self._registry.clock.now_s() + limits.RETIRED_SECONDS
 
         def change(state: ContainerState, _: NewStore) -> ContainerState:
             if state.rules_number != self._transfer.rules_number or state.older_rules:
@@ -245,7 +241,7 @@ class Reshape:
 
         try:
             # After a failed sync only storage can tell whether the map was switched: that is waited for.
-            await self._account.catalog.change_container(self.container.record, change, waits=True)
+            await self._registry.catalog.change_container(self.container.record, change, waits=True)
             return True
         except Overtaken:
             return False
@@ -284,14 +280,14 @@ class Reshape:
     def _entry(self) -> ReshapeState | None:
         """What the record says about it; None: it is done, or the container is gone."""
         record = self.container.record
-        if self._account.catalog.get(record.type, record.rid) is None:
+        if self._registry.catalog.get(record.type, record.rid) is None:
             return None
         return record.container_state.reshape(self.number)
 
     def _new_transfer(self, entry: ReshapeState) -> Transfer:
-        engine = self._account.engine
+        engine = self._registry.engine
         targets = [Target(child.low, child.high, engine.store(child.store)) for child in entry.children]
-        return Transfer(self._partitions(), targets, self.container.schema, self._account.clock)
+        return Transfer(self._partitions(), targets, self.container.schema, self._registry.clock)
 
 
 async def _no_rest() -> None:

@@ -62,7 +62,7 @@ async def restore(account: Account, snapshot: Snapshot) -> Outcome:
             await _switch(account, snapshot, _present(account, snapshot), copies)
         for offer in [record for record in snapshot.records if record.type is ResourceType.OFFER]:
             account.budgets.assign_offer(offer)
-            await account.budgets.make_room(offer)
+            await account.budgets.make_room(offer, account.reshaper)
     audit.record("snapshot.restored", name=snapshot.name, scope="/".join(snapshot.scope))
     await account.catalog.collect_garbage()
     return Outcome(len(snapshot.containers) - len(copies), len(copies))

@@ -95,7 +95,7 @@ class SnapshotImport:
             for record in self._records:
                 if record.type is ResourceType.OFFER:
                     account.budgets.assign_offer(record)
-                    await account.budgets.make_room(record)
+                    await account.budgets.make_room(record, account.reshaper)
         audit.record("snapshot-file.restored", scope="/".join(self._scope))
         await account.catalog.collect_garbage()
         root = ResourceType.CONTAINER if len(self._scope) == 2 else ResourceType.DATABASE

@@ -7,18 +7,15 @@ go when the server stops. Bringing one back is `restore.py`'s part, making a fil
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from armillary import audit, limits
 from armillary.account.catalog.records import Record
+from armillary.account.registry import Registry
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType
 from armillary.partition.history import log
 from armillary.storage.engine import Kept, View
-
-if TYPE_CHECKING:
-    from armillary.account.account import Account
 
 
 @dataclass(slots=True)
@@ -51,28 +48,28 @@ class Snapshot:
         self.views = {}
 
 
-async def take(account: Account, scope: tuple[str, ...], name: str = "") -> Snapshot:
+async def take(registry: Registry, scope: tuple[str, ...], name: str = "") -> Snapshot:
     """A snapshot of what is durable in a scope now."""
-    snapshot = Snapshot(name, scope, account.clock.now_s(), [copied(record) for record in records_of(account, scope)])
+    snapshot = Snapshot(name, scope, registry.clock.now_s(), [copied(record) for record in records_of(registry, scope)])
     try:
         # Pinning does not wait unless storage fails, so all partitions are pinned at one moment.
         for record in snapshot.containers:
             for each in record.container_state.ranges:
-                snapshot.views[each.store] = await account.engine.store(each.store).pin()
+                snapshot.views[each.store] = await registry.engine.store(each.store).pin()
     except BaseException:
         snapshot.release()
         raise
     return snapshot
 
 
-def records_of(account: Account, scope: tuple[str, ...]) -> list[Record]:
+def records_of(registry: Registry, scope: tuple[str, ...]) -> list[Record]:
     """The resources of a scope, owners before what they own."""
-    catalog = account.catalog
+    catalog = registry.catalog
     if not scope:
         return [each for root in catalog.of_type(ResourceType.DATABASE) for each in catalog.tree(root)]
     if len(scope) == 1:
-        return catalog.tree(account.database(scope[0]))
-    return catalog.tree(account.container(*scope).record)
+        return catalog.tree(registry.database(scope[0]))
+    return catalog.tree(registry.container(*scope).record)
 
 
 def copied(record: Record) -> Record:
@@ -86,8 +83,8 @@ def copied(record: Record) -> Record:
 class Snapshots:
     """The named snapshots of an account. They are in memory only."""
 
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._by_name: dict[str, Snapshot] = {}
 
     @property
@@ -110,7 +107,7 @@ class Snapshots:
             raise Failure(
                 Kind.CONFLICT, f"There are {limits.SNAPSHOTS_MAX} snapshots in memory, the most. Delete one first."
             )
-        snapshot = await take(self._account, scope, name)
+        snapshot = await take(self._registry, scope, name)
         former = self._by_name.pop(name, None)
         if former is not None:
             former.release()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from armillary import limits
 from armillary.account.catalog.container_state import ContainerState
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
+from armillary.account.registry import Registry
 from armillary.account.throughput import provisioning as throughputs
 from armillary.account.throughput.provisioning import Throughput
 from armillary.errors import Failure, bad_request
@@ -23,9 +24,6 @@ from armillary.partition.budget import HUNDREDTHS, Budget
 from armillary.partition.budget import Ask as Ask
 from armillary.partition.meter import Meter
 from armillary.partition.partition import Partition
-
-if TYPE_CHECKING:
-    from armillary.account.account import Account
 
 MODES = ("enforce", "observe", "off")
 METADATA_RATE_IS_LARGE = (
@@ -40,18 +38,26 @@ class Charged(Protocol):
     charge_ru: float
 
 
+class Growth(Protocol):
+    """What splits partitions until there are as many as an offer needs."""
+
+    def is_growing(self, container: Container) -> bool: ...
+
+    async def grow(self, container: Container, count: int) -> None: ...
+
+
 _Call = TypeVar("_Call", bound=Charged)
 _Answer = TypeVar("_Answer")
 
 
 class Budgets:
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._without_room: set[bytes] = set()  # offers that were replaced and may need more partitions, by rid
         self._shared: dict[bytes, list[Budget]] = {}  # of databases, by rid: one for each of their partitions
-        settings = account.settings
+        settings = registry.settings
         # Requests about databases, containers and the like have a small budget of their own.
-        self.metadata = Meter(account.clock, METADATA_RATE_IS_LARGE)
+        self.metadata = Meter(registry.clock, METADATA_RATE_IS_LARGE)
         if settings.throughput_mode != "off":
             self.metadata.budget = self._budget(self.metadata, limits.METADATA_RU * HUNDREDTHS)
             self.metadata.is_enforcing = settings.throughput_mode == "enforce"
@@ -81,24 +87,24 @@ class Budgets:
 
     def offer_of(self, owner: Record) -> Record | None:
         """The offer of a database or container, if it has one of its own."""
-        return self._account.catalog.offer_of(owner)
+        return self._registry.catalog.offer_of(owner)
 
     def containers_of(self, offer: Record) -> list[Container]:
         """Those that an offer's throughput is for: one, or all that share a database's."""
         owner_rid = rid_bytes(offer.offer_state.owner) or b""
-        own = self._account.container_by_rid(owner_rid)
+        own = self._registry.container_by_rid(owner_rid)
         if own is not None:
             return [own]
         return [
             container
-            for container in self._account.containers
+            for container in self._registry.containers
             if container.database.rid == owner_rid and self.offer_of(container.record) is None
         ]
 
     def carried_ru(self, offer: Record) -> float:
         """The most that the present partitions carry."""
         counts = [len(each.partitions) for each in self.containers_of(offer)]
-        return min(counts) * self._account.settings.partition_throughput_ru if counts else math.inf
+        return min(counts) * self._registry.settings.partition_throughput_ru if counts else math.inf
 
     def is_pending(self, offer: Record) -> bool:
         """Whether partitions must be split before the offer takes effect."""
@@ -122,22 +128,21 @@ class Budgets:
         self.assign_offer(offer)
         self._without_room.add(offer.rid)
 
-    async def keep_up(self) -> None:
+    async def keep_up(self, growth: Growth) -> None:
         for rid in list(self._without_room):
-            offer = self._account.catalog.get(ResourceType.OFFER, rid)
+            offer = self._registry.catalog.get(ResourceType.OFFER, rid)
             if offer is not None:
-                await self.make_room(offer)
+                await self.make_room(offer, growth)
             self._without_room.discard(rid)
 
-    async def make_room(self, offer: Record) -> None:
+    async def make_room(self, offer: Record, growth: Growth) -> None:
         """Have as many partitions as an offer needs. Returns when that is under way, or is not any more."""
-        partition_ru = self._account.settings.partition_throughput_ru
+        partition_ru = self._registry.settings.partition_throughput_ru
         count = -(-throughputs.throughput_of(offer.body).ru // partition_ru)
         self._without_room.discard(offer.rid)
-        reshaper = self._account.reshaper
         for container in self.containers_of(offer):
-            if container.key is not None and (count > len(container.partitions) or reshaper.is_growing(container)):
-                await reshaper.grow(container, count)
+            if container.key is not None and (count > len(container.partitions) or growth.is_growing(container)):
+                await growth.grow(container, count)
 
     # Assigning shares.
 
@@ -158,7 +163,7 @@ class Budgets:
 
     def _assign_own(self, container: Container, offer: Record | None) -> None:
         mode = self.mode_of(container)
-        partition_limit = self._account.settings.partition_throughput_ru * HUNDREDTHS
+        partition_limit = self._registry.settings.partition_throughput_ru * HUNDREDTHS
         serving = self.serving(offer) if offer is not None else None
         count = len(container.partitions)
         for partition in container.partitions.values():
@@ -177,11 +182,11 @@ class Budgets:
 
     def _assign_shared(self, database: Record, offer: Record) -> None:
         serving = self.serving(offer)
-        count = serving.partition_count(self._account.settings.partition_throughput_ru, initial_share=1.0)
+        count = serving.partition_count(self._registry.settings.partition_throughput_ru, initial_share=1.0)
         budgets = self._shared.setdefault(database.rid, [])
         del budgets[count:]
         while len(budgets) < count:
-            budgets.append(Budget(int(self._account.clock.monotonic_s())))
+            budgets.append(Budget(int(self._registry.clock.monotonic_s())))
         for budget in budgets:
             self._set_limit(budget, serving.ru * HUNDREDTHS // count)
         for container in self.containers_of(offer):
@@ -198,19 +203,19 @@ class Budgets:
 
     def _budget(self, meter: Meter, limit: int, minute_pool: int = 0) -> Budget:
         """A meter's own budget, with what it has spent of the present second."""
-        budget = meter.budget or Budget(int(self._account.clock.monotonic_s()))
+        budget = meter.budget or Budget(int(self._registry.clock.monotonic_s()))
         self._set_limit(budget, limit, minute_pool)
         return budget
 
     def _set_limit(self, budget: Budget, limit: int, minute_pool: int = 0) -> None:
-        budget.set_limit(max(1, limit), has_burst=self._account.settings.has_burst, minute_pool=minute_pool)
+        budget.set_limit(max(1, limit), has_burst=self._registry.settings.has_burst, minute_pool=minute_pool)
 
     def leave(self, doomed: list[Record]) -> None:
         """Databases or containers were deleted: containers that shared throughput with them get larger shares."""
         for record in doomed:
             self._shared.pop(record.rid, None)
         for database_rid in {record.owner for record in doomed if record.type is ResourceType.CONTAINER}:
-            database = self._account.catalog.get(ResourceType.DATABASE, database_rid)
+            database = self._registry.catalog.get(ResourceType.DATABASE, database_rid)
             offer = self.offer_of(database) if database is not None else None
             if offer is not None:
                 self.assign_offer(offer)
@@ -219,7 +224,7 @@ class Budgets:
 
     def mode_of(self, container: Container) -> str:
         mode = container.state.throughput_mode
-        return mode if mode is not None else self._account.settings.throughput_mode
+        return mode if mode is not None else self._registry.settings.throughput_mode
 
     async def set_mode(self, container: Container, mode: str | None) -> None:
         """Enforce, observe or leave alone a container's budget, whatever the server does; None: as the server does."""
@@ -241,7 +246,7 @@ class Budgets:
         await self._change(container, lambda state: replace(state, throughput_buckets=kept))
 
     async def _change(self, container: Container, change: Callable[[ContainerState], ContainerState]) -> None:
-        await self._account.catalog.change_container(
+        await self._registry.catalog.change_container(
             container.record, lambda state, _: change(state), on_changed=lambda: self.assign(container)
         )
 
@@ -260,11 +265,11 @@ class Budgets:
         serving = self.serving(offer)
         if not serving.is_autoscale:
             return serving.ru
-        own = self._account.container_by_rid(rid_bytes(offer.offer_state.owner) or b"")
+        own = self._registry.container_by_rid(rid_bytes(offer.offer_state.owner) or b"")
         if own is not None:
             count = len(own.partitions)
         else:
-            count = serving.partition_count(self._account.settings.partition_throughput_ru, initial_share=1.0)
+            count = serving.partition_count(self._registry.settings.partition_throughput_ru, initial_share=1.0)
         used = [0.0] * count
         for container in self.containers_of(offer):
             for slot, partition in self._slots(container, count):

@@ -123,7 +123,7 @@ async def _replace(account: Account, offer: Record, changed: Throughput, if_matc
         if_match=if_match,
         on_replaced=budgets.adopt,
     )
-    await budgets.make_room(replaced)
+    await budgets.make_room(replaced, account.reshaper)
     return replaced
 
 

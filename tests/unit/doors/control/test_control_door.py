@@ -378,7 +378,7 @@ async def test_fault_rules_come_and_go(shop: Desk) -> None:
     await shop.refusal("GET", "faults/1", status=404)
     await shop.refusal("DELETE", "faults/x", status=404)
     assert await shop.ask("DELETE", "faults") == {"deleted": 2}
-    assert shop.account.armed_faults is None
+    assert shop.account.faults.armed is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from support.gremlin_house import READ_ONLY_KEY, GremlinHouse, Wire, asked, cred
 from support.process import KEY
 
 from armillary import limits
-from armillary.account.faults import FaultRule, add_rule
+from armillary.account.faults import FaultRule
 from armillary.account.security import permissions
 from armillary.clock import MovableClock
 from armillary.doors.gremlin.errors import ROWS, attributes_of
@@ -657,15 +657,15 @@ async def _ring(house: GremlinHouse, size: int = 12) -> None:
 
 async def test_faults(house: GremlinHouse) -> None:
     await house.run("g.addV('x').property('pk','a').property('id','1')")
-    add_rule(house.account, FaultRule(operations=frozenset({"create"}), kind=Kind.RETRY_WITH, count=1))
+    house.account.faults.add(FaultRule(operations=frozenset({"create"}), kind=Kind.RETRY_WITH, count=1))
     assert (await house.refusal("g.addV('x').property('pk','a')"))[1] == 449
     await house.run("g.addV('x').property('pk','a')")
-    add_rule(house.account, FaultRule(operations=frozenset({"read"}), kind=Kind.UNAVAILABLE, count=1))
+    house.account.faults.add(FaultRule(operations=frozenset({"read"}), kind=Kind.UNAVAILABLE, count=1))
     assert (await house.refusal("g.V(['a','1'])"))[1] == 503
-    add_rule(house.account, FaultRule(operations=frozenset({"query"}), kind=Kind.TIMED_OUT, count=2))
+    house.account.faults.add(FaultRule(operations=frozenset({"query"}), kind=Kind.TIMED_OUT, count=2))
     assert (await house.refusal("g.V().out()"))[:2] == (598, 1009)
     assert (await house.refusal("g.V()"))[:2] == (598, 1009)
-    add_rule(house.account, FaultRule(operations=frozenset({"read"}), kind=Kind.DROPPED, count=1))
+    house.account.faults.add(FaultRule(operations=frozenset({"read"}), kind=Kind.DROPPED, count=1))
     client = house.friend()
     assert await house.answers("g.V(['a','1'])", client) == []
     assert isinstance(client.line, Wire) and client.line.is_hung_up

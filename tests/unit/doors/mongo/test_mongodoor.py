@@ -15,7 +15,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from support.mongo_house import KEY, READ_KEY, Line, MongoHouse, document_in, frame_of
 
-from armillary.account.account import AccountSettings
+from armillary.account.registry import AccountSettings
 from armillary.clock import VirtualClock
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.commands.command_table import COMMANDS

@@ -17,8 +17,8 @@ from support.mongo_pipeline_author import PipelineAuthor
 from support.mongo_pipeline_reference import Oracle
 from support.mongo_reference import Refused
 
-from armillary.account.account import AccountSettings
 from armillary.account.check import check_account
+from armillary.account.registry import AccountSettings
 
 SEEDS = [random.Random(20261116 + place).getrandbits(32) for place in range(4)]
 FILTERS, UPDATES, PIPELINES = 950, 750, 800  # for each seed: 10,000 in all

@@ -13,7 +13,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from support.mongo_house import MongoHouse, document_in, frame_of
 
-from armillary.account.account import AccountSettings
+from armillary.account.registry import AccountSettings
 from armillary.doors.mongo.wire import messages
 
 OID = ObjectId("5f0c1e7a8d3b2a0012345678")

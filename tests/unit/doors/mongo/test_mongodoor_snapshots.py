@@ -10,7 +10,7 @@ from bson.int64 import Int64
 from bson.timestamp import Timestamp
 from support.mongo_house import MongoHouse
 
-from armillary.account.account import AccountSettings
+from armillary.account.registry import AccountSettings
 from armillary.clock import VirtualClock
 
 

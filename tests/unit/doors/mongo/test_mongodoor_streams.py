@@ -10,8 +10,9 @@ from bson.int64 import Int64
 from support.mongo_house import MongoHouse
 
 from armillary.account import containers
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.check import check_account
+from armillary.account.registry import AccountSettings
 from armillary.clock import VirtualClock
 from armillary.doors.mongo.door import MongoDoor
 from armillary.doors.mongo.settings import MongoSettings

@@ -11,8 +11,9 @@ import orjson
 import pytest
 from support.caller import KEY, Caller
 
-from armillary.account.account import Account, AccountSettings
+from armillary.account.account import Account
 from armillary.account.overview import container_totals
+from armillary.account.registry import AccountSettings
 from armillary.clock import VirtualClock
 from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor

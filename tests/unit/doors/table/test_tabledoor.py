@@ -16,9 +16,9 @@ from support.process import KEY
 from support.tables import READ_ONLY_KEY, TableHouse, error_of, header
 
 from armillary.account import containers
-from armillary.account.account import AccountSettings
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
+from armillary.account.registry import AccountSettings
 from armillary.account.throughput.offers import offer_of
 from armillary.account.throughput.provisioning import Throughput
 from armillary.doors.table.access.grants import KeyRange

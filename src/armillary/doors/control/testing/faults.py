@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 
 from armillary import limits
-from armillary.account import faults
 from armillary.account.faults import OPERATIONS, WRITES, FaultRule
 from armillary.doors.control.call import Call
 from armillary.doors.control.fields import Fields
@@ -43,7 +42,7 @@ async def list_rules(call: Call) -> Response:
 
 async def create_rule(call: Call) -> Response:
     rule = _parse(call.fields("a fault rule"))
-    return call.answer(_to_json(faults.add_rule(call.account, rule)), 201)
+    return call.answer(_to_json(call.account.faults.add(rule)), 201)
 
 
 async def show_rule(call: Call) -> Response:
@@ -56,12 +55,12 @@ async def show_rule(call: Call) -> Response:
 
 async def delete_rule(call: Call) -> Response:
     call.query()
-    return call.answer(_to_json(faults.remove_rule(call.account, _rule_id(call))))
+    return call.answer(_to_json(call.account.faults.remove(_rule_id(call))))
 
 
 async def delete_rules(call: Call) -> Response:
     call.query()
-    return call.answer({"deleted": faults.remove_rules(call.account)})
+    return call.answer({"deleted": call.account.faults.clear()})
 
 
 def _rule_id(call: Call) -> int:

@@ -1,0 +1,138 @@
+"""What every part of an account needs: engine, clock, settings, catalog, and the open containers, found by their names.
+
+`Account` adds opening containers, upkeep, splits and throughput. The modules of these are given the registry and do
+not import the account.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from armillary import limits
+from armillary.account.catalog.catalog import Catalog
+from armillary.account.catalog.records import Record
+from armillary.account.container import Container
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.resources import ResourceType
+from armillary.scripts.jail import Confinement
+from armillary.storage.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class AccountSettings:
+    name: str = "localhost"
+    consistency: str = "Session"
+    partition_throughput_ru: int = limits.PARTITION_THROUGHPUT_RU
+    logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
+    throughput_mode: str = "observe"  # or enforce, or off; containers may differ
+    is_serverless: bool = False
+    has_burst: bool = False
+    partition_storage_bytes: int = limits.PARTITION_STORAGE_BYTES
+    merges_by_policy: bool = False
+    script_confinement: Confinement = "filter"
+
+
+class Registry:
+    def __init__(self, engine: Engine, clock: Clock, settings: AccountSettings) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.settings = settings
+        self.catalog = Catalog(engine, clock)
+        self._containers: dict[bytes, Container] = {}  # by rid
+        self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
+
+    # Finding things by the names (or rids) that links are made of.
+
+    def database(self, name: str) -> Record:
+        record = self.catalog.find(ResourceType.DATABASE, b"", name)
+        if record is None:
+            raise missing(ResourceType.DATABASE, name)
+        return record
+
+    def container(self, database: str, name: str) -> Container:
+        container = self._by_names.get((database, name))
+        if container is None:
+            record = self.find(ResourceType.CONTAINER, (database, name))
+            container = self._by_names[(database, name)] = self._containers[record.rid]
+        return container
+
+    def owner_container(self, database: str, name: str) -> Container:
+        """The container of something inside it: its absence is reported as the owner's."""
+        container = self._by_names.get((database, name))
+        if container is not None:
+            return container
+        try:
+            return self.container(database, name)
+        except Failure as failure:
+            raise Failure(Kind.OWNER_NOT_FOUND, failure.message, charge_ru=failure.charge_ru) from None
+
+    def find(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record:
+        """Any resource of the catalog by its path of names: database, container or user, resource."""
+        path = _PATHS[resource_type]
+        assert len(names) == len(path)
+        owner = self.owner(resource_type, names[:-1])
+        record = self.catalog.find(resource_type, owner.rid if owner is not None else b"", names[-1])
+        if record is None:
+            raise missing(resource_type, names[-1])
+        if resource_type is ResourceType.CONTAINER and record.rid not in self._containers:
+            raise Failure(Kind.UNAVAILABLE, f"The container '{record.name}' is not open yet. Try again in a moment.")
+        return record
+
+    def owner(self, resource_type: ResourceType, names: tuple[str, ...]) -> Record | None:
+        """The owner of the resources of a type: None for databases and offers."""
+        if resource_type is ResourceType.OFFER and self.settings.is_serverless:
+            raise bad_request("Reading or replacing offers is not supported for serverless accounts.")
+        owner: Record | None = None
+        for each_type, name in zip(_PATHS[resource_type], names, strict=False):
+            found = self.catalog.find(each_type, owner.rid if owner is not None else b"", name)
+            if found is None:
+                failure = missing(each_type, name)
+                failure.kind = Kind.OWNER_NOT_FOUND
+                raise failure
+            owner = found
+        return owner
+
+    def owner_of(self, record: Record) -> Record | None:
+        path = _PATHS[record.type]
+        return self.catalog.get(path[-2], record.owner) if len(path) > 1 else None
+
+    def name_link(self, record: Record) -> str:
+        """The link of a resource by names: dbs/<name>/colls/<name>."""
+        owner = self.owner_of(record)
+        link = f"{record.type.value}/{record.name}"
+        return f"{self.name_link(owner)}/{link}" if owner is not None else link
+
+    # Open containers.
+
+    def container_by_rid(self, rid: bytes) -> Container | None:
+        return self._containers.get(rid)
+
+    @property
+    def containers(self) -> list[Container]:
+        return list(self._containers.values())
+
+    def forget_names(self) -> None:
+        """A container has another name."""
+        self._by_names.clear()
+
+
+# The owners of each type, outermost first, ending in the type itself.
+_IN_DATABASE = (ResourceType.DATABASE,)
+_IN_CONTAINER = (ResourceType.DATABASE, ResourceType.CONTAINER)
+_PATHS: dict[ResourceType, tuple[ResourceType, ...]] = {
+    ResourceType.DATABASE: (ResourceType.DATABASE,),
+    ResourceType.OFFER: (ResourceType.OFFER,),
+    ResourceType.CONTAINER: (*_IN_DATABASE, ResourceType.CONTAINER),
+    ResourceType.USER: (*_IN_DATABASE, ResourceType.USER),
+    ResourceType.PERMISSION: (*_IN_DATABASE, ResourceType.USER, ResourceType.PERMISSION),
+    ResourceType.ENCRYPTION_KEY: (*_IN_DATABASE, ResourceType.ENCRYPTION_KEY),
+    ResourceType.PROCEDURE: (*_IN_CONTAINER, ResourceType.PROCEDURE),
+    ResourceType.TRIGGER: (*_IN_CONTAINER, ResourceType.TRIGGER),
+    ResourceType.FUNCTION: (*_IN_CONTAINER, ResourceType.FUNCTION),
+    ResourceType.CONFLICT: (*_IN_CONTAINER, ResourceType.CONFLICT),
+}
+
+
+def missing(resource_type: ResourceType, name: str) -> Failure:
+    return Failure(Kind.NOT_FOUND, f"Resource Not Found. {resource_type.value} '{name}' does not exist.", charge_ru=1.0)
