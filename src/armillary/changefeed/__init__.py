@@ -9,6 +9,6 @@ except ImportError:
     raise ImportError("armillary.changefeed needs azure-cosmos: pip install 'armillary[changefeed]'") from None
 
 from armillary.changefeed.consumer import ALL_VERSIONS, LATEST_VERSION, Changes, Consumer, run_consumer
-from armillary.changefeed.lag import RangeLag, estimate_lag
+from armillary.changefeed.leases import RangeLag, estimate_lag
 
 __all__ = ["ALL_VERSIONS", "LATEST_VERSION", "Changes", "Consumer", "RangeLag", "estimate_lag", "run_consumer"]

@@ -1,6 +1,6 @@
 """The leases of a consumer, stored as items of a container that is partitioned by /id: one for each range of the feed,
 with its owner and the position reached. Every write is conditional on the etag, so of two competing workers one fails.
-Also decides which leases a worker should acquire (`leases_to_take`).
+Also decides which leases a worker should acquire (`leases_to_take`), and estimates their lag (`estimate_lag`).
 
 One more item records how the consumer began: mode, start and first ranges. If several workers start a new consumer at
 the same time, the item that was created first counts.
@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy
@@ -25,7 +25,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from armillary.changefeed.reading import FeedRange, Part
+from armillary.changefeed.reading import FeedRange, Part, lsn_of, parts_of, read_page, session_lsn
 
 BEGINNING, NOW = "Beginning", "Now"
 _OURS = "SELECT * FROM c WHERE c.consumer = @consumer AND c.kind = 'lease'"
@@ -181,3 +181,35 @@ def leases_to_take(leases: Sequence[Lease], worker: str, free_ids: Collection[st
     if richest is None or owners[richest] - own_count < 2:
         return []
     return [next(lease for lease in leases if lease.owner == richest)]
+
+
+class RangeLag(NamedTuple):
+    """About how many transactions of one range a consumer has not read yet. The estimate is a difference of lsns of the
+    partition, which also count changes outside the range."""
+
+    feed_range: FeedRange
+    owner: str | None  # the worker that holds the lease; None if none does
+    transactions: int  # not read yet, estimated; 0: the consumer is up to date
+
+
+async def estimate_lag(feed: ContainerProxy, leases: ContainerProxy, name: str) -> list[RangeLag]:
+    """The lag of the consumer with this name, which need not be running. Reads one change of each range."""
+    store = Leases(leases, name)
+    beginning = await store.beginning()
+    if beginning is None:
+        return []
+    lags = []
+    for lease in await store.all():
+        parts: list[tuple[FeedRange, str | None]] = [(lease.feed_range, lease.continuation)]
+        if lease.continuation is not None:
+            parts = list(parts_of(lease.continuation) or [Part(lease.feed_range, lease.continuation)])
+        behind = 0
+        for feed_range, continuation in parts:
+            page = await read_page(
+                feed, feed_range, continuation, start=beginning.start_time, mode=beginning.mode, page_items=1
+            )
+            first, last = lsn_of(page.rows[0]) if page.rows else None, session_lsn(page.session)
+            if first is not None and last is not None:
+                behind += max(1, last - first + 1)
+        lags.append(RangeLag(lease.feed_range, lease.owner, behind))
+    return lags

@@ -9,12 +9,21 @@ from collections import Counter
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from statistics import median
 from tokenize import COMMENT, generate_tokens
 
 SOURCE = Path(__file__).parents[3] / "src" / "armillary"
 MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 TESTS = SOURCE.parents[1] / "tests"
 LINES_MAX = 500
+MEDIAN_LINES = range(80, 251)
+SMALL_LINES = 60
+SMALL_MODULES_MAX = 26  # modules with fewer lines than that; aim 20. The number may only go down
+FOLDER_MODULES_MAX = 15
+# Folders whose modules are all of one kind: a step, a stage, a family of functions each.
+COLLECTIONS = {"languages/gremlin/steps", "languages/mongo/stages", "languages/mongo/expressions"}
+COLLECTION_MODULES_MAX = 25
+REPEATED_LINES_MAX = 12
 # Names that draw from the system, or from a generator that nothing has seeded.
 DRAWN = re.compile(
     r"\bRandom\(\)|SystemRandom|\burandom\(|\bsecrets\.\w+\(|\buuid[14]\(|derandomize=False"
@@ -39,9 +48,44 @@ def tree_of(module: Path) -> ast.Module:
 
 
 def test_modules_have_one_subject() -> None:
-    sizes = {name_of(module): len(text_of(module).splitlines()) for module in MODULES}
+    full = [module for module in MODULES if module.name not in ("__init__.py", "__main__.py")]
+    sizes = {name_of(module): len(text_of(module).splitlines()) for module in full}
     long = {name: lines for name, lines in sizes.items() if lines > LINES_MAX}
     assert not long, f"{long}: which second subject is in it?"
+    assert round(median(sizes.values())) in MEDIAN_LINES
+    small = sorted(name for name, lines in sizes.items() if lines < SMALL_LINES)
+    assert len(small) <= SMALL_MODULES_MAX, f"{small}: which of them are parts of one subject?"
+
+
+def test_folders_stay_small() -> None:
+    counts = Counter(str(module.parent.relative_to(SOURCE)) for module in MODULES if module.name != "__init__.py")
+    most = {folder: COLLECTION_MODULES_MAX if folder in COLLECTIONS else FOLDER_MODULES_MAX for folder in counts}
+    full = {folder: count for folder, count in counts.items() if count > most[folder]}
+    assert not full, f"{full}: which rooms are in it?"
+
+
+def code_lines_of(module: Path) -> list[tuple[int, str]]:
+    """The lines of a module with their numbers, without imports, docstrings, comments and lone brackets."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree_of(module)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            skipped |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = [(number, line.strip()) for number, line in enumerate(text_of(module).splitlines(), 1)]
+    return [(number, line) for number, line in lines if number not in skipped and re.match(r"[^#]*\w", line)]
+
+
+def test_nothing_is_written_twice() -> None:
+    found: dict[tuple[str, ...], str] = {}
+    repeated = []
+    for module in MODULES:
+        lines = code_lines_of(module)
+        for first in range(len(lines) - REPEATED_LINES_MAX):
+            stretch = tuple(line for _, line in lines[first : first + REPEATED_LINES_MAX + 1])
+            place = f"{name_of(module)}, line {lines[first][0]}"
+            if found.setdefault(stretch, place) != place:
+                repeated.append(f"{found[stretch]} and {place}")
+    assert not repeated, f"{repeated}: more than {REPEATED_LINES_MAX} equal lines; make them one function"
 
 
 def test_modules_say_what_they_are_for() -> None:

@@ -13,10 +13,15 @@ from typing import Any
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.languages.odata.filters import KEY_PATHS, OPPOSITES, TIMESTAMP, condition_of, has_high_characters
-from armillary.languages.odata.lexer import filter_error
-from armillary.languages.odata.parser import parse_filter
-from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Literal, Not, Or
+from armillary.languages.odata.index_conditions import (
+    KEY_PATHS,
+    OPPOSITES,
+    TIMESTAMP,
+    condition_of,
+    has_high_characters,
+)
+from armillary.languages.odata.lexer import Literal, filter_error
+from armillary.languages.odata.parser import And, Comparison, Expression, Flag, Not, Or, parse_filter
 from armillary.model import edm
 from armillary.query.conditions import Condition
 from armillary.query.selection import Selection, Stage

@@ -1,14 +1,14 @@
-"""Splits a $filter text into words, literals and brackets. The grammar is in `parser.py`."""
+"""Splits a $filter text into words, constants and brackets. The grammar is in `parser.py`."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.languages.odata.tree import Literal
 from armillary.model import edm
 
 _TOKEN = re.compile(
@@ -23,6 +23,20 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant and its EDM type number. Numbers of all types are compared by value."""
+
+    kind: int
+    value: bool | int | float | str | bytes  # a time as ticks, a guid as text
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind in (edm.INT32, edm.INT64, edm.DOUBLE)
+
+
 _CONSTANTS = {
     "true": Literal(edm.BOOLEAN, True),
     "false": Literal(edm.BOOLEAN, False),

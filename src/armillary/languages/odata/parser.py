@@ -1,15 +1,52 @@
-"""Parses a $filter text to a tree. `and` binds tighter than `or`; the operand of `not` is in brackets, or one
-property."""
+"""Parses a $filter text to a syntax tree: comparisons of a property with a constant, joined by and, or and not. `and`
+binds tighter than `or`; the operand of `not` is in brackets, or one property.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeAlias
+
 from armillary import limits
 from armillary.errors import Failure, Kind
-from armillary.languages.odata.lexer import Token, filter_error, tokens_of
-from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Literal, Not, Or
+from armillary.languages.odata.lexer import Literal, Token, filter_error, tokens_of
 
 _FLIPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _KEYWORDS = frozenset([*_FLIPPED, "and", "or", "not"])
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A property compared with a constant."""
+
+    property: str
+    operator: str  # eq ne lt le gt ge, with the property on the left
+    literal: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A property used as a condition by itself: true if its value is true."""
+
+    property: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    operands: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    operands: tuple[Expression, ...]
+
+
+Expression: TypeAlias = Comparison | Flag | Not | And | Or
 
 
 def parse_filter(text: str) -> Expression:

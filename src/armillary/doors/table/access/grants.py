@@ -8,7 +8,8 @@ from enum import Enum
 
 from armillary.doors.table.errors import refused
 from armillary.errors import Failure, Kind
-from armillary.languages.odata.tree import And, Comparison, Expression, Literal, Or
+from armillary.languages.odata.lexer import Literal
+from armillary.languages.odata.parser import And, Comparison, Expression, Or
 from armillary.model import edm
 
 

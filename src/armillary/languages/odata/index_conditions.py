@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 
-from armillary.languages.odata.tree import And, Comparison, Expression, Flag, Literal, Not, Or
+from armillary.languages.odata.lexer import Literal
+from armillary.languages.odata.parser import And, Comparison, Expression, Flag, Not, Or
 from armillary.model import edm
 from armillary.model.indexes.index_paths import path_text
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value
