@@ -65,12 +65,9 @@ def test_folders_stay_small() -> None:
 
 
 def code_lines_of(module: Path) -> list[tuple[int, str]]:
-    """The lines of a module with their numbers, without imports, docstrings, comments and lone brackets."""
-    skipped: set[int] = set()
-    for node in ast.walk(tree_of(module)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
-            skipped |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    """The lines of a module with their numbers, without imports, comments and lone brackets."""
+    imports = [node for node in tree_of(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    skipped = {number for node in imports for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
     lines = [(number, line.strip()) for number, line in enumerate(text_of(module).splitlines(), 1)]
     return [(number, line) for number, line in lines if number not in skipped and re.match(r"[^#]*\w", line)]
 
@@ -244,7 +241,8 @@ def test_comments_name_the_mechanism() -> None:
                 continue
             # Of the source a package each, of the rest a directory each.
             parts = path.relative_to(ROOT).parts[:-1]
-            counts["/".join(parts[:3])] += len(VAGUE.findall(comments_and_docstrings(path)))
+            if VAGUE.search(path.read_text("utf-8")):
+                counts["/".join(parts[:3])] += len(VAGUE.findall(comments_and_docstrings(path)))
     more = {folder: count for folder, count in counts.items() if count > VAGUE_WORDS_LEFT.get(folder, 0)}
     assert not more, f"{more}: {VAGUE.pattern}: write which part of the program, or which client, it is"
 
